@@ -1,0 +1,1 @@
+"""Korean text to start from."""
