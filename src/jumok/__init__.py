@@ -1,0 +1,1 @@
+"""jumok (주목, "attention!")."""

@@ -1,0 +1,185 @@
+"""Attention: the maths, the seam, and the layer.
+
+Shapes, here and everywhere in jumok:
+    B batch    T query positions    S key positions    C width
+    H heads    G key/value heads    D head width       V vocabulary
+
+Inside attention the layout is (B, H, T, D). In a mask True means "may attend".
+
+`MultiHeadAttention` creates q_proj, k_proj, v_proj and, unless project=False, o_proj, in this order and with
+PyTorch's default initialisation. Tables printed in books after `torch.manual_seed(n)` depend on exactly this order
+and on nothing else being drawn before or between, so it is a promise, pinned by a test. A model overwrites the
+weights with its own initialisation afterwards.
+
+Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; grouped-query heads:
+https://arxiv.org/abs/2305.13245; norms on q and k: https://arxiv.org/abs/2010.04245.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.cache import LayerCache
+from jumok.norms import RMSNorm
+from jumok.positions import rotate
+
+
+def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Tensor:
+    """Who may attend to whom when T queries are the *last* T of S positions.
+
+    PyTorch's own `is_causal` aligns the triangle top-left when T != S, which would let the newest query see only
+    the oldest key; here the last query always sees everything.
+
+    Returns:
+        (T, S), bool; row t is True up to column S - T + t.
+    """
+    return torch.ones(t, s, dtype=torch.bool, device=device).tril(s - t)
+
+
+def combined_mask(t: int, s: int, mask: Tensor | None, causal: bool, device: torch.device) -> Tensor | None:
+    """`mask` and the causal triangle as one mask, or None when everything may attend to everything."""
+    if not causal or t == 1:
+        return mask
+    triangle = causal_mask(t, s, device)  # (T, S)
+    return triangle if mask is None else mask & triangle
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """softmax(q kᵀ / sqrt(D)): how much each query takes from each key.
+
+    Args:
+        q: (B, H, T, D). k: (B, G, S, D), H a multiple of G; each key head serves H / G query heads.
+        mask: bool, broadcastable to (B, H, T, S), True where a query may attend.
+        causal: additionally forbid looking ahead, see `causal_mask`.
+
+    Returns:
+        (B, H, T, S). Rows sum to one; a row with nothing to attend to is all zeros, as in PyTorch's fused kernel.
+        A NaN in the input stays a NaN.
+    """
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # (B, H, S, D)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5  # (B, H, T, S)
+    mask = combined_mask(q.shape[2], k.shape[2], mask, causal, q.device)
+    if mask is None:
+        return scores.softmax(dim=-1)
+    weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)  # (B, H, T, S)
+    return weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+
+
+class ScaledDotProductAttention(nn.Module):
+    """The seam: the one place where q, k, v and the mask meet, without parameters.
+
+    Everything that wants to watch attention hooks this module; it is also the only caller of a fused kernel.
+    """
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """The weighted sum `attention_weights(q, k, mask, causal) @ v`.
+
+        Args:
+            q: (B, H, T, D). k, v: (B, G, S, D). mask, causal: as in `attention_weights`.
+
+        Returns:
+            (B, H, T, D).
+        """
+        t, s = q.shape[2], k.shape[2]
+        square = causal and mask is None and t == s
+        return F.scaled_dot_product_attention(
+            q, k, v,
+            attn_mask=None if square else combined_mask(t, s, mask, causal, q.device),
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=square and t > 1,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )  # fmt: skip
+
+
+class MultiHeadAttention(nn.Module):
+    """Queries from x, keys and values from x or from a context, n_head times side by side.
+
+    Args:
+        d_in: width of the input. d_out: width of the output, and of all heads together unless head_dim is given.
+        n_head: query heads. n_kv_head: key/value heads, a divisor of n_head (None: n_head).
+        head_dim: width of one head (None: d_out / n_head).
+        d_context: width of the context for cross-attention (None: d_in).
+        qkv_bias, out_bias: biases of the projections.
+        project: end with the output projection o_proj; without it the heads are returned side by side.
+        qk_norm: epsilon of an RMSNorm over each head of q and k, or None for no norm.
+        dropout: rate on the attention weights in training.
+
+    Raises:
+        ValueError: d_out is not divisible by n_head and no head_dim was given, or n_kv_head does not divide n_head.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        n_head: int,
+        *,
+        qkv_bias: bool = False,
+        out_bias: bool = True,
+        project: bool = True,
+        n_kv_head: int | None = None,
+        head_dim: int | None = None,
+        d_context: int | None = None,
+        qk_norm: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if head_dim is None and d_out % n_head:
+            raise ValueError(f"d_out={d_out} is not divisible by n_head={n_head}; change one, or give head_dim")
+        self.n_head = n_head
+        self.n_kv_head = n_kv_head or n_head
+        self.head_dim = head_dim or d_out // n_head
+        if n_head % self.n_kv_head:
+            raise ValueError(f"n_head={n_head} is not divisible by n_kv_head={n_kv_head}")
+        d_context = d_context or d_in
+        self.q_proj = nn.Linear(d_in, self.n_head * self.head_dim, bias=qkv_bias)
+        self.k_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.v_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.o_proj = nn.Linear(self.n_head * self.head_dim, d_out, bias=out_bias) if project else None
+        self.q_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
+        self.k_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
+        self.attend = ScaledDotProductAttention(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """Attend from x to itself, or to `context`.
+
+        Args:
+            x: (B, T, d_in). context: (B, S, d_context), or None for self-attention.
+            mask: bool, broadcastable to (B, H, T, S). causal: no looking ahead.
+            rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
+            cache: past keys and values, extended by those of x.
+
+        Returns:
+            (B, T, d_out).
+        """
+        source = x if context is None else context
+        q = self._split(self.q_proj(x), self.n_head)  # (B, H, T, D)
+        k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
+        v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if rotary is not None:
+            q, k = rotate(q, *rotary), rotate(k, *rotary)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        heads = self.attend(q, k, v, mask, causal)  # (B, H, T, D)
+        merged = heads.transpose(1, 2).flatten(2)  # (B, T, H*D)
+        return merged if self.o_proj is None else self.o_proj(merged)  # (B, T, d_out)
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)  # (B, heads, T, D)

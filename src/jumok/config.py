@@ -1,0 +1,283 @@
+"""Configurations: frozen, keyword-only, checked when they are made, and free of torch.
+
+A field that is left at None is filled in from the others at once, so a finished configuration never holds a None
+that a reader would have to resolve again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from jumok.errors import ConfigError
+
+Family = Literal["modern", "classic"]
+Activation = Literal["silu", "gelu", "relu"]
+
+ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
+
+
+def did_you_mean(given: str, allowed: Iterable[str]) -> str:
+    """' Did you mean 'x'?' for the closest allowed word, or '' when nothing is close."""
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise ConfigError unless `value` is one of `allowed`."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ConfigError(
+            f"{name}={value!r} is not known; choose from {', '.join(allowed)}.{did_you_mean(str(value), allowed)}"
+        )
+
+
+def require_range(name: str, value: float, low: float, high: float | None = None) -> None:
+    """Raise ConfigError unless low <= value (<= high)."""
+    if not value >= low or (high is not None and not value <= high):
+        allowed = f"at least {low:g}" if high is None else f"between {low:g} and {high:g}"
+        raise ConfigError(f"{name}={value!r} is out of range: it must be {allowed}.")
+
+
+def _nearest_multiples(value: int, of: int) -> str:
+    below = value // of * of
+    return f"{below + of}" if below == 0 else f"{below} or {below + of}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """The shape of a GPT.
+
+    `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
+    except that the total head width n_head * head_dim may differ from n_embd.
+
+    Fields (counts unless said otherwise):
+        vocab_size: number of token ids.
+        context_length: the most tokens the model sees at once.
+        n_layer, n_head, n_embd: blocks, query heads, width of the residual stream.
+        n_kv_head: key/value heads, a divisor of n_head; None: n_head (classic has no other choice).
+        head_dim: width of one head; None: n_embd / n_head. Even for modern (rotary pairs).
+        mlp_width: hidden width of the MLP; None: 4 n_embd for classic, 8/3 n_embd rounded up to a multiple of 64
+            for modern, so that three matrices cost what two did.
+        activation: "silu" (gates a SwiGLU, modern), "gelu" (tanh form, as GPT-2) or "relu" (classic).
+        dropout: rate on the embeddings and on the output of both residual branches.
+        attention_dropout: rate on the attention weights.
+        tie_embeddings: the output layer shares the token embedding's matrix.
+        norm_eps: epsilon of the norms; None: 1e-5 for classic, 1e-6 for modern.
+        rope_theta: base of the rotary wavelengths (modern).
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    vocab_size: int
+    context_length: int = 256
+    family: Family = "modern"
+    n_layer: int = 4
+    n_head: int = 4
+    n_embd: int = 256
+    n_kv_head: int = None  # type: ignore[assignment]  # None only as an argument, see the docstring
+    head_dim: int = None  # type: ignore[assignment]
+    mlp_width: int = None  # type: ignore[assignment]
+    activation: Activation = None  # type: ignore[assignment]
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    tie_embeddings: bool = True
+    norm_eps: float = None  # type: ignore[assignment]
+    rope_theta: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        require_choice("family", self.family, ACTIVATIONS)
+        modern = self.family == "modern"
+        for name in ("vocab_size", "context_length", "n_layer", "n_head", "n_embd"):
+            require_range(name, getattr(self, name), 1)
+        if self._missing("head_dim") and self.n_embd % self.n_head:
+            raise ConfigError(
+                f"n_embd={self.n_embd} is not divisible by n_head={self.n_head}; use n_embd="
+                f"{_nearest_multiples(self.n_embd, self.n_head)}, or give head_dim yourself."
+            )
+        self._fill("head_dim", self.n_embd // self.n_head)
+        self._fill("n_kv_head", self.n_head)
+        self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)
+        self._fill("activation", ACTIVATIONS[self.family][0])
+        self._fill("norm_eps", 1e-6 if modern else 1e-5)
+        for name in ("head_dim", "n_kv_head", "mlp_width"):
+            require_range(name, getattr(self, name), 1)
+        require_choice("activation", self.activation, ACTIVATIONS[self.family])
+        require_range("norm_eps", self.norm_eps, 0)
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        require_range("rope_theta", self.rope_theta, 1)
+        if self.n_head % self.n_kv_head:
+            divisors = [str(n) for n in range(1, self.n_head + 1) if self.n_head % n == 0]
+            raise ConfigError(
+                f"n_head={self.n_head} is not divisible by n_kv_head={self.n_kv_head}; "
+                f"use one of {', '.join(divisors)}."
+            )
+        if modern and self.head_dim % 2:
+            raise ConfigError(
+                f"head_dim={self.head_dim} is odd, and rotary positions turn pairs; "
+                f"use {self.head_dim - 1 or 2} or {self.head_dim + 1}."
+            )
+        if not modern and self.n_kv_head != self.n_head:
+            raise ConfigError(
+                f"n_kv_head={self.n_kv_head} differs from n_head={self.n_head}, which the classic family does not "
+                "have; leave it out, or use --family modern."
+            )
+
+    def _missing(self, name: str) -> bool:
+        return getattr(self, name) is None
+
+    def _fill(self, name: str, value: object) -> None:
+        if self._missing(name):
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained.
+
+    Fields:
+        steps: optimizer steps; minutes: or a time budget, by the clock on the wall. Exactly one of the two; with
+            neither given it is 10 minutes.
+        batch_size: sequences of context_length tokens in one forward pass; accumulate: passes per optimizer step.
+        optimizer: "muon" (Muon for the matrices, AdamW for the rest) or "adamw".
+        learning_rate: peak rate of AdamW; matrix_learning_rate: peak rate of Muon.
+        schedule: how the rate falls after the warm-up, "linear" or "cosine" to final_rate times the peak,
+            or "constant".
+        warmup: share of the run in which the rate rises from zero.
+        weight_decay: decoupled, on matrices only.
+        beta1, beta2: AdamW's moments; momentum: Muon's.
+        clip: largest gradient norm, 0 for no clipping.
+        val: held-out share of the text, its *last* part.
+        eval_every: steps between validations; 0: as often as 5% of the training time allows, at most 20 times.
+        patience: validations without a new best before the rate decays quickly and the run ends; 0: never.
+        sample_chars: length of the sample written at each validation, 0 for none.
+        seed: of the initial weights, the order of the data and dropout.
+        precision: "float32", "bfloat16" (autocast), or "auto": measured before the first step.
+        compile: "on", "off", or "auto": when a compiler is there and the run is long enough to earn it back.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together.
+    """
+
+    steps: int | None = None
+    minutes: float | None = None
+    batch_size: int = 16
+    accumulate: int = 1
+    optimizer: Literal["muon", "adamw"] = "muon"
+    learning_rate: float = 5e-3
+    matrix_learning_rate: float = 0.02
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    final_rate: float = 0.0
+    warmup: float = 0.02
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    momentum: float = 0.95
+    clip: float = 1.0
+    val: float = 0.1
+    eval_every: int = 0
+    patience: int = 5
+    sample_chars: int = 200
+    seed: int = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.minutes is not None:
+            raise ConfigError(f"steps={self.steps} and minutes={self.minutes:g} were both given; give one of them.")
+        if self.steps is None and self.minutes is None:
+            object.__setattr__(self, "minutes", 10.0)
+        if self.steps is not None:
+            require_range("steps", self.steps, 1)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0.")
+        for name in ("batch_size", "accumulate"):
+            require_range(name, getattr(self, name), 1)
+        for name, allowed in _choices(type(self)).items():
+            require_choice(name, getattr(self, name), allowed)
+        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip"):
+            require_range(name, getattr(self, name), 0)
+        for name in ("final_rate", "warmup"):
+            require_range(name, getattr(self, name), 0, 1)
+        for name in ("beta1", "beta2", "momentum"):
+            require_range(name, getattr(self, name), 0, 0.99999)
+        require_range("val", self.val, 0, 0.9)
+        for name in ("eval_every", "patience", "sample_chars"):
+            require_range(name, getattr(self, name), 0)
+        require_range("seed", self.seed, 0, 2**31 - 1)
+
+
+# Named sizes: what differs from the defaults above, for the model and for its training.
+SIZES: dict[str, dict[str, Any]] = {
+    "nano": {"n_layer": 2, "n_head": 4, "n_embd": 128, "context_length": 128},
+    "micro": {"n_layer": 4, "n_head": 4, "n_embd": 256, "context_length": 256},
+    "mini": {"n_layer": 6, "n_head": 6, "n_embd": 384, "context_length": 256},
+    "small": {"n_layer": 8, "n_head": 8, "n_embd": 512, "context_length": 512},
+    "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, "context_length": 1024},
+    # The configuration of a 2025 Korean blog series on building a GPT from scratch, with its two slips mended:
+    # scores are scaled by head_dim**-0.5 and the final norm is applied.
+    "nanokogpt": {
+        "family": "classic", "n_layer": 6, "n_head": 8, "n_embd": 256, "head_dim": 16, "context_length": 256,
+        "activation": "relu", "dropout": 0.1, "tie_embeddings": False,
+        "steps": 10_000, "batch_size": 64, "optimizer": "adamw", "learning_rate": 2e-4, "schedule": "constant",
+        "warmup": 0.0, "weight_decay": 0.01, "beta2": 0.999, "clip": 0.0,
+    },
+}  # fmt: skip
+
+# What the classic family wants different in training.
+FAMILY_DEFAULTS: dict[str, dict[str, Any]] = {
+    "modern": {},
+    "classic": {"optimizer": "adamw", "learning_rate": 1e-3},
+}
+
+Config = TypeVar("Config", GPTConfig, TrainConfig)
+
+
+def field_types(config: type) -> dict[str, Any]:
+    """Field name -> plain type (int, float, bool, str) of a configuration class, None taken off."""
+    plain = {}
+    for name, hint in typing.get_type_hints(config).items():
+        if isinstance(hint, types.UnionType):
+            hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+        plain[name] = type(typing.get_args(hint)[0]) if typing.get_origin(hint) is Literal else hint
+    return plain
+
+
+def _choices(config: type) -> dict[str, tuple[str, ...]]:
+    hints = typing.get_type_hints(config)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
+def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
+    """A configuration from plain values, as they come out of JSON or TOML.
+
+    Raises:
+        ConfigError: a key is unknown ("did you mean"), missing, or of the wrong type.
+    """
+    allowed = field_types(config)
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in allowed:
+            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, allowed)} Known: {', '.join(allowed)}.")
+        kind = allowed[key]
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise ConfigError(f"{key}={value!r} is a {type(value).__name__}; it must be a {kind.__name__}.")
+        checked[key] = value
+    try:
+        return config(**checked)
+    except TypeError as error:
+        raise ConfigError(f"{config.__name__}: {error}") from None
+
+
+def to_dict(config: GPTConfig | TrainConfig) -> dict[str, Any]:
+    """All fields as plain values, ready for JSON."""
+    return dataclasses.asdict(config)

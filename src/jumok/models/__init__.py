@@ -1,0 +1,1 @@
+"""The models, each built from the same blocks."""

@@ -1,0 +1,119 @@
+"""GPT: token embeddings, a stack of causal blocks, a norm, and an output layer over the vocabulary.
+
+The classic family is GPT-2 (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf);
+the modern one is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the legend of `jumok.attention`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from jumok.blocks import Block, make_norm
+from jumok.cache import KVCache
+from jumok.config import GPTConfig
+from jumok.positions import rotary
+
+if TYPE_CHECKING:
+    from jumok.tokenizers import Tokenizer
+
+
+class GPT(nn.Module):
+    """A causal language model.
+
+    Args:
+        config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
+    """
+
+    cos: Tensor | None
+    sin: Tensor | None
+    tokenizer: Tokenizer | None = None  # set by `jumok.load`, so that text can be given wherever ids can
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.config = config
+        modern = config.family == "modern"
+        self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
+        self.position_embedding = None if modern else nn.Embedding(config.context_length, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.norm = make_norm(config)
+        self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        if config.tie_embeddings:
+            self.head.weight = self.token_embedding.weight
+        angles = rotary(config.context_length, config.head_dim, base=config.rope_theta) if modern else (None, None)
+        self.register_buffer("cos", angles[0], persistent=False)
+        self.register_buffer("sin", angles[1], persistent=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        # GPT-2's recipe: N(0, 0.02), the two projections into the residual stream shrunk by the root of their number.
+        # The modern family starts these at zero instead, so that each block begins as the identity.
+        modern = self.config.family == "modern"
+        into_residual = 0.0 if modern else 0.02 * (2 * self.config.n_layer) ** -0.5
+        for name, parameter in self.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                nn.init.normal_(parameter, std=into_residual)
+            elif parameter.dim() == 2:
+                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else 0.02
+                nn.init.normal_(parameter, std=std)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """The last hidden states, after the final norm.
+
+        Args:
+            ids: (B, T), integers below vocab_size.
+            cache: keys and values of the tokens before `ids`; extended in place.
+
+        Returns:
+            (B, T, C).
+
+        Raises:
+            ValueError: past and new tokens together exceed context_length.
+        """
+        start = cache.length if cache is not None else 0
+        stop = start + ids.shape[1]
+        if stop > self.config.context_length:
+            raise ValueError(
+                f"{stop} tokens exceed the context of {self.config.context_length}; slide the window first"
+            )
+        x = self.token_embedding(ids)  # (B, T, C)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding.weight[start:stop]  # (B, T, C)
+        angles = None if self.cos is None or self.sin is None else (self.cos[start:stop], self.sin[start:stop])
+        x = self.dropout(x)
+        for i, block in enumerate(self.blocks):
+            x = block(x, angles, cache.layers[i] if cache is not None else None)  # (B, T, C)
+        return self.norm(x)  # type: ignore[no-any-return]
+
+    def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""
+        return self.head(self.hidden(ids, cache))  # type: ignore[no-any-return]
+
+    def new_cache(self, batch: int = 1) -> KVCache:
+        """An empty cache for this model, for `batch` sequences of up to context_length tokens."""
+        c, weight = self.config, self.token_embedding.weight
+        return KVCache(
+            c.n_layer,
+            batch,
+            c.n_kv_head,
+            c.context_length,
+            c.head_dim,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    def parameter_count(self) -> int:
+        """Number of trained numbers, a shared matrix counted once."""
+        return sum(p.numel() for p in self.parameters())
+
+
+def loss_per_token(model: GPT, ids: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each target in nats: ids, targets (B, T) -> (B, T), float32."""
+    logits = model(ids)  # (B, T, V)
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none").view_as(
+        targets
+    )

@@ -1,0 +1,53 @@
+"""Where a token stands: sinusoidal, learned and rotary positions.
+
+Learned positions are a plain `torch.nn.Embedding` of the model; the two functions here need no parameters.
+Shapes use the legend of `jumok.attention`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def sinusoidal(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
+    """The fixed position table of "Attention Is All You Need", section 3.5 (https://arxiv.org/abs/1706.03762).
+
+    Returns:
+        (length, width): sin of wavelength 2π·base^(2i/width) in column 2i, cos in column 2i+1.
+    """
+    angles = torch.outer(torch.arange(length).float(), _frequencies(width, base))  # (length, ceil(width/2))
+    table = torch.stack((angles.sin(), angles.cos()), dim=-1)  # (length, ceil(width/2), 2)
+    return table.flatten(1)[:, :width]  # (length, width)
+
+
+def rotary(length: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
+    """Cosines and sines for `rotate`, of RoFormer (https://arxiv.org/abs/2104.09864).
+
+    Returns:
+        cos, sin: (length, D) each, float32, in the "two halves" layout: column i and column i + D/2 hold the same
+        angle. The angles are products of float32 numbers, as in `transformers`, so that exported weights see the
+        very same positions there.
+    """
+    angles = torch.outer(torch.arange(length).float(), _frequencies(head_dim, base))  # (length, D/2)
+    angles = angles.repeat(1, 2)  # (length, D)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (x_i, x_{i+D/2}) by its position's angle; q·k then depends on the distance alone.
+
+    Args:
+        x: (B, H, T, D).
+        cos, sin: (T, D), rows of `rotary` for the positions of x.
+
+    Returns:
+        (B, H, T, D), of the type of x.
+    """
+    left, right = x.chunk(2, dim=-1)  # (B, H, T, D/2) each
+    turned = torch.cat((-right, left), dim=-1)  # (B, H, T, D)
+    return (x * cos + turned * sin).to(x.dtype)
+
+
+def _frequencies(width: int, base: float) -> Tensor:
+    return 1.0 / base ** (torch.arange(0, width, 2).float() / width)  # (ceil(width/2),)
