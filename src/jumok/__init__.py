@@ -1,1 +1,74 @@
-"""jumok (주목, "attention!")."""
+"""jumok (주목, "attention!"): from a Korean text file to a Transformer you trained, can talk to, and can look inside.
+
+>>> import jumok
+>>> model = jumok.load("runs/novels")
+>>> print(jumok.generate(model, "그날 밤")[0].text)
+
+Importing is cheap: each public name is loaded, with torch if need be, when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jumok.checkpoint import load, save
+    from jumok.config import GPTConfig, TrainConfig
+    from jumok.errors import JumokError
+    from jumok.generate import generate
+    from jumok.models.gpt import GPT
+    from jumok.tokenizers import train_tokenizer
+    from jumok.trainer import Trainer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GPT",
+    "GPTConfig",
+    "JumokError",
+    "TrainConfig",
+    "Trainer",
+    "generate",
+    "load",
+    "save",
+    "train_tokenizer",
+]
+
+_HOME = {
+    "GPT": "jumok.models.gpt",
+    "GPTConfig": "jumok.config",
+    "JumokError": "jumok.errors",
+    "TrainConfig": "jumok.config",
+    "Trainer": "jumok.trainer",
+    "generate": "jumok.generate",
+    "load": "jumok.checkpoint",
+    "save": "jumok.checkpoint",
+    "train_tokenizer": "jumok.tokenizers",
+}
+
+
+class _Package(ModuleType):
+    """This package: loads public names on first use, and keeps a room from hiding the function it is named after.
+
+    Importing `jumok.generate` would set the attribute `generate` to that module; the name belongs to the function.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

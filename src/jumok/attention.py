@@ -22,8 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.cache import LayerCache
-from jumok.norms import RMSNorm
+from jumok.layers import Dropout, RMSNorm
 from jumok.positions import rotate
+
+# On CPUs the backward pass of the fused kernel is slower than two plain matrix products over kept weights, up to
+# about this many keys; beyond it the (T, S) weights cost more memory than they save time.
+LONGEST_EXPLICIT = 512
 
 
 def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Tensor:
@@ -55,16 +59,19 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: 
         causal: additionally forbid looking ahead, see `causal_mask`.
 
     Returns:
-        (B, H, T, S). Rows sum to one; a row with nothing to attend to is all zeros, as in PyTorch's fused kernel.
-        A NaN in the input stays a NaN.
+        (B, H, T, S), of the type of q; the softmax itself runs in float32 or better. Rows sum to one; a row with
+        nothing to attend to is all zeros, as in PyTorch's fused kernel. A NaN in the input stays a NaN.
     """
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # (B, H, S, D)
-    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5  # (B, H, T, S)
-    mask = combined_mask(q.shape[2], k.shape[2], mask, causal, q.device)
-    if mask is None:
-        return scores.softmax(dim=-1)
-    weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)  # (B, H, T, S)
-    return weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    scores = (q @ k.transpose(-2, -1)).to(torch.promote_types(q.dtype, torch.float32))  # (B, H, T, S)
+    scores = scores * q.shape[-1] ** -0.5
+    allowed = combined_mask(q.shape[2], k.shape[2], mask, causal, q.device)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, float("-inf"))
+    weights = scores.softmax(dim=-1)  # (B, H, T, S)
+    if mask is not None and allowed is not None:  # the causal triangle alone leaves no row empty
+        weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
+    return weights.to(q.dtype)
 
 
 class ScaledDotProductAttention(nn.Module):
@@ -75,7 +82,7 @@ class ScaledDotProductAttention(nn.Module):
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """The weighted sum `attention_weights(q, k, mask, causal) @ v`.
@@ -87,11 +94,14 @@ class ScaledDotProductAttention(nn.Module):
             (B, H, T, D).
         """
         t, s = q.shape[2], k.shape[2]
+        if q.device.type == "cpu" and q.requires_grad and s <= LONGEST_EXPLICIT:
+            weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
+            return weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # (B, H, T, D)
         square = causal and mask is None and t == s
         return F.scaled_dot_product_attention(
             q, k, v,
             attn_mask=None if square else combined_mask(t, s, mask, causal, q.device),
-            dropout_p=self.dropout if self.training else 0.0,
+            dropout_p=self.dropout.rate if self.training else 0.0,
             is_causal=square and t > 1,
             enable_gqa=q.shape[1] != k.shape[1],
         )  # fmt: skip

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from jumok.attention import MultiHeadAttention
 from jumok.cache import LayerCache
 from jumok.config import GPTConfig
-from jumok.norms import RMSNorm
+from jumok.layers import Dropout, RMSNorm
 
 ACTIVATION = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu, "silu": F.silu}
 
@@ -82,7 +82,7 @@ class Block(nn.Module):
             if modern
             else MLP(config.n_embd, config.mlp_width, config.activation)
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, x: Tensor, rotary: tuple[Tensor, Tensor] | None = None, cache: LayerCache | None = None

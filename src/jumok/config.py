@@ -18,6 +18,7 @@ from jumok.errors import ConfigError
 
 Family = Literal["modern", "classic"]
 Activation = Literal["silu", "gelu", "relu"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
@@ -155,9 +156,11 @@ class TrainConfig:
         beta1, beta2: AdamW's moments; momentum: Muon's.
         clip: largest gradient norm, 0 for no clipping.
         val: held-out share of the text, its *last* part.
-        eval_every: steps between validations; 0: as often as 5% of the training time allows, at most 20 times.
+        eval_every: steps between validations; 0: 15 times in the run. Either way a validation looks at no more of
+            the held-out text than a few percent of the training time allow.
         patience: validations without a new best before the rate decays quickly and the run ends; 0: never.
         sample_chars: length of the sample written at each validation, 0 for none.
+        save_every: seconds between saves of the training state, at least.
         seed: of the initial weights, the order of the data and dropout.
         precision: "float32", "bfloat16" (autocast), or "auto": measured before the first step.
         compile: "on", "off", or "auto": when a compiler is there and the run is long enough to earn it back.
@@ -184,9 +187,10 @@ class TrainConfig:
     val: float = 0.1
     eval_every: int = 0
     patience: int = 5
-    sample_chars: int = 200
+    sample_chars: int = 100
+    save_every: float = 60.0
     seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
 
     def __post_init__(self) -> None:
@@ -202,7 +206,7 @@ class TrainConfig:
             require_range(name, getattr(self, name), 1)
         for name, allowed in _choices(type(self)).items():
             require_choice(name, getattr(self, name), allowed)
-        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip"):
+        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every"):
             require_range(name, getattr(self, name), 0)
         for name in ("final_rate", "warmup"):
             require_range(name, getattr(self, name), 0, 1)
@@ -236,6 +240,40 @@ FAMILY_DEFAULTS: dict[str, dict[str, Any]] = {
     "modern": {},
     "classic": {"optimizer": "adamw", "learning_rate": 1e-3},
 }
+
+
+def resolve(settings: Mapping[str, Any], size: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings for the model and for its training: what was given goes before the size, the size before the family.
+
+    Args:
+        settings: any fields of GPTConfig and TrainConfig; a None counts as not given.
+        size: a name in SIZES.
+
+    Returns:
+        fields for GPTConfig (without vocab_size), fields for TrainConfig; neither holds more than is known.
+
+    Raises:
+        ConfigError: an unknown size or field ("did you mean"), or a vocabulary size, which the tokenizer sets.
+    """
+    if size is not None:
+        require_choice("size", size, SIZES)
+    given = {key: value for key, value in settings.items() if value is not None}
+    chosen = {**SIZES.get(size or "", {}), **given}
+    if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
+        chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}
+    family = chosen.get("family", "modern")
+    require_choice("family", family, FAMILY_DEFAULTS)
+    chosen = {**FAMILY_DEFAULTS[family], **chosen}
+    model_fields, train_fields = field_types(GPTConfig), field_types(TrainConfig)
+    for key in chosen:
+        if key == "vocab_size" or key not in {**model_fields, **train_fields}:
+            known = sorted({*model_fields, *train_fields} - {"vocab_size"})
+            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
+    return (
+        {key: value for key, value in chosen.items() if key in model_fields},
+        {key: value for key, value in chosen.items() if key in train_fields},
+    )
+
 
 Config = TypeVar("Config", GPTConfig, TrainConfig)
 

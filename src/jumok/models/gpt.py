@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from jumok.blocks import Block, make_norm
 from jumok.cache import KVCache
 from jumok.config import GPTConfig
+from jumok.layers import Dropout
 from jumok.positions import rotary
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ class GPT(nn.Module):
         modern = config.family == "modern"
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.position_embedding = None if modern else nn.Embedding(config.context_length, config.n_embd)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm = make_norm(config)
         self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
@@ -87,11 +90,11 @@ class GPT(nn.Module):
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
             x = block(x, angles, cache.layers[i] if cache is not None else None)  # (B, T, C)
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self.norm(x)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""
-        return self.head(self.hidden(ids, cache))  # type: ignore[no-any-return]
+        return self.head(self.hidden(ids, cache))
 
     def new_cache(self, batch: int = 1) -> KVCache:
         """An empty cache for this model, for `batch` sequences of up to context_length tokens."""
@@ -111,9 +114,16 @@ class GPT(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
 
-def loss_per_token(model: GPT, ids: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each target in nats: ids, targets (B, T) -> (B, T), float32."""
-    logits = model(ids)  # (B, T, V)
-    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none").view_as(
-        targets
-    )
+def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each target in nats.
+
+    Args:
+        hidden: (B, T, C), what `GPT.hidden` returns. head: (V, C), the output layer. targets: (B, T).
+
+    Returns:
+        (B, T), float32 or better.
+    """
+    logits = F.linear(hidden, head)  # (B, T, V)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")  # (B*T,)
+    return losses.view_as(targets)  # (B, T)

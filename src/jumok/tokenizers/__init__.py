@@ -1,1 +1,9 @@
-"""Text to ids and back without loss."""
+"""Text to ids and back without loss: train a tokenizer on a text, load any `tokenizer.json`, stream ids to text."""
+
+from __future__ import annotations
+
+from jumok.tokenizers._stream import Stream
+from jumok.tokenizers._tokenizer import Tokenizer
+from jumok.tokenizers._train import train_tokenizer
+
+__all__ = ["Stream", "Tokenizer", "train_tokenizer"]

@@ -1,0 +1,367 @@
+"""The run folder: one folder is one model.
+
+    RUN/config.json         format version, model, training settings, data, metrics of the best evaluation
+    RUN/tokenizer.json      Hugging Face tokenizers format
+    RUN/model.safetensors   the best weights so far
+    RUN/state/              what `--resume` needs: the ids of the text, and the last two training states
+    RUN/metrics.jsonl       one JSON object per event
+    RUN/samples.txt         what the model wrote at each validation
+    RUN/loss.png            the curves
+
+The first three are the model; the rest may be deleted when a run is over. Each file is written beside its place and
+moved into it. A training state is a folder `state/step-N` of tensors, numbers, and a manifest with their sha256; it is
+renamed into place only when it is complete and flushed, and the one before is kept. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from jumok.config import GPTConfig, from_dict, to_dict
+from jumok.errors import RunError
+from jumok.files import atomic_path, sync_folder, write_atomic
+from jumok.models.gpt import GPT
+from jumok.tokenizers import Tokenizer
+
+FORMAT = 1
+MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything a run needs to go on after `step` steps, besides its configuration.
+
+    tensors: weights and optimizer moments by name. numbers: plain JSON values.
+    """
+
+    step: int
+    tensors: dict[str, Tensor] = field(repr=False)
+    numbers: dict[str, Any]
+
+
+def save(model: GPT, folder: str | os.PathLike[str]) -> None:
+    """Write a model with its tokenizer as a run folder that `load`, `generate` and `evaluate` take.
+
+    Raises:
+        RunError: the model has no tokenizer, or the folder cannot be written or holds something else.
+    """
+    if model.tokenizer is None:
+        raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
+    run = RunFolder.create(Path(folder), allow_existing_run=True)
+    with run.lock():
+        run.write_config(describe_model(model.config))
+        run.write_tokenizer(model.tokenizer)
+        run.write_weights(model)
+
+
+def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
+    """The model of a run folder with its best weights, in eval mode, its tokenizer at `.tokenizer`.
+
+    Raises:
+        RunError: the folder is no run, or a file of it is missing, damaged, or does not fit the others.
+    """
+    run = RunFolder.open(Path(path))
+    model = GPT(run.model_config())
+    model.tokenizer = run.read_tokenizer()
+    if model.tokenizer.vocab_size != model.config.vocab_size:
+        raise RunError(
+            f"{run.path}: tokenizer.json has {model.tokenizer.vocab_size} ids, but the model was made for "
+            f"{model.config.vocab_size}; put the tokenizer.json back that belongs to this run."
+        )
+    run.read_weights(model)
+    return model.to(device).eval()
+
+
+def describe_model(config: GPTConfig) -> dict[str, Any]:
+    """The head of a config.json."""
+    return {"format": FORMAT, "model": {"type": "gpt", **to_dict(config)}}
+
+
+class RunFolder:
+    """Reads and writes the files of one run folder; knows nothing of training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path / "state"
+
+    # --- the folder -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path, *, allow_existing_run: bool = False) -> RunFolder:
+        """Make the folder; refuse one that holds something else.
+
+        Raises:
+            RunError: it cannot be made, is not empty and no run, or is a run already.
+        """
+        run = cls(path)
+        try:
+            if path.exists() and not path.is_dir():
+                raise RunError(f"{path} is a file; give a folder for the run, for example --out {path}-run.")
+            # A kill before the first step leaves a state/ and nothing else: that is not in the way.
+            if path.is_dir() and any(entry.name != "state" for entry in path.iterdir()):
+                if not run._is_run():
+                    raise RunError(f"{path} holds other files and no jumok run; choose a new folder, or an empty one.")
+                if not allow_existing_run:
+                    raise RunError(
+                        f"{path} holds a run already. Continue it with --resume, or choose another --out; "
+                        "delete the folder yourself if you no longer want it."
+                    )
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot use {path} for the run: {error.strerror or error}.") from None
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run folder.
+
+        Raises:
+            RunError: there is none; close names are suggested.
+        """
+        if not path.is_dir():
+            raise RunError(f"there is no run folder {path}.{_other_runs(path)}")
+        run = cls(path)
+        run.read_config()
+        return run
+
+    def discard(self) -> None:
+        """Take back what `create` and a failed start have made; anything else in the folder stays."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        for name in MODEL_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()  # only if it is empty now
+
+    def _is_run(self) -> bool:
+        try:
+            self.read_config()
+        except RunError:
+            return False
+        return True
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process from training into the same folder.
+
+        Raises:
+            RunError: another one is at it.
+        """
+        with self._writing("the lock"):
+            self.state.mkdir(exist_ok=True)
+        lock = FileLock(self.state / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(
+                f"another process is writing to {self.path}; wait for it, or choose another --out."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    # --- the model --------------------------------------------------------------------------------------------------
+
+    def read_config(self) -> dict[str, Any]:
+        """config.json as plain values."""
+        path = self._require("config.json")
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+            newest = config["format"]
+            config["model"]["type"]
+        except (ValueError, KeyError, TypeError, OSError):
+            raise RunError(f"{path} is damaged or not written by jumok; restore it from a copy.") from None
+        if newest != FORMAT:
+            raise RunError(f"{path} has format {newest}; this jumok reads format {FORMAT}. Update jumok.")
+        return config
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write config.json."""
+        with self._writing("config.json"):
+            write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+    def model_config(self) -> GPTConfig:
+        """The model's shape."""
+        fields = self.read_config()["model"]
+        kind = fields.pop("type")
+        if kind != "gpt":
+            raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows 'gpt'. Update jumok.")
+        return from_dict(GPTConfig, fields)
+
+    def read_tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
+        return Tokenizer.load(self._require("tokenizer.json"))
+
+    def write_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Write tokenizer.json."""
+        with self._writing("tokenizer.json"):
+            tokenizer.save(self.path / "tokenizer.json")
+
+    def read_weights(self, model: nn.Module) -> None:
+        """Load model.safetensors into the model.
+
+        Raises:
+            RunError: it is missing, damaged, or has other tensors than the model.
+        """
+        path = self._require("model.safetensors")
+        try:
+            tensors = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise RunError(
+                f"{path} is damaged ({error}). If the run still has its state/ folder, "
+                f"`jumok train --resume --out {self.path}` writes it anew; otherwise restore it from a copy."
+            ) from None
+        restore_weights(model, tensors, where=str(path))
+
+    def write_weights(self, model: nn.Module) -> None:
+        """Write model.safetensors."""
+        with self._writing("model.safetensors"), atomic_path(self.path / "model.safetensors") as temporary:
+            save_file(weights(model), temporary)
+
+    def _require(self, name: str) -> Path:
+        path = self.path / name
+        if not path.is_file():
+            raise RunError(
+                f"{self.path} has no {name}; a run folder needs {', '.join(MODEL_FILES)}. "
+                + ("Is it the folder that --out named?" if name == "config.json" else "Restore it from a copy.")
+            )
+        return path
+
+    # --- training states --------------------------------------------------------------------------------------------
+
+    def write_state(self, state: State) -> None:
+        """Add a training state and drop all but the newest two.
+
+        Raises:
+            RunError: it cannot be written, the disk being full for example; the states before it are untouched.
+        """
+        final = self.state / f"step-{state.step:09d}"
+        temporary = self.state / f".step-{state.step:09d}.tmp"
+        try:
+            with self._writing("the training state"):
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+                save_file(state.tensors, temporary / "tensors.safetensors")
+                numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
+                (temporary / "numbers.json").write_text(numbers, encoding="utf-8")
+                manifest = {name: _sha256(temporary / name) for name in ("tensors.safetensors", "numbers.json")}
+                (temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+                for file in temporary.iterdir():
+                    with file.open("rb+") as handle:
+                        os.fsync(handle.fileno())
+                shutil.rmtree(final, ignore_errors=True)
+                temporary.rename(final)
+                sync_folder(self.state)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        for old in self._states()[2:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def read_state(self) -> tuple[State | None, list[str]]:
+        """The newest whole training state, and a sentence for each damaged one that was passed over."""
+        damaged: list[str] = []
+        for folder in self._states():
+            try:
+                manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+                wrong = [name for name, digest in manifest.items() if _sha256(folder / name) != digest]
+                if wrong:
+                    raise ValueError(f"{' and '.join(wrong)} changed since it was written")
+                numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
+                tensors = load_file(folder / "tensors.safetensors")
+                return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers), damaged
+            except (OSError, ValueError, KeyError, AttributeError, SafetensorError) as error:
+                damaged.append(f"{folder} is damaged ({error}) and was passed over.")
+        return None, damaged
+
+    def _states(self) -> list[Path]:
+        found = [p for p in self.state.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+", p.name)]
+        return sorted(found, key=lambda p: int(p.name[5:]), reverse=True)  # newest first
+
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    def append(self, name: str, text: str) -> None:
+        """Add text to the end of a log."""
+        with self._writing(name), (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+
+    def size(self, name: str) -> int:
+        """Bytes in a log, 0 where there is none."""
+        path = self.path / name
+        return path.stat().st_size if path.exists() else 0
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a log back to what it was when a state was written."""
+        if self.size(name) > size:
+            os.truncate(self.path / name, size)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The events so far; a last line that was cut off by a kill is left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            free = shutil.disk_usage(self.path).free / 1e6 if self.path.is_dir() else 0.0
+            raise RunError(
+                f"cannot write {what} in {self.path}: {getattr(error, 'strerror', None) or error} "
+                f"({free:,.0f} MB free on that disk). What was saved before is untouched; make room or mend the "
+                f"folder, then continue with `jumok train --resume --out {self.path}`."
+            ) from error
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's tensors by name, a shared one once."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor.detach().contiguous()
+    return tensors
+
+
+def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Load tensors by name into a model.
+
+    Raises:
+        RunError: some are missing, unknown, or of another shape; all are listed.
+    """
+    wanted = weights(model)
+    faults = [f"{name} is missing" for name in wanted if name not in tensors]
+    faults += [f"{name} is unknown" for name in tensors if name not in wanted]
+    faults += [
+        f"{name} is {tuple(tensors[name].shape)}, the model has {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in tensors and tensors[name].shape != tensor.shape
+    ]
+    if faults:
+        raise RunError(f"{where} does not fit the model of config.json: {'; '.join(faults)}.")
+    model.load_state_dict(dict(tensors), strict=False)  # not strict: the second name of a shared tensor is absent
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _other_runs(path: Path) -> str:
+    runs = sorted(p.parent for p in path.parent.glob("*/config.json")) if path.parent.is_dir() else []
+    return f" There is: {', '.join(map(str, runs[:5]))}." if runs else ""

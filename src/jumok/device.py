@@ -1,0 +1,55 @@
+"""What the machine at hand is good at: found out by measuring, not by its name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from jumok.errors import ConfigError
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device called `name`, or the fastest one there is for "auto".
+
+    Raises:
+        ConfigError: there is no such device here.
+    """
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if there[kind]))
+    if not there.get(name.partition(":")[0], False):
+        found = ", ".join(kind for kind, ok in there.items() if ok)
+        raise ConfigError(f"device={name!r} is not available here; there is {found}. Leave it out to use the fastest.")
+    return torch.device(name)
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """Matrix products in bfloat16 where precision is "bfloat16"; everything as it is for "float32"."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
+def seconds_per_call(work: Callable[[], object], device: torch.device, repeats: int = 2) -> float:
+    """The shortest of a few timed calls, after one that is not counted."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def has_compiler(device: torch.device) -> bool:
+    """Whether torch.compile has what it needs: a C++ compiler on CPUs, Triton on CUDA."""
+    if device.type == "cuda":
+        return torch.utils._triton.has_triton()
+    names = (os.environ.get("CXX"), "g++", "clang++", "cl")
+    return device.type == "cpu" and any(name is not None and shutil.which(name) for name in names)

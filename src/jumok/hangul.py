@@ -1,0 +1,147 @@
+"""Hangul, the arithmetic of its syllables, and the particles that depend on it.
+
+A modern syllable is a lead consonant, a vowel and an optional tail consonant, and Unicode numbers all 19 × 21 × 28 of
+them in that order from U+AC00 (The Unicode Standard, section 3.12, "Conjoining Jamo Behavior"). So taking one
+apart is two divisions. Here the parts are written as the letters people type (ㅎ, ㅏ, ㄴ: the compatibility
+jamo), not as the conjoining jamo of NFD.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from jumok.errors import ConfigError
+
+LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
+VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
+TAILS = ("", *"ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ")
+
+_FIRST, _LAST = 0xAC00, 0xD7A3
+
+# What a digit ends in when it is read aloud: 영 (or 십, 백, 천, 만), 일, 이, 삼, 사, 오, 육, 칠, 팔, 구.
+_DIGIT_TAILS = ("ㅇ", "ㄹ", "", "ㅁ", "", "", "ㄱ", "ㄹ", "ㄹ", "")
+# The letter names that end in a consonant: 엘, 엠, 엔, 알.
+_CAPITAL_TAILS = {"L": "ㄹ", "M": "ㅁ", "N": "ㄴ", "R": "ㄹ"}
+
+_SWAPPED = {"는/은", "가/이", "를/을", "와/과", "로/으로", "야/아", "였/이었", "라는/이라는"}
+
+
+def nfc(text: str) -> str:
+    """`text` with its syllables composed: one character each."""
+    return unicodedata.normalize("NFC", text)
+
+
+def nfd(text: str) -> str:
+    """`text` with its syllables decomposed into conjoining jamo, as file names on macOS have them."""
+    return unicodedata.normalize("NFD", text)
+
+
+def is_syllable(char: str) -> bool:
+    """Whether `char` is one of the 11,172 modern syllables."""
+    return len(char) == 1 and _FIRST <= ord(char) <= _LAST
+
+
+def split(syllable: str) -> tuple[str, str, str]:
+    """The lead, vowel and tail of one syllable; the tail of an open syllable is "".
+
+    >>> split("한"), split("글"), split("이")
+    (('ㅎ', 'ㅏ', 'ㄴ'), ('ㄱ', 'ㅡ', 'ㄹ'), ('ㅇ', 'ㅣ', ''))
+
+    Raises `ConfigError` (a `ValueError`) for anything but one modern syllable, NFC or NFD.
+    """
+    composed = nfc(syllable)
+    if not is_syllable(composed):
+        raise ConfigError(f"{syllable!r} is not one modern Hangul syllable; give one between '가' and '힣'")
+    rest, tail = divmod(ord(composed) - _FIRST, len(TAILS))
+    lead, vowel = divmod(rest, len(VOWELS))
+    return LEADS[lead], VOWELS[vowel], TAILS[tail]
+
+
+def join(lead: str, vowel: str, tail: str = "") -> str:
+    """The syllable with these parts: the inverse of `split`.
+
+    >>> join("ㅎ", "ㅏ", "ㄴ")
+    '한'
+
+    Raises `ConfigError` for a part that cannot stand in its place, as ㄸ in the tail.
+    """
+    for place, part, allowed in (("lead", lead, LEADS), ("vowel", vowel, VOWELS), ("tail", tail, TAILS)):
+        if part not in tuple(allowed):
+            raise ConfigError(f"{part!r} cannot be the {place} of a syllable; it is one of {' '.join(allowed)}")
+    index = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
+    return chr(_FIRST + index)
+
+
+def has_final(word: str) -> bool:
+    """Whether `word`, read aloud in Korean, ends in a consonant.
+
+    The last character that is read decides; quotes, brackets and punctuation after it do not count.
+
+    - Hangul: its tail; a lone letter by its name (ㄱ 기역 has one, ㅏ has none).
+    - Digits 0-9: their Sino-Korean reading (일, 이, 삼, ...; a final 0 is 영, 십, 백, 천 or 만, all with a consonant).
+    - Latin capitals: the letter's name (L, M, N, R end in one: 엘, 엠, 엔, 알).
+    - Latin small letters: l, m, n and ng sound as consonants (email, team, phone number 'n', ping); a guess, since
+      spelling does not settle how a foreign word is read.
+
+    Raises `ConfigError` if `word` has no such character.
+    """
+    return _final(word) != ""
+
+
+def josa(word: str, pair: str) -> str:
+    """`word` with the particle that fits it, of a pair "after a consonant/after a vowel".
+
+    >>> josa("숲", "은/는"), josa("토끼", "이/가"), josa("서울", "으로/로"), josa("다솜", "이/")
+    ('숲은', '토끼가', '서울로', '다솜이')
+
+    Any such pair works: 을/를, 과/와, 아/야, 이라는/라는, 이었/였. Where the first form is the second one behind 으
+    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. How a word ends: see `has_final`.
+    Raises `ConfigError` for a pair without its one slash or in the opposite order.
+    """
+    closed, slash, opened = pair.partition("/")
+    if not slash or "/" in opened or pair in _SWAPPED:
+        raise ConfigError(
+            f"{pair!r} is not a pair of particles; write the form after a consonant, a slash, and the form after "
+            "a vowel, like '은/는', '이/가', '을/를', '으로/로'"
+        )
+    final = _final(word)
+    takes_open = final == "" or (final == "ㄹ" and closed == "으" + opened)
+    return word + (opened if takes_open else closed)
+
+
+def modern_syllables() -> str:
+    """All 11,172 modern syllables, 가 to 힣, in Unicode order."""
+    return "".join(map(chr, range(_FIRST, _LAST + 1)))
+
+
+def ksx1001_syllables() -> str:
+    """The 2,350 syllables of KS X 1001, the set that EUC-KR can write: rows 16 to 40 of its table, in order."""
+    rows, cells = range(0xB0, 0xC9), range(0xA1, 0xFF)
+    return bytes(byte for row in rows for cell in cells for byte in (row, cell)).decode("euc_kr")
+
+
+def _final(word: str) -> str:
+    """The consonant that `word` ends in, "" for a vowel; for a lone consonant letter, that of its name."""
+    read = nfc(word)
+    while read and not _is_read(read[-1]):
+        read = read[:-1]
+    if not read:
+        raise ConfigError(f"{word!r} has no Hangul, digit or Latin letter that would decide its particle")
+    last = read[-1]
+    if is_syllable(last):
+        return split(last)[2]
+    if last in VOWELS:
+        return ""
+    if last in TAILS or last in LEADS:
+        return "ㄹ" if last == "ㄹ" else "ㄱ"  # 리을; all other names end in some other consonant
+    if last in "0123456789":
+        return _DIGIT_TAILS[int(last)]
+    if last.isupper():
+        return _CAPITAL_TAILS.get(last, "")
+    if read.endswith("ng"):
+        return "ㅇ"
+    return {"l": "ㄹ", "m": "ㅁ", "n": "ㄴ"}.get(last, "")
+
+
+def _is_read(char: str) -> bool:
+    return is_syllable(char) or char in LEADS or char in VOWELS or char in TAILS or (char.isascii() and char.isalnum())

@@ -1,0 +1,100 @@
+"""What is decided before the first step: precision, compiling, dropout. By measuring on the machine and the text at
+hand, once; the outcome is written to config.json, and a resumed run keeps to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+
+from jumok.config import GPTConfig, Precision, TrainConfig
+from jumok.device import autocast, has_compiler, seconds_per_call
+from jumok.models.gpt import GPT
+from jumok.tasks import Task
+
+COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
+COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see its text
+MEASURED_TOKENS = 2048  # in the batch that is timed
+# Passes over the text from which on this much dropout is worth its price; measured on novels and stories, see bench/.
+DROPOUT = ((1.5, 0.0), (3.0, 0.1), (float("inf"), 0.2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """shape and config with nothing left to "auto"; tokens: how many the run will see, about; notices: for people."""
+
+    shape: GPTConfig
+    config: TrainConfig
+    tokens: int
+    notices: tuple[str, ...]
+
+
+def make_plan(
+    shape: GPTConfig,
+    config: TrainConfig,
+    task: Task,
+    device: torch.device,
+    train_tokens: int,
+    *,
+    choose_dropout: bool,
+) -> Plan:
+    """Measure, and decide what the settings leave open.
+
+    Args:
+        train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
+    """
+    candidates: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
+    seconds: dict[Precision, float] = {p: _seconds_per_token(shape, task, device, p) for p in candidates}
+    precision = min(seconds, key=lambda p: seconds[p])
+    per_step = task.tokens_per_batch * config.accumulate
+    if config.steps is not None:
+        duration, tokens = config.steps * per_step * seconds[precision], config.steps * per_step
+    else:
+        duration, tokens = 60 * (config.minutes or 0), 0
+    compiled = config.compile
+    if compiled == "auto":
+        compiled = "on" if duration >= COMPILE_FROM and has_compiler(device) else "off"
+    if config.minutes is not None:
+        tokens = int(duration / seconds[precision] * (COMPILED_SPEEDUP if compiled == "on" else 1))
+    passes = tokens / train_tokens
+    dropout = next(rate for limit, rate in DROPOUT if passes <= limit) if choose_dropout else shape.dropout
+    shape = dataclasses.replace(shape, dropout=dropout)
+    return Plan(
+        shape=shape,
+        config=dataclasses.replace(config, precision=precision, compile=compiled),
+        tokens=max(per_step, tokens),
+        notices=_notices(shape, train_tokens, passes, config),
+    )
+
+
+def _seconds_per_token(shape: GPTConfig, task: Task, device: torch.device, precision: str) -> float:
+    """Of an uncompiled forward and backward pass."""
+    with torch.random.fork_rng(devices=[]):
+        model = GPT(shape).to(device)
+    batch = task.batch(0)
+    rows = max(1, min(len(batch[0]), MEASURED_TOKENS // batch[0].shape[1]))
+    batch = tuple(part[:rows].to(device) for part in batch)
+
+    def work() -> None:
+        with autocast(device, precision):
+            loss = task.loss(model, batch)
+        loss.backward()
+        model.zero_grad()
+
+    return seconds_per_call(work, device) / batch[0].numel()
+
+
+def _notices(shape: GPTConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
+    with torch.device("meta"):
+        parameters = GPT(shape).parameter_count()
+    if parameters < train_tokens or passes < 4:
+        return ()
+    guard = (
+        f"stops early if the held-out loss rises {config.patience} times" if config.patience else "never stops early"
+    )
+    return (
+        f"The text is small for this model: {train_tokens:,} training tokens for {parameters / 1e6:.1f} M parameters, "
+        f"and the run will pass over it about {passes:.0f} times. Dropout is {shape.dropout:g}, the best weights are "
+        f"kept, and the run {guard}; more text, fewer steps or a smaller --size generalise better.",
+    )

@@ -1,0 +1,111 @@
+"""The three pipelines of jumok, as Hugging Face `tokenizers` objects, and how to recognise one in a file.
+
+    char   NFC -> one token per character, others as UTF-8 byte tokens <0x00>..<0xFF>
+    jamo   NFD -> the same over conjoining jamo (U+1100..) and other decomposed characters
+    bpe    NFC -> pieces by PIECES -> UTF-8 bytes -> merges learned from the text
+
+A vocabulary lists special tokens first, then the 256 bytes, then characters by code point, or merges in the
+order they were learned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as HFTokenizer
+
+KINDS = ("char", "jamo", "bpe")
+
+# A word with the blank before it; one digit; a run of signs with the blank before it; line ends; other blanks,
+# the last of them left to the word that follows. Blanks and line ends stand only at the start of a piece, so
+# a cut before the first of them never changes the pieces on either side (see _boundaries.last_blank).
+PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
+
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+def _byte_letters() -> tuple[str, ...]:
+    """Return the printable letter which byte-level pipelines write for each byte (the table of GPT-2)."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
+
+
+BYTE_LETTERS = _byte_letters()
+
+
+def build(
+    kind: str, vocab: dict[str, int], merges: Sequence[tuple[str, str]], special_tokens: Iterable[str]
+) -> HFTokenizer:
+    """Return the pipeline of `kind` over `vocab`, which must already hold the special tokens."""
+    pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=list(merges), byte_fallback=kind != "bpe"))
+    pipeline.normalizer = normalizers.NFD() if kind == "jamo" else normalizers.NFC()
+    if kind == "bpe":
+        pipeline.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(PIECES), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        pipeline.decoder = decoders.ByteLevel()
+    else:
+        pipeline.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
+    return pipeline
+
+
+def canonical(pipeline: HFTokenizer) -> str:
+    """Return, in one fixed spelling, all of the pipeline that can change an id here.
+
+    So it leaves out truncation, padding and the post-processor, which adds special tokens: jumok asks for none of
+    them, and `transformers` writes an empty post-processor into each file that it saves.
+    """
+    content = json.loads(pipeline.to_str())
+    kept = {key: content[key] for key in content if key not in ("truncation", "padding", "post_processor")}
+    return json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def recognise(pipeline: HFTokenizer) -> str:
+    """Return which of KINDS `pipeline` is, or "other".
+
+    Decided by building each kind from the file's own vocabulary and comparing the whole, so that a fast path
+    never runs on a pipeline that differs in a detail.
+    """
+    content = json.loads(pipeline.to_str())
+    vocab = content["model"].get("vocab")
+    if content["model"]["type"] != "BPE" or sorted(vocab.values()) != list(range(len(vocab))):
+        return "other"
+    merges = [tuple(pair) for pair in content["model"]["merges"]]
+    special_tokens = [token["content"] for token in content["added_tokens"]]
+    if not set(special_tokens) <= vocab.keys():
+        return "other"
+    plain = vocab.keys() - set(special_tokens)
+    found = canonical(pipeline)
+    for kind in KINDS:
+        needed = BYTE_LETTERS if kind == "bpe" else BYTE_TOKENS
+        spelled = (
+            set("".join(plain)) <= set(BYTE_LETTERS)
+            if kind == "bpe"
+            else not merges and all(len(token) == 1 for token in plain - set(BYTE_TOKENS))
+        )
+        if spelled and plain.issuperset(needed) and canonical(build(kind, vocab, merges, special_tokens)) == found:
+            return kind
+    return "other"
+
+
+def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str]) -> list[bytes]:
+    """Return the UTF-8 bytes that each id stands for, for one of KINDS."""
+    byte_of_letter = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
+    byte_of_token = {token: byte for byte, token in enumerate(BYTE_TOKENS)}
+    specials = set(special_tokens)
+
+    def spelled(token: str) -> bytes:
+        if token in specials:
+            return token.encode()
+        if kind == "bpe":
+            return bytes(byte_of_letter[letter] for letter in token)
+        return bytes([byte_of_token[token]]) if token in byte_of_token else token.encode()
+
+    return [spelled(token) for token in sorted(vocab, key=vocab.__getitem__)]

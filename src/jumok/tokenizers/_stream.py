@@ -1,0 +1,86 @@
+"""Ids in, one at a time; text out, as soon as it cannot change any more."""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from jumok.hangul import nfc
+from jumok.tokenizers._boundaries import is_settled, last_fresh_start
+
+
+class Stream(ABC):
+    """Incremental decoding: what `push` and a final `flush` return joins to exactly `decode(ids)`.
+
+    A character whose bytes are not complete is held back, and so is, for `jamo`, a syllable that can still
+    grow; U+FFFD appears only for bytes that no continuation can repair.
+    """
+
+    @abstractmethod
+    def push(self, token_id: int) -> str:
+        """Take one id and return the text that became final with it, often "" and sometimes several characters.
+
+        Raises TokenizerError for an id outside the vocabulary.
+        """
+
+    @abstractmethod
+    def flush(self) -> str:
+        """End the text: return what was held back and make ready for a new one."""
+
+
+class ByteStream(Stream):
+    """A stream for tokens that stand for UTF-8 bytes, which is all of jumok's own kinds."""
+
+    def __init__(self, bytes_of: Callable[[int], bytes], *, compose: bool) -> None:
+        self._bytes_of = bytes_of
+        self._compose = compose
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""  # decomposed text whose last character may still change; only with `compose`
+
+    def push(self, token_id: int) -> str:
+        text = self._decoder.decode(self._bytes_of(token_id))
+        if not self._compose or not text:
+            return text
+        cut = len(text) if is_settled(text[-1]) else last_fresh_start(text)
+        if cut < 0:
+            self._held += text
+            return ""
+        final, self._held = self._held + text[:cut], text[cut:]
+        return nfc(final)
+
+    def flush(self) -> str:
+        text = self._held + self._decoder.decode(b"", final=True)
+        self._held = ""
+        self._decoder.reset()
+        return nfc(text) if self._compose else text
+
+
+class WindowStream(Stream):
+    """A stream for a foreign tokenizer: decodes the last tokens again with each new one.
+
+    A token may read differently at the start of a text, so each step compares two decodings that start at the
+    same token. The parts join to `decode(ids)` as far as the tokenizer's decoder works from left to right.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._ids: list[int] = []
+        self._shown = 0  # how many of the ids are on the screen already
+
+    def push(self, token_id: int) -> str:
+        ids = [*self._ids, token_id]
+        text = self._unseen(ids)
+        if not text or text.endswith("\ufffd"):
+            self._ids = ids
+            return ""
+        self._ids, self._shown = ids[self._shown :], len(ids) - self._shown
+        return text
+
+    def flush(self) -> str:
+        text = self._unseen(self._ids)
+        self._ids, self._shown = [], 0
+        return text
+
+    def _unseen(self, ids: list[int]) -> str:
+        return self._decode(ids)[len(self._decode(ids[: self._shown])) :]

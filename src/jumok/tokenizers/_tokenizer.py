@@ -1,0 +1,265 @@
+"""The tokenizer that everything else uses: one `tokenizer.json`, encoded fast and decoded without loss."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as HFTokenizer
+
+from jumok.errors import TokenizerError
+from jumok.files import write_atomic
+from jumok.hangul import nfc, nfd
+from jumok.tokenizers import _pipeline
+from jumok.tokenizers._boundaries import after_last_newline, last_blank, last_fresh_start, recut, slices
+from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
+
+Ids = NDArray[Any]  # one dimension, of Tokenizer.dtype
+
+_CODE_POINTS = 0x110000
+_BPE_SLICE = 1 << 14  # characters given to one worker at a time; 2^8 to 2^17 were slower
+_BPE_BATCH = 64  # slices
+
+
+class Tokenizer:
+    """Text to ids and back. Made by `train_tokenizer`, or by `load` from any Hugging Face `tokenizer.json`.
+
+    For the kinds `char`, `jamo` and `bpe`, `decode(encode(text)) == nfc(text)` for every text that UTF-8 can
+    express, and the ids are those which `transformers.PreTrainedTokenizerFast(tokenizer_file=...)` gives (where
+    its Unicode tables and Python's agree on the normal form, which is everywhere but in the newest scripts). Its
+    decoded text is the same too, except that `jamo` comes decomposed (NFD): no stock decoder composes.
+    Text that spells out a special token, say "[MASK]", stays text here; stock transformers reads it as the token
+    unless called with `split_special_tokens=True`.
+
+    A tokenizer of another make has the kind "other" and its own properties: it may lose characters. It is used
+    as its file says, but adds no special tokens and neither truncates nor pads.
+
+    Attributes:
+        kind: "char", "jamo", "bpe" or "other", recognised from the pipeline itself.
+        vocab_size: ids are below this number.
+        dtype: the smallest unsigned integer type that holds every id.
+        fingerprint: SHA-256 of the pipeline in one fixed spelling; equal for equal tokenizers.
+        special_tokens: the special tokens and their ids.
+    """
+
+    def __init__(self, pipeline: HFTokenizer) -> None:  # takes `pipeline` over and changes it
+        pipeline.no_truncation()
+        pipeline.no_padding()
+        vocab = pipeline.get_vocab(with_added_tokens=True)
+        if not vocab:
+            raise TokenizerError("the tokenizer has an empty vocabulary; train it first, or give another file")
+        self._json = pipeline.to_str(pretty=True)
+        self.kind: str = _pipeline.recognise(pipeline)
+        self.vocab_size: int = max(vocab.values()) + 1
+        self.dtype: np.dtype[Any] = np.min_scalar_type(self.vocab_size - 1)
+        self.fingerprint: str = hashlib.sha256(_pipeline.canonical(pipeline).encode()).hexdigest()
+        self.special_tokens: dict[str, int] = {
+            token.content: token_id
+            for token_id, token in sorted(pipeline.get_added_tokens_decoder().items())
+            if token.special
+        }
+        self._pipeline = pipeline
+        if self.kind == "other":
+            return
+        self._bytes = _pipeline.token_bytes(self.kind, vocab, self.special_tokens)
+        if self.kind == "bpe":
+            # jumok normalises by itself, always with Python's tables, and takes special tokens for plain text.
+            pipeline.normalizer = None
+            pipeline.encode_special_tokens = True
+        else:
+            self._byte_ids = np.array([vocab[token] for token in _pipeline.BYTE_TOKENS], self.dtype)
+            # The id of each code point; <0x00> marks those without one (U+0000 itself is spelled that way too).
+            self._id_of = np.full(_CODE_POINTS, self._byte_ids[0], self.dtype)
+            for token, token_id in vocab.items():
+                if len(token) == 1:
+                    self._id_of[ord(token)] = token_id
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(kind={self.kind!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint[:12]!r})"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """Load a `tokenizer.json`, written by `save` or by any other program.
+
+        Raises TokenizerError for a file that is missing, cannot be read, or is no tokenizer.
+        """
+        try:
+            content = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise TokenizerError(
+                f"there is no tokenizer at {path}; give the path of a tokenizer.json, "
+                "or train one with jumok.train_tokenizer"
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenizerError(
+                f"cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json"
+            ) from error
+        try:
+            return cls.from_json(content)
+        except TokenizerError as error:
+            raise TokenizerError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_json(cls, content: str) -> Tokenizer:
+        """Make a tokenizer from the text of a `tokenizer.json`. Raises TokenizerError if it is none."""
+        try:
+            pipeline = HFTokenizer.from_str(content)
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(
+                f"this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "
+                "save it again, or train a new one with jumok.train_tokenizer"
+            ) from error
+        return cls(pipeline)
+
+    def to_json(self) -> str:
+        """Return the text of the `tokenizer.json`."""
+        return self._json
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the `tokenizer.json` to `path`, whole or not at all; the folder is made if needed.
+
+        Raises OSError where the system refuses, with the file as it was before.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(target, self._json)
+
+    def encode(self, text: str) -> Ids:
+        """Return the ids of `text`: shape (tokens,), dtype `self.dtype`.
+
+        Raises TokenizerError for a lone surrogate, which no UTF-8 text can contain.
+        """
+        _require_utf8(text)
+        if self.kind == "char":
+            return self._encode_characters(nfc(text))
+        if self.kind == "jamo":
+            return self._encode_characters(nfd(text))
+        if self.kind == "bpe":
+            return self._run(recut(slices(nfc(text), _BPE_SLICE), last_blank))
+        return self._run([text])
+
+    def encode_chunks(self, chunks: Iterable[str]) -> Iterator[Ids]:
+        """Encode a text that comes in chunks, in memory for a few chunks only.
+
+        Joined, the arrays equal `encode("".join(chunks))` wherever the chunks end, for jumok's own kinds. A
+        foreign tokenizer gets its text line by line, since only its maker knows where it may be cut.
+        """
+        return (self.encode(piece) for piece in recut(chunks, self._find_cut))
+
+    def decode(self, ids: Sequence[int] | Ids) -> str:
+        """Return the text that `ids` spell, special tokens included.
+
+        Ids which are not valid UTF-8 together, as a young model writes them, give U+FFFD in the invalid places,
+        as in `bytes.decode(errors="replace")`. For `jamo` the text is composed (NFC). For `char` and `bpe` it is
+        exactly what the tokens say, which is NFC for all ids that `encode` makes.
+
+        Raises TokenizerError for ids outside the vocabulary or not in one dimension.
+        """
+        checked = self._checked(ids)
+        if self.kind == "other":
+            return str(self._pipeline.decode(checked, skip_special_tokens=False))
+        text = b"".join(map(self._bytes.__getitem__, checked)).decode("utf-8", "replace")
+        return nfc(text) if self.kind == "jamo" else text
+
+    def stream(self) -> Stream:
+        """Return an incremental decoder for one text: `push(id)` each token, then `flush()`."""
+        if self.kind == "other":
+            return WindowStream(self.decode)
+        return ByteStream(lambda token_id: self._bytes[self._checked([token_id])[0]], compose=self.kind == "jamo")
+
+    def pieces(self, ids: Sequence[int] | Ids) -> list[str]:
+        """Return one readable string for each id; bytes of an incomplete character are written like "<EA>".
+
+        Raises TokenizerError for ids outside the vocabulary or not in one dimension.
+        """
+        checked = self._checked(ids)
+        if self.kind == "other":
+            return [self._pipeline.id_to_token(token_id) or "" for token_id in checked]
+        return [_readable(self._bytes[token_id]) for token_id in checked]
+
+    def compression(self, text: str) -> float:
+        """Return how many characters (after NFC) of `text` one token holds on average.
+
+        Raises TokenizerError if `text` has no tokens.
+        """
+        tokens = len(self.encode(text))
+        if tokens == 0:
+            raise TokenizerError("characters per token need a text that is not empty")
+        return len(nfc(text)) / tokens
+
+    @property
+    def _find_cut(self) -> Callable[[str], int]:
+        if self.kind == "other":
+            return after_last_newline
+        return last_blank if self.kind == "bpe" else last_fresh_start
+
+    def _encode_characters(self, text: str) -> Ids:
+        """Look up every code point at once, then put bytes in the place of the unknown ones."""
+        points = np.frombuffer(text.encode("utf-32-le"), np.dtype("<u4"))
+        ids = self._id_of[points]
+        unknown = ids == self._byte_ids[0]
+        if not unknown.any():
+            return ids
+        lost = points[unknown]
+        lengths = np.ones(len(ids), np.intp)
+        lengths[unknown] += (lost >= 0x80).astype(np.intp) + (lost >= 0x800) + (lost >= 0x10000)
+        spelled = np.frombuffer(lost.tobytes().decode("utf-32-le").encode(), np.uint8)
+        ids = np.repeat(ids, lengths)
+        ids[np.repeat(unknown, lengths)] = self._byte_ids[spelled]
+        return ids
+
+    def _run(self, texts: Iterable[str]) -> Ids:
+        """Encode `texts` by the library, on all cores, and join the ids."""
+        waiting = iter(texts)
+        parts = [np.empty(0, self.dtype)]
+        # In batches, because an encoding of the library is many times as large as its ids.
+        while batch := list(itertools.islice(waiting, _BPE_BATCH)):
+            try:
+                encodings = self._pipeline.encode_batch_fast(batch, add_special_tokens=False)
+            except Exception as error:  # the library raises bare Exception
+                raise TokenizerError(
+                    f"the tokenizer cannot encode this text ({error}); use one with an unknown token or byte fallback"
+                ) from error
+            parts.extend(np.array(encoding.ids, self.dtype) for encoding in encodings)
+        return np.concatenate(parts)
+
+    def _checked(self, ids: Sequence[int] | Ids) -> list[int]:
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise TokenizerError(
+                f"ids must be whole numbers in one dimension, not shape {array.shape} of {array.dtype}; "
+                "decode the rows of a batch one by one"
+            )
+        outside = array[(array < 0) | (array >= self.vocab_size)] if array.size else array
+        if outside.size:
+            raise TokenizerError(
+                f"id {outside[0]} is outside the vocabulary, whose ids are 0 to {self.vocab_size - 1}; "
+                "decode with the tokenizer that belongs to the model"
+            )
+        return [int(token_id) for token_id in array.tolist()]
+
+
+def _require_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            f"character {error.start} is U+{ord(text[error.start]):04X}, half of a surrogate pair, which is not "
+            "text; read the file with the right encoding, or remove it"
+        ) from None
+
+
+def _readable(token: bytes) -> str:
+    # surrogateescape turns the byte 0xEA, where it is part of no whole character, into U+DCEA.
+    return re.sub(
+        "[\udc80-\udcff]",
+        lambda match: f"<{ord(match[0]) - 0xDC00:02X}>",
+        token.decode("utf-8", "surrogateescape"),
+    )

@@ -1,0 +1,162 @@
+"""Make a tokenizer from a text."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tokenizers import trainers
+
+from jumok.errors import ConfigError, TokenizerError
+from jumok.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
+from jumok.tokenizers import _pipeline
+from jumok.tokenizers._boundaries import last_blank, last_fresh_start, recut, slices
+from jumok.tokenizers._tokenizer import Tokenizer
+
+ALPHABETS = ("corpus", "ksx1001", "hangul")
+DEFAULT_BPE_VOCAB = 8_000
+DEFAULT_MIN_COUNT = 2
+
+_SLICE = 1 << 20  # characters of a long text to look at in one go
+_BPE_SLICE = 1 << 13
+
+# In brackets, a special token is never one piece of the bpe pipeline, nor one character, nor a byte token, so
+# that plain text can never be given its id.
+_SPECIAL_TOKEN = re.compile(r"\[[A-Za-z]\w*\]|<[A-Za-z]\w*>|<\|[A-Za-z]\w*\|>", re.ASCII)
+
+
+def train_tokenizer(
+    text: str | Iterable[str],
+    kind: str = "char",
+    *,
+    vocab_size: int | None = None,
+    alphabet: str = "corpus",
+    min_count: int | None = None,
+    special_tokens: Sequence[str] = (),
+) -> Tokenizer:
+    """Train a tokenizer on `text`; the same text gives the same tokenizer.
+
+    Args:
+        text: a string, or chunks of one text in order. Chunks may end anywhere and are read once; memory
+            depends on the length of a chunk and the number of different words, not on the length of the text.
+        kind: "char", one token per character; "jamo", one per letter of a syllable; "bpe", pieces of words
+            (byte-level byte pair encoding; Sennrich et al. 2016, Radford et al. 2019).
+        vocab_size: for bpe alone, the most tokens to have, 8,000 by default. A short text may hold fewer pairs
+            that repeat; the tokenizer then is smaller, and its `vocab_size` says so.
+        alphabet: for char alone, the characters to begin with besides those of the text: none ("corpus"), the
+            2,350 syllables of KS X 1001 ("ksx1001"), or all 11,172 modern ones ("hangul").
+        min_count: how often a character (for bpe: a pair) must occur to become a token, 2 by default. A
+            character outside the alphabet is spelled in UTF-8 bytes, and a model can only use that spelling if it
+            meets it in training. With 2, the characters that occur once teach it, at about the right rate: the
+            chance that the next character is a new one is about the share of those seen once (Good 1953, "The
+            population frequencies of species and the estimation of population parameters", Biometrika 40). The
+            jamo alphabet always has all modern jamo.
+        special_tokens: tokens such as "[MASK]" or "<|end|>", letters in brackets, which get the first ids. Text
+            never encodes to them; see `Tokenizer`.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+        TokenizerError: the text is empty or holds lone surrogates.
+    """
+    _check_settings(kind, vocab_size, alphabet, min_count, special_tokens)
+    least = DEFAULT_MIN_COUNT if min_count is None else min_count
+    chunks = _checked_chunks(slices(text, _SLICE) if isinstance(text, str) else text)
+    if kind == "bpe":
+        tokens, merges = _learn_merges(chunks, (vocab_size or DEFAULT_BPE_VOCAB) - len(special_tokens), least)
+    else:
+        tokens = [*_pipeline.BYTE_TOKENS, *_collect_alphabet(chunks, kind, alphabet, least)]
+        merges = []
+    vocab = {token: token_id for token_id, token in enumerate([*special_tokens, *tokens])}
+    return Tokenizer(_pipeline.build(kind, vocab, merges, special_tokens))
+
+
+def _collect_alphabet(chunks: Iterable[str], kind: str, alphabet: str, min_count: int) -> list[str]:
+    counts: Counter[str] = Counter()
+    normalise = nfd if kind == "jamo" else nfc
+    for piece in recut(chunks, last_fresh_start):
+        counts.update(normalise(piece))
+    characters = {character for character, count in counts.items() if count >= min_count}
+    if kind == "jamo":
+        characters.update(nfd("".join(modern_syllables())))
+    elif alphabet != "corpus":
+        characters.update(ksx1001_syllables() if alphabet == "ksx1001" else modern_syllables())
+    return sorted(characters)
+
+
+def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tuple[list[str], list[tuple[str, str]]]:
+    learner = _pipeline.build("bpe", {}, [], [])
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        initial_alphabet=sorted(_pipeline.BYTE_LETTERS),
+        show_progress=False,
+    )
+    # The library reads 256 pieces ahead, so large chunks would pile up in memory.
+    short = (part for chunk in chunks for part in slices(chunk, _BPE_SLICE))
+    learner.train_from_iterator(recut(short, last_blank), trainer)
+    model = json.loads(learner.to_str())["model"]
+    merges = [(left, right) for left, right in model["merges"]]
+    return sorted(model["vocab"], key=model["vocab"].__getitem__), merges
+
+
+def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
+    empty = True
+    for number, chunk in enumerate(chunks):
+        if not isinstance(chunk, str):
+            raise TokenizerError(
+                f"chunk {number} of the text is {type(chunk).__name__}, not str; decode bytes first, for example "
+                "with jumok.text"
+            )
+        try:
+            chunk.encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(
+                f"chunk {number} of the text holds half of a surrogate pair at character {error.start}; "
+                "read the file with the right encoding, or remove it"
+            ) from None
+        empty = empty and not chunk
+        yield chunk
+    if empty:
+        raise TokenizerError("the text is empty; a tokenizer needs a text to learn from")
+
+
+def _check_settings(
+    kind: str, vocab_size: int | None, alphabet: str, min_count: int | None, special_tokens: Sequence[str]
+) -> None:
+    _check_choice("tokenizer", kind, _pipeline.KINDS)
+    _check_choice("alphabet", alphabet, ALPHABETS)
+    if alphabet != "corpus" and kind != "char":
+        raise ConfigError(f"alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}")
+    if min_count is not None and min_count < 1:
+        raise ConfigError(f"min_count={min_count} is too small; use 1 or more")
+    if isinstance(special_tokens, str):
+        raise ConfigError(f"special_tokens={special_tokens!r} is one string; give a list: [{special_tokens!r}]")
+    for token in special_tokens:
+        if not _SPECIAL_TOKEN.fullmatch(token):
+            raise ConfigError(f"special token {token!r} is not letters in brackets; use [NAME], <NAME> or <|NAME|>")
+    if len(set(special_tokens)) < len(special_tokens):
+        raise ConfigError(f"special_tokens={list(special_tokens)} names a token twice; give each once")
+    if vocab_size is None:
+        return
+    if kind != "bpe":
+        raise ConfigError(
+            f"vocab_size={vocab_size} is for the bpe tokenizer; the vocabulary of {kind} follows from the text and "
+            "min_count"
+        )
+    least = len(_pipeline.BYTE_LETTERS) + len(special_tokens)
+    if vocab_size < least:
+        raise ConfigError(
+            f"vocab_size={vocab_size} is too small; 256 bytes and {len(special_tokens)} special tokens need "
+            f"{least} or more"
+        )
+
+
+def _check_choice(what: str, given: str, allowed: Sequence[str]) -> None:
+    if given in allowed:
+        return
+    close = difflib.get_close_matches(str(given), allowed, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"unknown {what} {given!r}; choose one of {', '.join(allowed)}{hint}")

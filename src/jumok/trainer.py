@@ -1,0 +1,614 @@
+"""The training loop: it takes steps, validates, saves, and yields what happened; it prints nothing.
+
+A run by steps is a pure function of its configuration and its text: the initial weights, each batch and each dropout
+mask depend on the seed and the step alone. So a run that was killed continues from its last saved state to the same
+weights and figures, bit for bit, on the same machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jumok import config as configuration
+from jumok.checkpoint import RunFolder, State, describe_model, restore_weights, weights
+from jumok.config import SIZES, GPTConfig, TrainConfig
+from jumok.corpora import stories
+from jumok.data import load_ids, tokenize
+from jumok.device import autocast, choose_device
+from jumok.errors import CorpusError, ResumeError, TextError, TrainingError
+from jumok.models.gpt import GPT
+from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
+from jumok.plan import make_plan
+from jumok.tasks import LanguageModelling, Task
+from jumok.text import Text
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.view.figures import draw_loss
+
+VALIDATIONS = 15  # in a run, unless eval_every says otherwise
+# A token costs a forward pass in validation and about three times that in training, so these shares of the training
+# tokens stand for 3% (all validations together) and 1.5% (the last figures) of the training time.
+VALIDATION_TOKENS = 0.09
+FINAL_TOKENS = 0.045
+DRAW_EVERY = 30.0  # seconds between drawings of the loss
+COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
+FAILURES = 3  # steps in a row without a finite loss that end a run
+
+
+NUMBERS = ("progress", "best", "worse", "cooldown", "failures", "validated")  # of a Trainer, kept in its state
+LOGS = ("metrics.jsonl", "samples.txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An optimizer step was taken, or skipped because its loss or gradient was not finite.
+
+    loss: nats per token of the batch. rate: share of the peak learning rate. progress: 0..1 of the run.
+    seconds, remaining: so far and to come. tokens_per_second: over the steps since the last validation.
+    """
+
+    step: int
+    loss: float
+    rate: float
+    grad_norm: float
+    skipped: bool
+    progress: float
+    seconds: float
+    remaining: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eval:
+    """The held-out text was looked at. figures: see `Task.validate`. best: no validation before was as good."""
+
+    step: int
+    figures: dict[str, float]
+    best: bool
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The model wrote something."""
+
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """The training state after `step` steps is on the disk."""
+
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """Something a person should know."""
+
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """The run is over or was interrupted. reason: "done", "early stop" or "interrupted".
+
+    figures: of the best weights, on as much of the held-out text as is affordable; empty without a held-out text.
+    """
+
+    step: int
+    reason: str
+    figures: dict[str, float]
+    seconds: float
+
+
+Event = Step | Eval | Sample | Save | Notice | Finish
+
+
+class Trainer:
+    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`."""
+
+    def __init__(
+        self, folder: RunFolder, task: Task, model: GPT, config: TrainConfig, device: torch.device, began: float
+    ) -> None:
+        self.folder, self.task, self.model, self.config, self.device = folder, task, model, config, device
+        self.optimizers = make_optimizers(model, config)
+        self.step = 0
+        self.best: float | None = None
+        self.worse = 0  # validations since the best one
+        self.cooldown: tuple[float, float] | None = None  # progress at which an early stop's decay begins and ends
+        self.failures = 0  # steps in a row without a finite loss
+        self.progress = 0.0  # of the run, 0..1
+        self.validated = 0  # step of the last validation
+        self.planned_tokens = 0
+        self.notices: list[str] = []  # to be told once the run begins
+        self._began = began  # time.monotonic() at which the run's clock stood at zero
+        self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
+        self._speed = 0.0  # tokens trained a second
+        self._validation_speed = self._validation_seconds = self._save_seconds = 0.0
+        self._drawn = -math.inf
+        self._eager = False  # compiling was tried and failed
+        self._stop = False
+
+    # --- making one -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def start(
+        cls,
+        out: Path,
+        text: Text,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        size: str | None = None,
+        tokenizer: Tokenizer | str = "char",
+        tokenizer_options: Mapping[str, Any] | None = None,
+        val_text: Text | None = None,
+        device: str = "auto",
+        began: float | None = None,
+    ) -> Trainer:
+        """Begin a run in a new folder.
+
+        Args:
+            out: folder to make. text: what to learn from; its last part is held out.
+            settings: fields of GPTConfig and TrainConfig that differ from the defaults. size: a name in SIZES.
+            tokenizer: a trained one, or the kind to train on the training part; tokenizer_options: for its training.
+            val_text: hold this out instead of the last part of `text`.
+            device: "auto", "cpu", "cuda" or "mps".
+            began: `time.monotonic()` from which a time budget counts; None: now.
+
+        Raises:
+            ConfigError, TextError, TokenizerError, RunError: see their messages.
+        """
+        began = time.monotonic() if began is None else began
+        place = choose_device(device)
+        model_fields, train_fields = configuration.resolve(settings or {}, size)
+        config = configuration.from_dict(TrainConfig, train_fields)
+        shape = configuration.from_dict(GPTConfig, {**model_fields, "vocab_size": 1})  # checked before any work
+        cut = text.chars if val_text is not None else text.chars - round(text.chars * config.val)
+        if isinstance(tokenizer, str):
+            tokenizer = train_tokenizer(text.chunks(0, cut), tokenizer, **(tokenizer_options or {}))
+        shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size)
+
+        folder = RunFolder.create(out)
+        try:
+            with folder.lock():
+                data = _write_data(folder, text, cut, val_text, tokenizer, shape, config.val)
+                task = _language_modelling(folder, data, shape, config)
+                plan = make_plan(
+                    shape, config, task, place, data["train_tokens"], choose_dropout="dropout" not in model_fields
+                )
+                train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
+                folder.write_tokenizer(tokenizer)
+                folder.write_config({**describe_model(plan.shape), "train": train, "data": data, "metrics": {}})
+        except BaseException:
+            folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
+            raise
+        trainer = cls(folder, task, _fresh(plan.shape, plan.config, tokenizer, place), plan.config, place, began)
+        trainer.planned_tokens, trainer.notices = plan.tokens, list(plan.notices)
+        return trainer
+
+    @classmethod
+    def resume(
+        cls,
+        out: Path,
+        text: Text | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        size: str | None = None,
+        val_text: Text | None = None,
+        device: str = "auto",
+        began: float | None = None,
+    ) -> Trainer:
+        """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
+
+        Raises:
+            ResumeError: the text or a setting differs; the message says which, and both values.
+            RunError: there is no run, or it is damaged beyond its states.
+        """
+        began = time.monotonic() if began is None else began
+        place = choose_device(device)
+        folder = RunFolder.open(out)
+        recorded = folder.read_config()
+        if "train" not in recorded or "data" not in recorded:
+            raise ResumeError(f"{out} holds a model, but no training to continue; train into another folder.")
+        data, train = recorded["data"], dict(recorded["train"])
+        planned_tokens = train.pop("planned_tokens")
+        shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
+        _refuse_other_settings(out, {**recorded["model"], **train}, settings or {}, size)
+        for given, key in ((text, "sha256"), (val_text, "val_sha256")):
+            if given is not None and given.sha256 != data[key]:
+                raise ResumeError(
+                    f"{out} was started with another text: sha256 {str(data[key])[:12]}… "
+                    f"({data['chars']:,} characters from {', '.join(data['sources'])}), not {given.sha256[:12]}… "
+                    f"({given.chars:,} characters from {', '.join(s.name for s in given.sources)}). "
+                    "Leave the text out to continue with the old one, or start a new run with another --out."
+                )
+        task = _language_modelling(folder, data, shape, config)
+        trainer = cls(folder, task, _fresh(shape, config, folder.read_tokenizer(), place), config, place, began)
+        trainer.planned_tokens = planned_tokens
+        with folder.lock():
+            state, damaged = folder.read_state()
+            trainer.notices = damaged
+            trainer._restore(state)
+        return trainer
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def request_stop(self) -> None:
+        """Ask the run to end after the step it is in; it saves its state first. Safe in a signal handler."""
+        self._stop = True
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken, all its parts together."""
+        return time.monotonic() - self._began
+
+    def run(self) -> Iterator[Event]:
+        """Train to the end, or until `request_stop`.
+
+        Raises:
+            TrainingError: three steps in a row had no finite loss; the state is saved.
+            RunError: the disk is full or the folder gone; the last state is intact.
+        """
+        with self.folder.lock():
+            for event in self._events():
+                self._log(event)
+                yield event
+
+    def _events(self) -> Iterator[Event]:
+        for sentence in self.notices:
+            yield Notice(step=self.step, text=sentence)
+        if self.step == 0:
+            yield from self._sample()
+        if self.config.compile == "on" and not self._over():
+            yield from self._compile()
+        self._start_clock()
+        saved_at = time.monotonic()
+        validations = self._validations_due()
+        while not self._over() and not self._stop:
+            yield self._take_step()
+            if self.failures == FAILURES:
+                self._save()
+                raise TrainingError(self._advice_on_divergence())
+            if self._validations_due() > validations:
+                validations = self._validations_due()
+                yield from self._validate()
+                yield from self._sample()
+            if time.monotonic() - saved_at >= self.config.save_every:
+                yield self._save()
+                saved_at = time.monotonic()
+        if self._stop and not self._over():
+            yield self._save()
+            yield Finish(step=self.step, reason="interrupted", figures={}, seconds=self.seconds)
+            return
+        if self.validated != self.step:
+            yield from self._validate()
+            yield from self._sample()
+        yield self._save()
+        yield self._finish()
+
+    def _take_step(self) -> Step:
+        began = time.perf_counter()
+        share = self._rate()
+        set_rate(self.optimizers, share)
+        self.model.train()
+        total = 0.0
+        for part in range(self.config.accumulate):
+            number = self.step * self.config.accumulate + part
+            batch = tuple(tensor.to(self.device, non_blocking=True) for tensor in self.task.batch(number))
+            loss = self._loss(batch, number)
+            (loss / self.config.accumulate).backward()
+            total += float(loss.detach())
+        norm = clip_gradients(self.model, self.config.clip)
+        finite = math.isfinite(total) and math.isfinite(norm)
+        if finite:
+            for optimizer in self.optimizers:
+                optimizer.step()
+        self.failures = 0 if finite else self.failures + 1
+        self.model.zero_grad()
+        self.step += 1
+        self.progress = self._progress_now()
+        taken = time.perf_counter() - began
+        speed = self.task.tokens_per_batch * self.config.accumulate / taken
+        self._speed = speed if self._speed == 0 else 0.9 * self._speed + 0.1 * speed
+        return Step(
+            step=self.step,
+            loss=total / self.config.accumulate,
+            rate=share,
+            grad_norm=norm,
+            skipped=not finite,
+            progress=self.progress,
+            seconds=self.seconds,
+            remaining=self._remaining(),
+            tokens_per_second=self._speed,
+        )
+
+    def _loss(self, batch: tuple[Tensor, ...], number: int) -> Tensor:
+        torch.manual_seed((self.config.seed * 1_000_003 + number) % 2**63)  # dropout, the same after a resume
+        stance = "force_eager" if self._eager else "default"
+        with torch.compiler.set_stance(stance), autocast(self.device, self.config.precision):
+            return self.task.loss(self.model, batch)
+
+    def _compile(self) -> Iterator[Event]:
+        """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
+        for block in self.model.blocks:
+            block.compile(dynamic=False, options={"fallback_random": True})
+        self.task.compile()
+        try:
+            batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
+            self.model.train()
+            self._loss(batch, 0).backward()
+        except Exception as error:  # the compiler's own errors have no common base
+            self._eager = True
+            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            yield Notice(step=self.step, text=f"Compiling failed, so training goes on without ({reason}).")
+        self.model.zero_grad()
+
+    # --- time and rate ----------------------------------------------------------------------------------------------
+
+    def _start_clock(self) -> None:
+        self._clock = (self.progress, self.seconds)
+
+    def _progress_now(self) -> float:
+        if self.config.steps is not None:
+            return self.step / self.config.steps
+        # From where the clock was started (after compiling) straight to the end of the budget, less what the last
+        # figures and the last save will take.
+        progress, since = self._clock
+        end = 60 * (self.config.minutes or 0) - self._reserve()
+        return min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
+
+    def _reserve(self) -> float:
+        """Seconds to keep for what follows the last step."""
+        budget = 60 * (self.config.minutes or 0)
+        if self._validation_speed == 0:
+            return 0.05 * budget
+        figures = min(2 * self.task.validation_tokens, self._final_tokens()) / self._validation_speed
+        return min(0.2 * budget, figures + 2 * self._validation_seconds + 3 * self._save_seconds + 1.0)
+
+    def _remaining(self) -> float:
+        if self.config.minutes is not None:
+            return max(0.0, 60 * self.config.minutes - self.seconds)
+        tokens = ((self.config.steps or 0) - self.step) * self.task.tokens_per_batch * self.config.accumulate
+        return tokens / self._speed if self._speed else 0.0
+
+    def _over(self) -> bool:
+        return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
+
+    def _rate(self) -> float:
+        progress = self.progress
+        if self.config.steps is not None:
+            progress += 0.5 / self.config.steps  # the middle of the step: the first rate is not zero, nor the last
+        if self.cooldown is None:
+            return rate(self.config, progress)
+        begin, end = self.cooldown
+        return rate(self.config, begin) * max(0.0, (end - progress) / (end - begin))
+
+    # --- looking at the model ---------------------------------------------------------------------------------------
+
+    def _validations(self) -> float:
+        """How many there will be in the run."""
+        if not self.config.eval_every:
+            return VALIDATIONS
+        per_step = self.task.tokens_per_batch * self.config.accumulate
+        return max(1.0, self.planned_tokens / per_step / self.config.eval_every)
+
+    def _validations_due(self) -> int:
+        """How many there should have been by now."""
+        if self.config.eval_every:
+            return self.step // self.config.eval_every
+        return int(self.progress * VALIDATIONS)
+
+    def _final_tokens(self) -> int:
+        return max(64 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
+
+    def _validate(self) -> Iterator[Event]:
+        self.validated = self.step
+        if not self.task.has_validation:
+            self.folder.write_weights(self.model)
+            return
+        began = time.perf_counter()
+        limit = max(
+            8 * self.model.config.context_length, int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
+        )
+        with self._looking():
+            figures = self.task.validate(self.model, limit)
+        self._validation_seconds = time.perf_counter() - began
+        self._validation_speed = figures["tokens"] / self._validation_seconds
+        loss = figures["loss"]
+        best = math.isfinite(loss) and (self.best is None or loss < self.best)
+        if best:
+            self.best, self.worse = loss, 0
+            self.folder.write_weights(self.model)
+            self._write_metrics(figures)
+        else:
+            self.worse += 1
+        yield Eval(step=self.step, figures=figures, best=best, seconds=self.seconds)
+        rising = self.config.patience and self.worse >= self.config.patience
+        if rising and self.cooldown is None and not self._over():
+            self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
+            yield Notice(
+                step=self.step,
+                text=f"No better held-out loss in {self.worse} validations: the rate decays quickly now, then the run ends.",
+            )
+
+    def _sample(self) -> Iterator[Event]:
+        if self.config.sample_chars:
+            with self._looking():
+                text = self.task.sample(self.model, self.config.sample_chars, seed=self.config.seed)
+            yield Sample(step=self.step, text=text)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """The model in eval mode, uncompiled: its shapes vary, and compiling for each would cost more than it saves."""
+        self.model.eval()
+        with torch.compiler.set_stance("force_eager"), autocast(self.device, self.config.precision):
+            yield
+        self.model.train()
+
+    def _finish(self) -> Finish:
+        figures: dict[str, float] = {}
+        if self.best is not None:
+            self.folder.read_weights(self.model)
+            with self._looking():
+                figures = self.task.final(self.model, self._final_tokens())
+            self._write_metrics(figures)
+        self._draw()
+        reason = "done" if self.cooldown is None else "early stop"
+        return Finish(step=self.step, reason=reason, figures=figures, seconds=self.seconds)
+
+    # --- what is written --------------------------------------------------------------------------------------------
+
+    def _log(self, event: Event) -> None:
+        if isinstance(event, Notice | Save):
+            return
+        fields = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+        self.folder.append("metrics.jsonl", json.dumps(fields, ensure_ascii=False) + "\n")
+        if isinstance(event, Sample):
+            self.folder.append("samples.txt", f"--- step {event.step} ---\n{event.text}\n\n")
+        if isinstance(event, Eval):
+            self._draw(at_most_every=DRAW_EVERY)
+
+    def _write_metrics(self, figures: Mapping[str, float]) -> None:
+        config = self.folder.read_config()
+        config["metrics"] = {"step": self.step, **figures}
+        self.folder.write_config(config)
+
+    def _draw(self, at_most_every: float = 0.0) -> None:
+        if time.monotonic() - self._drawn >= at_most_every:
+            draw_loss(self.folder.read_metrics(), self.folder.path / "loss.png")
+            self._drawn = time.monotonic()
+
+    def _save(self) -> Save:
+        began = time.perf_counter()
+        tensors = {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
+        for number, optimizer in enumerate(self.optimizers):
+            for index, moments in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{number}.{index}.{key}": moment for key, moment in moments.items()}
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        numbers["seconds"] = self.seconds
+        numbers["logs"] = {name: self.folder.size(name) for name in LOGS}
+        self.folder.write_state(State(step=self.step, tensors=tensors, numbers=numbers))
+        self._save_seconds = time.perf_counter() - began
+        return Save(step=self.step, seconds=self._save_seconds)
+
+    def _restore(self, state: State | None) -> None:
+        """Go back to a saved state; without one, to the beginning."""
+        if state is None:
+            for name in LOGS:
+                self.folder.truncate(name, 0)
+            return
+        named = {name.removeprefix("model."): t for name, t in state.tensors.items() if name.startswith("model.")}
+        restore_weights(self.model, named, where=f"the training state of {self.folder.path}")
+        for number, optimizer in enumerate(self.optimizers):
+            moments: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in state.tensors.items():
+                kind, *place = name.split(".", 3)
+                if kind == "optimizer" and int(place[0]) == number:
+                    moments.setdefault(int(place[1]), {})[place[2]] = tensor
+            optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        self.step = state.step
+        for name in NUMBERS:
+            setattr(self, name, state.numbers[name])
+        self._began -= state.numbers["seconds"]
+        for name, size in state.numbers["logs"].items():
+            self.folder.truncate(name, size)
+
+    def _advice_on_divergence(self) -> str:
+        c = self.config
+        return (
+            f"the loss was not finite in {FAILURES} steps in a row (up to step {self.step}); the state is saved in "
+            f"{self.folder.path}. Start a new run with lower rates, for example --learning-rate "
+            f"{c.learning_rate / 3:.2g} --matrix-learning-rate {c.matrix_learning_rate / 3:.2g}"
+            + ("." if c.precision == "float32" else ", or with --precision float32.")
+        )
+
+
+def _fresh(shape: GPTConfig, config: TrainConfig, tokenizer: Tokenizer, device: torch.device) -> GPT:
+    """A model with its first weights, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = GPT(shape)
+    model.tokenizer = tokenizer
+    return model.to(device)
+
+
+def _write_data(
+    folder: RunFolder, text: Text, cut: int, val_text: Text | None, tokenizer: Tokenizer, shape: GPTConfig, val: float
+) -> dict[str, Any]:
+    """Write the ids of both parts into the run folder; return what config.json tells of the text."""
+    held_out, start, stop = (text, cut, text.chars) if val_text is None else (val_text, 0, val_text.chars)
+    train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
+    val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
+    if len(train_ids) <= shape.context_length:
+        raise TextError(
+            f"the text has {len(train_ids):,} tokens to train on, and context_length={shape.context_length} needs at "
+            f"least {shape.context_length + 1}; give more text, or --context-length {max(1, len(train_ids) // 4)}."
+        )
+    if val > 0 and len(val_ids) == 0:
+        raise TextError(
+            f"nothing is left to hold out: val={val:g} of {text.chars:,} characters; give more text, a larger --val, "
+            "or --val 0 to train without validation."
+        )
+    return {
+        "sources": [source.name for source in text.sources],
+        "sha256": text.sha256,
+        "val_sha256": None if val_text is None else val_text.sha256,
+        "chars": text.chars,
+        "val_chars": stop - start,
+        "val_bytes": sum(len(piece.encode()) for piece in held_out.chunks(start, stop)),
+        "floor": _floor(held_out, start, stop),
+        "train_tokens": len(train_ids),
+        "val_tokens": len(val_ids),
+    }
+
+
+def _floor(text: Text, start: int, stop: int) -> float | None:
+    """Nats per character below which no model can get, known for the built-in stories only."""
+    try:
+        stories.floor(text.read(start, min(stop, start + 2_000)))  # tells quickly that a text is no such one
+        return stories.floor(text.read(start, min(stop, start + 200_000)))
+    except CorpusError:
+        return None
+
+
+def _language_modelling(folder: RunFolder, data: Mapping[str, Any], shape: GPTConfig, config: TrainConfig) -> Task:
+    return LanguageModelling(
+        load_ids(folder.state / "train.npy"),
+        load_ids(folder.state / "val.npy"),
+        val_chars=data["val_chars"],
+        val_bytes=data["val_bytes"],
+        floor=data["floor"],
+        model=shape,
+        config=config,
+    )
+
+
+def _refuse_other_settings(
+    out: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any], size: str | None
+) -> None:
+    given = {**(SIZES.get(size, {}) if size else {}), **{k: v for k, v in settings.items() if v is not None}}
+    model_fields, train_fields = configuration.resolve(given)
+    differing = [
+        f"{key}={recorded[key]!r}, not {value!r}"
+        for key, value in given.items()
+        if key in {**model_fields, **train_fields} and value != "auto" and recorded[key] != value
+    ]
+    if differing:
+        raise ResumeError(
+            f"{out} was started with {'; '.join(differing)}. A run continues with the settings it began with: "
+            "leave them out, or start a new run with another --out."
+        )

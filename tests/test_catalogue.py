@@ -1,0 +1,371 @@
+"""jumok.corpora.catalogue against a real server on 127.0.0.1.
+
+Bad input, all below: unknown name, no server, 404, 500, cut connection, no ranges, wrong range, wrong content, short
+and long content, redirect away from https, damaged part, damaged cache, interrupted assembling, full disk, two at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from jumok.corpora import catalogue
+from jumok.errors import CorpusError
+
+PLACE = "/owner/repo/0123abcd"
+
+
+def rows(*works: tuple[str, str]) -> bytes:
+    return "".join(json.dumps({"doc_id": i, "text": t}, ensure_ascii=False) + "\n" for i, t in works).encode()
+
+
+CONTENT = {
+    f"{PLACE}/data/2_Second/text.jsonl": rows(("2_0", "둘째 이야기 " * 9000)),
+    f"{PLACE}/data/10_Tenth/text.jsonl": rows(("10_10", "끝"), ("10_9", "그\n앞"), ("10_0", "처음")),
+    f"{PLACE}/Pairs.csv": 'Q,A,label\r\n안녕?,"네, 안녕",0\r\n"따""옴""표",답,1\r\n'.encode("utf-8-sig"),
+}
+NOVELS = "둘째 이야기 " * 9000 + "\n\n처음\n그\n앞\n끝\n"
+BIG = f"{PLACE}/data/2_Second/text.jsonl"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves CONTENT; `faults` are spent one a request, `log` keeps (path, Range, status, bytes sent)."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.log: list[tuple[str, str | None, int, int]] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        fault, _, amount = (self.server.faults.pop(0) if self.server.faults else "").partition(" ")
+        body, asked = CONTENT[self.path], self.headers.get("Range")
+        start, status = 0, 200
+        if fault == "status":
+            body, status = b"sorry", int(amount)
+        elif fault == "wrong":
+            body = bytes(reversed(body))
+        elif fault == "short":
+            body = body[: int(amount)]
+        elif fault == "long":
+            body += b"more"
+        if asked and status == 200 and fault not in ("norange", "wrong"):
+            start, status = int(asked.removeprefix("bytes=").removesuffix("-")), 206
+            if start >= len(body):
+                start, body, status = 0, b"", 416
+        self.send_response(status)
+        if status == 206:
+            shown = start + 1 if fault == "otherrange" else start
+            self.send_header("Content-Range", f"bytes {shown}-{len(body) - 1}/{len(body)}")
+        self.send_header("Content-Length", str(len(body) - start))
+        self.end_headers()
+        sent = body[start:][: int(amount)] if fault == "cut" else body[start:]
+        self.wfile.write(sent)
+        self.server.log.append((self.path, asked, status, len(sent)))
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    entries = {
+        name: catalogue.Corpus(
+            name=name,
+            title=f"The {name}",
+            licence="CC0",
+            homepage="https://example.invalid/owner/repo",
+            format=kind,
+            files=tuple(
+                catalogue.RemoteFile(
+                    url=f"https://example.invalid{path}", bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+                )
+                for path, data in CONTENT.items()
+                if path.endswith(kind)
+            ),
+        )
+        for name, kind in (("novels", "jsonl"), ("chatbot", "csv"))
+    }
+    monkeypatch.setattr(catalogue, "entries", lambda: entries)
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def fetch(server: Server, tmp_path: Path) -> Callable[..., Path]:
+    def fetch(name: str = "novels", **options: object) -> Path:
+        options = {"cache_dir": tmp_path, "base_url": server.url, "wait": lambda _: None, **options}
+        return catalogue.get(name, **options)  # type: ignore[arg-type]
+
+    return fetch
+
+
+Fetch = Callable[..., Path]
+
+
+def part_of(folder: Path) -> Path:
+    return folder / "novels/files/data/2_Second/text.jsonl.part"
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.suffix in (".part", ".tmp")]
+
+
+# --- The catalogue ----------------------------------------------------------------------------------------------
+
+
+def test_the_catalogue_is_well_formed() -> None:
+    for name, corpus in catalogue.entries().items():
+        assert corpus.name == name
+        assert name in catalogue._ASSEMBLE
+        assert corpus.licence
+        paths = [str(file.path) for file in corpus.files]
+        assert len(set(paths)) == len(paths)
+        for file in corpus.files:
+            assert file.url.startswith("https://")
+            assert len(file.sha256) == 64
+            assert file.bytes > 0
+            assert not file.path.is_absolute()
+            assert ".." not in file.path.parts
+    assert str(catalogue.entries()["chatbot"].files[0].path) == "ChatbotData.csv"
+
+
+def test_the_catalogue_holds_the_pinned_facts(corpora: Path) -> None:
+    facts = json.loads((corpora / "sources.json").read_text(encoding="utf-8"))
+    assert list(catalogue.entries()) == list(facts)
+    for name, fact in facts.items():
+        corpus = catalogue.entries()[name]
+        assert [{"url": f.url, "bytes": f.bytes, "sha256": f.sha256} for f in corpus.files] == fact["files"]
+        assert (corpus.title, corpus.licence, corpus.homepage) == (fact["title"], fact["licence"], fact["homepage"])
+
+
+@pytest.mark.parametrize(("name", "said"), [("novel", "did you mean 'novels'"), ("xyz", "there are novels, chatbot")])
+def test_unknown_names_are_answered(name: str, said: str) -> None:
+    with pytest.raises(CorpusError, match=rf"no corpus '{name}' to download; {said}.*'stories'"):
+        catalogue.get(name)
+
+
+# --- A good day -------------------------------------------------------------------------------------------------
+
+
+def test_novels_are_downloaded_joined_and_cached(server: Server, fetch: Fetch, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    path = fetch(progress=lambda done, total: seen.append((done, total)))
+    assert path == tmp_path / "novels" / "novels.txt"
+    assert path.read_text(encoding="utf-8") == NOVELS
+    total = sum(len(data) for place, data in CONTENT.items() if place.endswith("jsonl"))
+    assert seen[-1] == (total, total)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    licence = (path.parent / "LICENCE.txt").read_text(encoding="utf-8")
+    assert "Licence: CC0" in licence
+    assert f"https://example.invalid{BIG}" in licence
+    assert leftovers(tmp_path) == []
+    requests = len(server.log)
+    assert fetch() == path
+    assert len(server.log) == requests == 2, "the second time comes from the cache alone"
+
+
+def test_pairs_become_a_table(fetch: Fetch) -> None:
+    path = fetch("chatbot")
+    assert path.name == "chatbot.tsv"
+    assert path.read_text(encoding="utf-8") == 'question\tanswer\n안녕?\t네, 안녕\n"따""옴""표"\t답\n'
+
+
+def test_the_default_place_is_the_platforms_cache(
+    fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "user_cache_path", lambda name: tmp_path / name)
+    assert fetch(cache_dir=None) == tmp_path / "jumok" / "corpora" / "novels" / "novels.txt"
+
+
+# --- Bad days ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_download_goes_on_where_it_was(server: Server, fetch: Fetch) -> None:
+    server.faults = ["cut 1000", "cut 5000"]
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    size = len(CONTENT[BIG])
+    assert server.log[:3] == [
+        (BIG, None, 200, 1000),
+        (BIG, "bytes=1000-", 206, 5000),
+        (BIG, "bytes=6000-", 206, size - 6000),
+    ]
+
+
+def test_a_part_from_an_earlier_day_is_used(server: Server, fetch: Fetch, tmp_path: Path) -> None:
+    part = part_of(tmp_path)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT[BIG][:70_000])
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert server.log[0] == (BIG, "bytes=70000-", 206, len(CONTENT[BIG]) - 70_000)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_whole_part_needs_no_request(server: Server, fetch: Fetch, tmp_path: Path) -> None:
+    """Killed between the last byte and the move into place."""
+    part = part_of(tmp_path)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT[BIG])
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert BIG not in [path for path, *_ in server.log]
+
+
+@pytest.mark.parametrize("damage", [b"x" * 70_000, b"x" * len(CONTENT[BIG]), b"x" * 10**6])
+def test_a_damaged_part_is_thrown_away(server: Server, fetch: Fetch, tmp_path: Path, damage: bytes) -> None:
+    part = part_of(tmp_path)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(damage)
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert server.log[-2][:3] == (BIG, None, 200)
+
+
+@pytest.mark.parametrize("fault", ["norange", "otherrange"])
+def test_a_server_without_ranges_sends_all_again(server: Server, fetch: Fetch, fault: str) -> None:
+    server.faults = ["cut 1000", fault]
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert server.log[1][1] == "bytes=1000-"
+    assert (BIG, None if fault == "otherrange" else "bytes=1000-", 200, len(CONTENT[BIG])) in server.log
+
+
+@pytest.mark.parametrize("fault", ["wrong", "long"])
+def test_wrong_content_is_refused_and_not_kept(server: Server, fetch: Fetch, tmp_path: Path, fault: str) -> None:
+    server.faults = [fault]
+    with pytest.raises(CorpusError, match=r"holds something else.*expected [\d,]+ bytes with sha256 [0-9a-f]{64}"):
+        fetch()
+    assert leftovers(tmp_path) == []
+    assert not (tmp_path / "novels" / "novels.txt").exists()
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+
+
+def test_short_content_ends_the_tries(server: Server, fetch: Fetch) -> None:
+    server.faults = ["short 5000"] * 50
+    with pytest.raises(CorpusError, match=r"cannot be downloaded: .*(after 5,000 of|answered 416)"):
+        fetch()
+    assert len(server.log) < 10
+
+
+def test_404_is_final(server: Server, fetch: Fetch) -> None:
+    server.faults = ["status 404"]
+    with pytest.raises(CorpusError, match=r"answered 404 .*newer jumok"):
+        fetch()
+    assert len(server.log) == 1
+
+
+def test_500_is_tried_again_with_growing_pauses(server: Server, fetch: Fetch) -> None:
+    pauses: list[float] = []
+    server.faults = ["status 500", "status 503", "status 429"]
+    assert fetch(wait=pauses.append).read_text(encoding="utf-8") == NOVELS
+    assert pauses == [1.0, 2.0, 4.0]
+
+
+def test_without_a_network_the_way_out_is_said(fetch: Fetch, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(CorpusError, match=r"refused.*save https://example.*by hand.*built-in 'stories'") as caught:
+            fetch(base_url=nobody)
+    by_hand = tmp_path / "novels/files/data/2_Second/text.jsonl"
+    assert str(by_hand) in str(caught.value)
+    for place in (BIG, BIG.replace("2_Second", "10_Tenth")):
+        path = tmp_path / "novels/files" / place.removeprefix(PLACE + "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT[place])
+    assert fetch(base_url=nobody).read_text(encoding="utf-8") == NOVELS
+
+
+def test_only_https_is_fetched_unless_a_mirror_is_named(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = catalogue.entries()["chatbot"]
+    file = catalogue.RemoteFile(url=f"http://127.0.0.1:1{PLACE}/Pairs.csv", bytes=1, sha256="0" * 64)
+    plain = catalogue.Corpus(**{**vars(corpus), "files": (file,)})
+    monkeypatch.setattr(catalogue, "entries", lambda: {"chatbot": plain})
+    with pytest.raises(CorpusError, match="is not https; such an address is not fetched"):
+        fetch("chatbot", base_url=None)
+
+
+def test_a_redirect_away_from_https_is_not_followed() -> None:
+    request = catalogue.urllib.request.Request("https://example.invalid/a")
+    with pytest.raises(CorpusError, match=r"leads to http://example\.invalid/b, which is not https"):
+        catalogue._StayOnHttps().redirect_request(request, None, 302, "", None, "http://example.invalid/b")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * len(CONTENT[BIG])])
+def test_a_damaged_cache_is_mended(server: Server, fetch: Fetch, tmp_path: Path, damage: bytes) -> None:
+    """Of the same size too: size alone would let it pass."""
+    path = fetch()
+    (tmp_path / "novels/files/data/2_Second/text.jsonl").write_bytes(damage)
+    path.write_bytes(b"damaged")
+    before = len(server.log)
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert [entry[0] for entry in server.log[before:]] == [BIG], "only the damaged file is fetched again"
+
+
+def test_interrupted_assembling_leaves_no_half_file(
+    server: Server, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    path = fetch()
+    path.unlink()
+    requests = len(server.log)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fetch()
+    assert not path.exists()
+    assert leftovers(tmp_path) == []
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+    assert len(server.log) == requests
+
+
+def test_a_full_disk_is_said_to_be_full(fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken connection is an OSError as well; a full disk must not be tried five times as one."""
+    pauses: list[float] = []
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(CorpusError, match=r"cannot be kept in .*novels: No space left on device; free some space"):
+            fetch(wait=pauses.append)
+    assert pauses == []
+    assert part_of(tmp_path).exists()
+    assert fetch().read_text(encoding="utf-8") == NOVELS
+
+
+def test_two_at_once_do_not_disturb_each_other(server: Server, fetch: Fetch, tmp_path: Path) -> None:
+    server.faults = ["cut 1000"] * 3
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(fetch().read_text(encoding="utf-8"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [NOVELS] * 4
+    whole = sum(len(data) for place, data in CONTENT.items() if place.endswith("jsonl"))
+    assert sum(sent for *_, sent in server.log) == whole, "no byte was sent twice"
+    assert leftovers(tmp_path) == []

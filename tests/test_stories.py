@@ -1,0 +1,313 @@
+"""The built-in corpus: its Korean, its determinism, and the proof that its floor is exact."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations, islice
+
+import pytest
+
+from jumok.corpora import stories, stories_grammar
+from jumok.corpora.grammar import Grammar, Phrase, Template, Word, entries
+from jumok.errors import ConfigError, CorpusError
+
+SAMPLE = list(islice(stories.tales(seed=7), 4000))
+
+
+def joined(tales: list[stories.Tale]) -> str:
+    return "".join(tale.text + stories.SEPARATOR for tale in tales)
+
+
+# -- the stream ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_tale_of_seed_0_never_changes() -> None:
+    """Trained models and published floors refer to this text: changing the grammar means a new version of it."""
+    text = "".join(stories.write(20_000, seed=0))
+    assert next(stories.tales()).text == text.split("\n\n")[0]
+    assert hashlib.sha256(text.encode()).hexdigest() == "GOLDEN"
+
+
+def test_the_seed_decides() -> None:
+    def first(seed: int) -> list[stories.Tale]:
+        return list(islice(stories.tales(seed), 5))
+
+    assert first(3) == first(3)
+    assert len({first(seed)[0].text for seed in range(200)}) == 200
+
+
+@pytest.mark.parametrize("chars", [0, 1, 1000, 5000])
+def test_write_gives_whole_tales_and_stops_at_the_first_boundary(chars: int) -> None:
+    chunks = list(stories.write(chars, seed=5))
+    longer = "".join(stories.write(10_000, seed=5))
+    assert longer.startswith("".join(chunks))
+    assert all(chunk.endswith(stories.SEPARATOR) for chunk in chunks)
+    assert sum(map(len, chunks)) >= chars > sum(map(len, chunks[:-1])) - (chars == 0)
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True, "10"])
+def test_write_refuses_a_length_that_is_none(bad: int) -> None:
+    with pytest.raises(ConfigError, match="chars="):
+        stories.write(bad)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, False, None])
+def test_a_bad_seed_is_refused_at_once(bad: int) -> None:
+    """`Random(-1)` equals `Random(1)`: a negative seed would repeat another seed's tales."""
+    with pytest.raises(ConfigError, match="seed="):
+        stories.tales(bad)
+    with pytest.raises(ConfigError, match="seed="):
+        stories.write(10, seed=bad)
+
+
+# -- the Korean ----------------------------------------------------------------------------------------------------
+
+
+def test_tales_are_short_plain_lines() -> None:
+    for text, _ in SAMPLE:
+        assert 110 <= len(text) <= 230
+        assert unicodedata.is_normalized("NFC", text)
+        assert re.fullmatch(r"[가-힣 .,!?“”‘’]+", text)
+        assert not re.search(r"  | [.,!?”]|“ |[.!?][가-힣]|,[^ ]", text)
+        assert re.fullmatch(r"[^“”]*(“[^“”]+[.!?]”[^“”]*)+", text), text  # there is speech in each tale
+        assert text.endswith("요.")
+
+
+def test_particles_fit_the_words_they_follow() -> None:
+    """By an independent rule: the final consonant is read off the NFD form of each word of the word lists."""
+
+    def closed(word: str) -> bool:
+        return "\u11a8" <= unicodedata.normalize("NFD", word)[-1] <= "\u11c2"
+
+    kinds = ("hero", "friend", "animal", "place", "item", "snack", "crop", "job", "goods")
+    words = {word for kind in kinds for word in first_forms(kind)}
+    checked = 0
+    for text, _ in SAMPLE:
+        for word, particle in re.findall(
+            r"(?<![가-힣])([가-힣]{1,8}?)(은|는|이|가|을|를|과|와|아|야)(?=[ ,.!?])", text
+        ):
+            if word in words and word + particle not in words:
+                assert closed(word) == (particle in "은이을과아"), f"{word}{particle}: {text}"
+                checked += 1
+        for word, particle in re.findall(r"(?<![가-힣])([가-힣]+?)(으로|로) ", text):
+            if word in words:
+                ends_in_l = unicodedata.normalize("NFD", word)[-1] == "\u11af"
+                assert (particle == "으로") == (closed(word) and not ends_in_l), f"{word}{particle}: {text}"
+                checked += 1
+    assert checked > 8 * len(SAMPLE)
+
+
+def test_past_tense_keeps_vowel_harmony() -> None:
+    """았 follows ㅏ and ㅗ, 었 the other vowels; contracted forms (갔, 했, 섰) have no 았/었 syllable to check."""
+    for text, _ in SAMPLE:
+        for before, ending in re.findall(r"([가-힣])([았었])어요", text):
+            vowel = unicodedata.normalize("NFD", before)[1]
+            assert (ending == "았") == (vowel in "\u1161\u1169"), f"{before}{ending}: {text}"
+
+
+def test_elders_are_honoured() -> None:
+    for text, _ in SAMPLE:
+        for verb in re.findall(r"(?:아저씨|아주머니|할머니|할아버지|님)께서 [^.]*?(\S+)어요\.", text):
+            assert unicodedata.normalize("NFD", verb)[-4:-2].endswith("\u1167") or "셨" in verb, text
+        assert not re.search(r"께서 [^.“]*[^셨]어요\.", text), text
+
+
+# -- cause and recall ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_tale_says_twice_agrees() -> None:
+    causes = dict(row.split(" = ") for row in entries(stories_grammar.WORDS["trouble fix"]))
+    wear = dict(row.split(" = ") for row in entries(stories_grammar.WORDS["weather wear"]))
+    helped = 0
+    for text, _ in SAMPLE:
+        weather = [w for w in wear if re.search(rf"(^|\s){w} ", text)]
+        assert any(wear[w] in text for w in weather), text
+        trouble = [cause for cause in causes if f" {cause} " in text]
+        if "있었어요. “" in text and trouble:
+            assert any(f"{causes[cause]} 주었어요" in text for cause in trouble), text
+            helped += 1
+    assert helped > len(SAMPLE) / 10
+
+
+# -- the grammar is unambiguous ------------------------------------------------------------------------------------
+
+
+def first_forms(word: str) -> list[str]:
+    table = next(table for header, table in stories_grammar.WORDS.items() if header.split()[0] == word)
+    return [row.split(" = ")[0] for row in entries(table)]
+
+
+def heads(grammar: Grammar, tokens: Template) -> Iterator[Template]:
+    """The ways `tokens` can begin: the same tokens with the first one written out."""
+    head, rest = tokens[0], tokens[1:]
+    if isinstance(head, Phrase):
+        for option in grammar.templates[head.slot]:
+            yield option + rest
+    elif isinstance(head, Word):
+        for text in head.texts:
+            yield (text, *rest)
+
+
+def told_apart(grammar: Grammar, one: Template, other: Template) -> bool:
+    """Whether no text of `one` is the beginning of a text of `other`, or the other way round (sufficient).
+
+    Equal leading tokens are set aside: each is a prefix-free code itself, or recalls the same word on both sides.
+    """
+    while one and other:
+        a, b = one[0], other[0]
+        if a == b:
+            one, other = one[1:], other[1:]
+        elif isinstance(a, str) and isinstance(b, str):
+            if not (a.startswith(b) or b.startswith(a)):
+                return True
+            size = min(len(a), len(b))
+            one = ((a[size:],) if a[size:] else ()) + one[1:]
+            other = ((b[size:],) if b[size:] else ()) + other[1:]
+        elif not isinstance(a, str):
+            return all(told_apart(grammar, begun, other) for begun in heads(grammar, one))
+        else:
+            return all(told_apart(grammar, one, begun) for begun in heads(grammar, other))
+    return False
+
+
+def ambiguities(grammar: Grammar) -> list[str]:
+    found = [
+        f"{slot}: {one} / {other}"
+        for slot, templates in grammar.templates.items()
+        for one, other in combinations(templates, 2)
+        if not told_apart(grammar, one, other)
+    ]
+    tokens = {t for templates in grammar.templates.values() for template in templates for t in template}
+    return found + [
+        f"{token.slot}: {a} / {b}"
+        for token in tokens
+        if isinstance(token, Word) and not token.recalled
+        for a, b in combinations(token.texts, 2)
+        if a.startswith(b) or b.startswith(a)
+    ]
+
+
+def test_every_choice_of_the_grammar_is_a_prefix_free_code() -> None:
+    """The proof: if what is read settles each choice in turn, a text has one derivation, and its nats are exact."""
+    assert ambiguities(stories.grammar()) == []
+
+
+def test_the_proof_notices_ambiguity() -> None:
+    words = {"who": "곰 | 곰돌이", "what": "떡 | 빵"}
+    assert ambiguities(Grammar({"who": words["who"]}, {"s": "{who:이/가} 왔어요."}, "s")) == []
+    assert ambiguities(Grammar({"who": "곰 | 곰이"}, {"s": "{who} 왔어요."}, "s"))
+    assert ambiguities(Grammar(words, {"s": "{what} | {a}", "a": "빵"}, "s"))
+    assert ambiguities(Grammar(words, {"s": "{what}. | {what}. 끝."}, "s"))
+
+
+def cut(plot: str, keep: int) -> Grammar:
+    """The grammar of the stories with one plot and small lists: one option each, two in every `keep`-th list."""
+
+    def shorten(number: int, table: str) -> str:
+        listed = entries(table)
+        start = (number * 7) % max(1, len(listed) - 1)
+        return " | ".join(listed[start : start + (2 if number % 5 == keep else 1)])
+
+    tables = {**stories_grammar.WORDS, **stories_grammar.PHRASES}
+    small = {name: shorten(number, table) for number, (name, table) in enumerate(tables.items())}
+    small |= {"tale": stories_grammar.PHRASES["tale"], "plot": f"{{{plot}}}"}
+    small |= {"opening": stories_grammar.PHRASES["opening"], "closing": stories_grammar.PHRASES["closing"]}
+    return Grammar(
+        {name: small[name] for name in stories_grammar.WORDS},
+        {name: small[name] for name in stories_grammar.PHRASES},
+        stories_grammar.START,
+    )
+
+
+@pytest.mark.parametrize("plot", re.findall(r"\w+", stories_grammar.PHRASES["plot"]))
+@pytest.mark.parametrize("keep", [0, 3])
+def test_small_instances_are_unambiguous_and_their_probabilities_sum_to_one(plot: str, keep: int) -> None:
+    grammar = cut(plot, keep)
+    derivations = list(grammar.derive(range))
+    count, entropy = grammar.measure()
+    assert len({text for text, _ in derivations}) == len(derivations) == count >= 64
+    assert sum(Fraction(1, ways) for _, ways in derivations) == 1
+    assert math.fsum(math.log(ways) / ways for _, ways in derivations) == pytest.approx(entropy, rel=1e-12)
+    assert all(list(grammar.derive(range, d.text)) == [d] for d in derivations[:: len(derivations) // 20])
+
+
+def test_a_word_is_recalled_and_a_phrase_is_chosen_anew() -> None:
+    grammar = Grammar(
+        {"who call": "곰 = 곰아 | 여우 = 여우야"}, {"s": "{who} {how} {how} {who.call}", "how": "꼭 | 또"}, "s"
+    )
+    assert sorted(grammar.derive(range))[:2] == [("곰 꼭 꼭 곰아", 8), ("곰 꼭 또 곰아", 8)]
+    assert grammar.measure() == (8, pytest.approx(math.log(8)))
+
+
+def test_a_grammar_with_a_hole_is_refused() -> None:
+    with pytest.raises(CorpusError, match="'whom'"):
+        Grammar({"who": "곰 | 여우"}, {"s": "{whom} 왔어요."}, "s")
+    with pytest.raises(CorpusError, match="2 forms"):
+        Grammar({"who call": "곰 = 곰아 | 여우"}, {"s": "{who} 왔어요."}, "s")
+    with pytest.raises(CorpusError, match="precedes its first mention"):
+        Grammar({"who call": "곰 = 곰아 | 여우 = 여우야"}, {"s": "{who.call}, {who}!"}, "s").measure()
+
+
+# -- the floor -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tale_is_scored_as_it_was_written() -> None:
+    for text, nats in SAMPLE[:500]:
+        assert [math.log(ways) for _, ways in stories.grammar().derive(range, text)] == [nats]
+        assert stories.score(text) == nats
+
+
+def test_the_mean_of_the_nats_is_the_analytic_entropy() -> None:
+    nats = [tale.nats for tale in SAMPLE]
+    mean = math.fsum(nats) / len(nats)
+    error = math.sqrt(math.fsum((n - mean) ** 2 for n in nats)) / len(nats)
+    assert abs(mean - stories.entropy()) < 4 * error
+
+
+def test_there_are_tales_enough() -> None:
+    assert stories.count() == COUNT
+    assert stories.count() > 10**7
+    assert len({tale.text for tale in SAMPLE}) == len(SAMPLE)
+
+
+def test_the_floor_is_nats_over_characters() -> None:
+    tales = SAMPLE[:60]
+    text = joined(tales)
+    floor = stories.floor(text)
+    assert floor == math.fsum(tale.nats for tale in tales) / len(text)
+    assert 0.33 < floor < 0.6
+    assert stories.floor(text.rstrip("\n")) == floor  # the last separator may be missing
+
+
+def test_the_floor_of_a_cut_text_is_that_of_its_whole_tales() -> None:
+    tales = SAMPLE[:6]
+    text = joined(tales)
+    first, last = len(tales[0].text), len(tales[-1].text)
+    whole, inner = stories.floor(text), stories.floor(joined(tales[1:-1]))
+    for start in range(1, first + 1, 7):
+        assert stories.floor(text[start : -start - 2]) == inner
+    assert stories.floor(text[first:]) == stories.floor(text[first + 1 :]) == stories.floor(joined(tales[1:]))
+    assert stories.floor(text[: -last - 2]) == stories.floor(joined(tales[:-1]))
+    assert stories.floor(text[:-1]) == whole
+
+
+@pytest.mark.parametrize("foreign", ["", "\n\n\n", "옛날 옛적에", "Once upon a time.\n\nThe end.", SAMPLE[0].text[:-1]])
+def test_a_text_without_a_whole_tale_has_no_floor(foreign: str) -> None:
+    with pytest.raises(CorpusError, match="no whole tale"):
+        stories.floor(foreign)
+
+
+def test_a_foreign_paragraph_between_tales_is_named() -> None:
+    with pytest.raises(CorpusError, match="나는 그런 이야기가 아니다"):
+        stories.floor(f"{SAMPLE[0].text}\n\n나는 그런 이야기가 아니다.\n\n{SAMPLE[1].text}\n\n")
+
+
+@pytest.mark.parametrize("change", [(".", "!"), ("요.", "다."), (" ", "  ")])
+def test_a_changed_tale_is_not_scored(change: tuple[str, str]) -> None:
+    with pytest.raises(CorpusError, match="not a tale"):
+        stories.score(SAMPLE[0].text.replace(*change))
