@@ -70,15 +70,15 @@ class Handler(BaseHTTPRequestHandler):
             start, status = int(asked.removeprefix("bytes=").removesuffix("-")), 206
             if start >= len(body):
                 start, body, status = 0, b"", 416
+        sent = body[start:][: int(amount)] if fault == "cut" else body[start:]
+        self.server.log.append((self.path, asked, status, len(sent)))
         self.send_response(status)
         if status == 206:
             shown = start + 1 if fault == "otherrange" else start
             self.send_header("Content-Range", f"bytes {shown}-{len(body) - 1}/{len(body)}")
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
-        sent = body[start:][: int(amount)] if fault == "cut" else body[start:]
         self.wfile.write(sent)
-        self.server.log.append((self.path, asked, status, len(sent)))
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:

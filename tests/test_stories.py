@@ -30,7 +30,9 @@ def test_the_first_tale_of_seed_0_never_changes() -> None:
     """Trained models and published floors refer to this text: changing the grammar means a new version of it."""
     text = "".join(stories.write(20_000, seed=0))
     assert next(stories.tales()).text == text.split("\n\n")[0]
-    assert hashlib.sha256(text.encode()).hexdigest() == "GOLDEN"
+    assert (
+        hashlib.sha256(text.encode()).hexdigest() == "3ff0d00d701d14546033deb8bb0e90f22e29286510d59212c78a358c53f9101f"
+    )
 
 
 def test_the_seed_decides() -> None:
@@ -111,10 +113,14 @@ def test_past_tense_keeps_vowel_harmony() -> None:
 
 
 def test_elders_are_honoured() -> None:
+    """Whoever takes 께서 acts in -시-, and nobody else does; what is told to family is told with 드리다."""
+    honoured = 0
     for text, _ in SAMPLE:
-        for verb in re.findall(r"(?:아저씨|아주머니|할머니|할아버지|님)께서 [^.]*?(\S+)어요\.", text):
-            assert unicodedata.normalize("NFD", verb)[-4:-2].endswith("\u1167") or "셨" in verb, text
-        assert not re.search(r"께서 [^.“]*[^셨]어요\.", text), text
+        for sentence in re.findall(r"[^.!?“”]+[.!?]", text):
+            assert ("께서 " in sentence) == ("셨어요." in sentence), text
+            assert ("드렸어요." in sentence) == bool(re.search("(모|니|지)께 | 만들어 ", sentence)), text
+            honoured += "께서 " in sentence
+    assert honoured > len(SAMPLE) / 4
 
 
 # -- cause and recall ----------------------------------------------------------------------------------------------
@@ -270,7 +276,7 @@ def test_the_mean_of_the_nats_is_the_analytic_entropy() -> None:
 
 
 def test_there_are_tales_enough() -> None:
-    assert stories.count() == COUNT
+    assert stories.count() == 346_166_433_693_283_861_556_279_377_920
     assert stories.count() > 10**7
     assert len({tale.text for tale in SAMPLE}) == len(SAMPLE)
 

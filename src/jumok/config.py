@@ -11,7 +11,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from jumok.errors import ConfigError
@@ -50,47 +50,38 @@ def _nearest_multiples(value: int, of: int) -> str:
     return f"{below + of}" if below == 0 else f"{below} or {below + of}"
 
 
+def _setting(default: Any, help: str) -> Any:
+    """A field with the sentence that `jumok train --help` shows for it."""
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """The shape of a GPT.
+    """The shape of a GPT; each field says what it is in its `help`.
 
     `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
     except that the total head width n_head * head_dim may differ from n_embd.
-
-    Fields (counts unless said otherwise):
-        vocab_size: number of token ids.
-        context_length: the most tokens the model sees at once.
-        n_layer, n_head, n_embd: blocks, query heads, width of the residual stream.
-        n_kv_head: key/value heads, a divisor of n_head; None: n_head (classic has no other choice).
-        head_dim: width of one head; None: n_embd / n_head. Even for modern (rotary pairs).
-        mlp_width: hidden width of the MLP; None: 4 n_embd for classic, 8/3 n_embd rounded up to a multiple of 64
-            for modern, so that three matrices cost what two did.
-        activation: "silu" (gates a SwiGLU, modern), "gelu" (tanh form, as GPT-2) or "relu" (classic).
-        dropout: rate on the embeddings and on the output of both residual branches.
-        attention_dropout: rate on the attention weights.
-        tie_embeddings: the output layer shares the token embedding's matrix.
-        norm_eps: epsilon of the norms; None: 1e-5 for classic, 1e-6 for modern.
-        rope_theta: base of the rotary wavelengths (modern).
 
     Raises:
         ConfigError: a value is out of range or two of them do not fit together; the message names both.
     """
 
-    vocab_size: int
-    context_length: int = 256
-    family: Family = "modern"
-    n_layer: int = 4
-    n_head: int = 4
-    n_embd: int = 256
-    n_kv_head: int = None  # type: ignore[assignment]  # None only as an argument, see the docstring
-    head_dim: int = None  # type: ignore[assignment]
-    mlp_width: int = None  # type: ignore[assignment]
-    activation: Activation = None  # type: ignore[assignment]
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    tie_embeddings: bool = True
-    norm_eps: float = None  # type: ignore[assignment]
-    rope_theta: float = 10_000.0
+    vocab_size: int = field(metadata={"help": "number of token ids"})
+    context_length: int = _setting(256, "most tokens the model sees at once")
+    family: Family = _setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
+    n_layer: int = _setting(4, "blocks")
+    n_head: int = _setting(4, "query heads")
+    n_embd: int = _setting(256, "width of the residual stream")
+    n_kv_head: int = _setting(None, "key/value heads, a divisor of n_head [n_head]")
+    head_dim: int = _setting(None, "width of one head [n_embd / n_head]")
+    # For modern 8/3 of the width, rounded up to a multiple of 64: three matrices then cost what two of 4x did.
+    mlp_width: int = _setting(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
+    activation: Activation = _setting(None, "gelu (tanh form) or relu; modern always has silu in a SwiGLU")
+    dropout: float = _setting(0.0, "rate on embeddings and both residual branches [by how often the text is seen]")
+    attention_dropout: float = _setting(0.0, "rate on the attention weights")
+    tie_embeddings: bool = _setting(True, "share the token embedding with the output layer")
+    norm_eps: float = _setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
+    rope_theta: float = _setting(10_000.0, "base of the rotary wavelengths (modern)")
 
     def __post_init__(self) -> None:
         require_choice("family", self.family, ACTIVATIONS)
@@ -141,57 +132,37 @@ class GPTConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is trained.
+    """How a model is trained; each field says what it is in its `help`.
 
-    Fields:
-        steps: optimizer steps; minutes: or a time budget, by the clock on the wall. Exactly one of the two; with
-            neither given it is 10 minutes.
-        batch_size: sequences of context_length tokens in one forward pass; accumulate: passes per optimizer step.
-        optimizer: "muon" (Muon for the matrices, AdamW for the rest) or "adamw".
-        learning_rate: peak rate of AdamW; matrix_learning_rate: peak rate of Muon.
-        schedule: how the rate falls after the warm-up, "linear" or "cosine" to final_rate times the peak,
-            or "constant".
-        warmup: share of the run in which the rate rises from zero.
-        weight_decay: decoupled, on matrices only.
-        beta1, beta2: AdamW's moments; momentum: Muon's.
-        clip: largest gradient norm, 0 for no clipping.
-        val: held-out share of the text, its *last* part.
-        eval_every: steps between validations; 0: 15 times in the run. Either way a validation looks at no more of
-            the held-out text than a few percent of the training time allow.
-        patience: validations without a new best before the rate decays quickly and the run ends; 0: never.
-        sample_chars: length of the sample written at each validation, 0 for none.
-        save_every: seconds between saves of the training state, at least.
-        seed: of the initial weights, the order of the data and dropout.
-        precision: "float32", "bfloat16" (autocast), or "auto": measured before the first step.
-        compile: "on", "off", or "auto": when a compiler is there and the run is long enough to earn it back.
+    The length is steps or minutes; with neither given it is ten minutes.
 
     Raises:
         ConfigError: a value is out of range or two of them do not fit together.
     """
 
-    steps: int | None = None
-    minutes: float | None = None
-    batch_size: int = 16
-    accumulate: int = 1
-    optimizer: Literal["muon", "adamw"] = "muon"
-    learning_rate: float = 5e-3
-    matrix_learning_rate: float = 0.02
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    final_rate: float = 0.0
-    warmup: float = 0.02
-    weight_decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    momentum: float = 0.95
-    clip: float = 1.0
-    val: float = 0.1
-    eval_every: int = 0
-    patience: int = 5
-    sample_chars: int = 100
-    save_every: float = 60.0
-    seed: int = 0
-    precision: Precision = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
+    steps: int | None = _setting(None, "length of the run in optimizer steps")
+    minutes: float | None = _setting(None, "or in minutes by the clock, all included [10]")
+    batch_size: int = _setting(16, "sequences of context_length tokens in one pass")
+    accumulate: int = _setting(1, "passes per optimizer step")
+    optimizer: Literal["muon", "adamw"] = _setting("muon", "muon (matrices; adamw for the rest) or adamw")
+    learning_rate: float = _setting(5e-3, "peak rate of AdamW")
+    matrix_learning_rate: float = _setting(0.02, "peak rate of Muon")
+    schedule: Literal["linear", "cosine", "constant"] = _setting("linear", "how the rate falls after the warm-up")
+    final_rate: float = _setting(0.0, "rate at the end, as a share of the peak")
+    warmup: float = _setting(0.02, "share of the run in which the rate rises from zero")
+    weight_decay: float = _setting(0.1, "decoupled weight decay, on matrices only")
+    beta1: float = _setting(0.9, "AdamW's first moment")
+    beta2: float = _setting(0.95, "AdamW's second moment")
+    momentum: float = _setting(0.95, "Muon's momentum")
+    clip: float = _setting(1.0, "largest gradient norm, 0 for no clipping")
+    val: float = _setting(0.1, "share of the text to hold out, its last part")
+    eval_every: int = _setting(0, "steps between validations [15 in the run]")
+    patience: int = _setting(5, "validations without a new best before the run is brought to its end, 0 for never")
+    sample_tokens: int = _setting(100, "tokens of the sample written at each validation, 0 for none")
+    save_every: float = _setting(60.0, "seconds between saves of the training state")
+    seed: int = _setting(0, "of the first weights, the order of the data, and dropout")
+    precision: Precision = _setting("auto", "float32, bfloat16, or auto: what measures faster")
+    compile: Literal["auto", "on", "off"] = _setting("auto", "torch.compile; auto: if the run is long enough to pay")
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.minutes is not None:
@@ -204,7 +175,7 @@ class TrainConfig:
             raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0.")
         for name in ("batch_size", "accumulate"):
             require_range(name, getattr(self, name), 1)
-        for name, allowed in _choices(type(self)).items():
+        for name, allowed in field_choices(type(self)).items():
             require_choice(name, getattr(self, name), allowed)
         for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every"):
             require_range(name, getattr(self, name), 0)
@@ -213,7 +184,7 @@ class TrainConfig:
         for name in ("beta1", "beta2", "momentum"):
             require_range(name, getattr(self, name), 0, 0.99999)
         require_range("val", self.val, 0, 0.9)
-        for name in ("eval_every", "patience", "sample_chars"):
+        for name in ("eval_every", "patience", "sample_tokens"):
             require_range(name, getattr(self, name), 0)
         require_range("seed", self.seed, 0, 2**31 - 1)
 
@@ -288,7 +259,8 @@ def field_types(config: type) -> dict[str, Any]:
     return plain
 
 
-def _choices(config: type) -> dict[str, tuple[str, ...]]:
+def field_choices(config: type) -> dict[str, tuple[str, ...]]:
+    """Field name -> allowed words, for the fields that have a fixed set of them."""
     hints = typing.get_type_hints(config)
     return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from jumok.config import GPTConfig, TrainConfig
 from jumok.data import Batches, Ids
 from jumok.evaluate import score
-from jumok.generate import generate
+from jumok.generate import generate, require_tokenizer, start_id
 from jumok.models.gpt import GPT, token_losses
 
 
@@ -41,7 +41,7 @@ class Task(Protocol):
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """The figures to quote, with as much context for each token as is affordable."""
 
-    def sample(self, model: GPT, chars: int, seed: int) -> str:
+    def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """Something for people to read."""
 
 
@@ -98,7 +98,8 @@ class LanguageModelling:
         return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 2))
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
-        nats, tokens = score(model, self.val, stride=stride, max_windows=max(1, max_tokens // stride))
+        before = start_id(require_tokenizer(model))
+        nats, tokens = score(model, self.val, stride=stride, max_windows=max(1, max_tokens // stride), before=before)
         per_token = nats / tokens
         per_char = per_token * len(self.val) / self.val_chars
         figures = {
@@ -107,10 +108,11 @@ class LanguageModelling:
             "bits_per_char": per_char / math.log(2),
             "bits_per_byte": per_char / math.log(2) * self.val_chars / self.val_bytes,
             "loss_per_token": per_token,
+            "perplexity": math.exp(min(per_token, 700.0)),
             "tokens": tokens,
         }
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
-    def sample(self, model: GPT, chars: int, seed: int) -> str:
+    def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """A text begun from nothing."""
-        return generate(model, "", tokens=chars, seed=seed)[0].text
+        return generate(model, "", tokens=tokens, seed=seed)[0].text

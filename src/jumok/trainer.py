@@ -26,7 +26,7 @@ from jumok.config import SIZES, GPTConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data import load_ids, tokenize
 from jumok.device import autocast, choose_device
-from jumok.errors import CorpusError, ResumeError, TextError, TrainingError
+from jumok.errors import CorpusError, JumokError, ResumeError, TextError, TrainingError
 from jumok.models.gpt import GPT
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
@@ -424,12 +424,17 @@ class Trainer:
         limit = max(
             8 * self.model.config.context_length, int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
         )
-        with self._looking():
-            figures = self.task.validate(self.model, limit)
+        try:
+            with self._looking():
+                figures = self.task.validate(self.model, limit)
+        except JumokError as error:  # the losses are not finite
+            self.worse += 1
+            yield Notice(step=self.step, text=f"This validation failed: {error}")
+            return
         self._validation_seconds = time.perf_counter() - began
         self._validation_speed = figures["tokens"] / self._validation_seconds
         loss = figures["loss"]
-        best = math.isfinite(loss) and (self.best is None or loss < self.best)
+        best = self.best is None or loss < self.best
         if best:
             self.best, self.worse = loss, 0
             self.folder.write_weights(self.model)
@@ -442,13 +447,13 @@ class Trainer:
             self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
             yield Notice(
                 step=self.step,
-                text=f"No better held-out loss in {self.worse} validations: the rate decays quickly now, then the run ends.",
+                text=f"No better held-out loss in {self.worse} validations: the rate now decays quickly to zero.",
             )
 
     def _sample(self) -> Iterator[Event]:
-        if self.config.sample_chars:
+        if self.config.sample_tokens:
             with self._looking():
-                text = self.task.sample(self.model, self.config.sample_chars, seed=self.config.seed)
+                text = self.task.sample(self.model, self.config.sample_tokens, seed=self.config.seed)
             yield Sample(step=self.step, text=text)
 
     @contextmanager

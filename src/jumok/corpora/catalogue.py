@@ -1,0 +1,368 @@
+"""Corpora to download: listed in `sources.json` at pinned commits, with size and sha256 of every file.
+
+`get` leaves one folder for each corpus in the cache:
+
+    novels/novels.txt       the text, ready for training
+    novels/LICENCE.txt      whose it is and what is allowed
+    novels/files/...        the files it was made of, at their places in the publisher's repository
+
+A download is kept as `*.part` until size and sha256 are right, so that it goes on after a break, and only then
+moved into place. Nothing that is not verified is ever read.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import errno
+import hashlib
+import http.client
+import io
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import urlsplit
+
+from platformdirs import user_cache_path
+
+from jumok.errors import CorpusError
+from jumok.files import sync_folder, write_atomic
+
+Progress = Callable[[int, int], None]
+
+_TRIES = 5  # in a row without a new byte
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """One file at a pinned address; `path` is its place in the publisher's repository and below `files/`."""
+
+    url: str
+    bytes: int
+    sha256: str
+
+    @property
+    def path(self) -> PurePosixPath:
+        """The address without its host, owner, repository and commit."""
+        return PurePosixPath(*urlsplit(self.url).path.split("/")[4:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """One entry of the catalogue; `format` says how its files become `filename`."""
+
+    name: str
+    title: str
+    licence: str
+    homepage: str
+    format: str
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole download."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def filename(self) -> str:
+        """Name of the file that `get` makes."""
+        return self.name + (".tsv" if self.format.startswith("csv") else ".txt")
+
+
+@cache
+def entries() -> dict[str, Corpus]:
+    """Return all corpora that can be downloaded, by name."""
+    listed = json.loads(resources.files("jumok.corpora").joinpath("sources.json").read_text(encoding="utf-8"))
+    return {
+        name: Corpus(name=name, **{**entry, "files": tuple(RemoteFile(**file) for file in entry["files"])})
+        for name, entry in listed.items()
+    }
+
+
+def get(
+    name: str,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    base_url: str | None = None,
+    timeout: float = 30.0,
+    wait: Callable[[float], None] = time.sleep,
+) -> Path:
+    """Return the path of corpus `name` as one file, downloading what is not in the cache yet.
+
+    novels: plain text, one paragraph or line of speech a line, a blank line between works.
+    chatbot: tab-separated, header `question`, `answer`.
+
+    cache_dir: where corpora are kept; default: `corpora` in the platform's cache folder for jumok.
+    progress: called with the bytes that are there and the bytes of the whole download.
+    base_url: a mirror, in place of the scheme and host of each address; the only way to leave https.
+    timeout: seconds without an answer before a try is given up. wait: sleeps between tries.
+
+    Every call verifies size and sha256 of all files, and makes the result anew if it is not what they give.
+    Processes that call at once wait for each other. Raises `CorpusError`.
+    """
+    corpus = _named(name)
+    folder = (cache_dir or user_cache_path("jumok") / "corpora") / corpus.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / ".lock"):
+            return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
+    except OSError as error:
+        hint = "free some space" if error.errno == errno.ENOSPC else "mend it"
+        raise CorpusError(
+            f"corpus {name!r} ({corpus.bytes:,} bytes) cannot be kept in {folder}: {error.strerror or error}; "
+            f"{hint} or choose another cache folder; what is already downloaded stays"
+        ) from error
+
+
+def _named(name: str) -> Corpus:
+    known = entries()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    raise CorpusError(f"no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)")
+
+
+def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _Downloader) -> Path:
+    paths = []
+    done = 0
+
+    def report(of_this_file: int) -> None:
+        if progress is not None:
+            progress(done + of_this_file, corpus.bytes)
+
+    for file in corpus.files:
+        path = folder / "files" / file.path
+        if not _verified(path, file):
+            try:
+                downloader.fetch(file, path, report)
+            except _Unreachable as error:
+                raise CorpusError(
+                    f"corpus {corpus.name!r} is not in the cache and cannot be downloaded: {error}. Try again when "
+                    f"the network is back (what has arrived is kept), save {file.url} as {path} by hand, "
+                    "or train on the built-in 'stories', which needs no network"
+                ) from None
+        paths.append(path)
+        done += file.bytes
+        report(0)
+    target = folder / corpus.filename
+    content = _ASSEMBLE[corpus.name](paths)
+    # Made anew each time: with some megabytes that is as quick as a checksum, and no damage can stay unseen.
+    _keep(target, content)
+    _keep(
+        folder / "LICENCE.txt",
+        f"{corpus.title}\nLicence: {corpus.licence}\nHomepage: {corpus.homepage}\n"
+        f"{corpus.filename} was made of:\n" + "".join(f"  {file.url}\n" for file in corpus.files),
+    )
+    return target
+
+
+def _keep(path: Path, content: str) -> None:
+    if not path.is_file() or path.read_bytes() != content.encode():
+        write_atomic(path, content)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the file's lock, waiting for it; the system lets go of it even if the process is killed."""
+    with path.open("ab") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            while True:
+                try:
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # gives up by itself after ten seconds
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.EDEADLK, errno.EACCES):
+                        raise
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file unlocks it
+
+
+# --- From parts to one file -------------------------------------------------------------------------------------
+
+
+def _works(paths: Sequence[Path]) -> str:
+    """Join the rows of each work, sorted by the number after "_" in their id, and the works by a blank line."""
+    works = []
+    for path in paths:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        rows.sort(key=lambda row: int(row["doc_id"].rpartition("_")[2]))
+        works.append("\n".join(row["text"] for row in rows))
+    return "\n\n".join(works) + "\n"
+
+
+def _pairs(paths: Sequence[Path]) -> str:
+    """Turn csv with columns Q, A (and a label, left out) into tsv with columns question, answer."""
+    table = io.StringIO()
+    writer = csv.writer(table, "excel-tab", lineterminator="\n")
+    writer.writerow(["question", "answer"])
+    for path in paths:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            writer.writerows([row["Q"], row["A"]] for row in csv.DictReader(file))
+    return table.getvalue()
+
+
+_ASSEMBLE: dict[str, Callable[[Sequence[Path]], str]] = {"novels": _works, "chatbot": _pairs}
+
+
+# --- Downloading ------------------------------------------------------------------------------------------------
+
+
+def _verified(path: Path, file: RemoteFile) -> bool:
+    """Whether the bytes at `path` are those of the catalogue: the size first, because it costs nothing."""
+    if not path.is_file() or path.stat().st_size != file.bytes:
+        return False
+    with path.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
+
+
+class _Unreachable(Exception):
+    """No try has brought the file."""
+
+
+class _Interrupted(Exception):
+    """This try has failed; another one may not."""
+
+
+class _StayOnHttps(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme != "https":
+            raise CorpusError(f"{req.full_url} leads to {newurl}, which is not https; it was not followed")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Downloader:
+    """Fetch pinned files, going on where a break was."""
+
+    def __init__(self, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> None:
+        self._base_url = base_url
+        self._timeout = timeout
+        self._wait = wait
+        self._opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
+
+    def fetch(self, file: RemoteFile, path: Path, report: Callable[[int], None]) -> None:
+        """Bring `file` to `path`, verified."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        url = self._address(file)
+        best, failures = _size(part), 0
+        while True:
+            resumed = _size(part) > 0
+            try:
+                self._receive(url, part, file.bytes, report)
+                if _verified(part, file):
+                    break
+            except _Interrupted as error:
+                reason = str(error)
+                if _size(part) > best:
+                    best, failures = _size(part), 0
+            else:
+                found = f"{_size(part):,} bytes"
+                part.unlink()
+                if not resumed:
+                    raise CorpusError(
+                        f"{url} holds something else than the catalogue says: expected {file.bytes:,} bytes with "
+                        f"sha256 {file.sha256}, got {found} that do not match; nothing was kept. A proxy or a login "
+                        "page may stand in between; otherwise report it to jumok"
+                    )
+                reason, best = "the part from an earlier try was damaged", 0
+            failures += 1
+            if failures == _TRIES:
+                raise _Unreachable(f"{url}: {reason}")
+            self._wait(min(2.0 ** (failures - 1), 30.0))
+        part.replace(path)
+        sync_folder(path.parent)
+
+    def _address(self, file: RemoteFile) -> str:
+        parts = urlsplit(file.url)
+        if self._base_url is not None:
+            return self._base_url.rstrip("/") + parts.path
+        if parts.scheme != "https":
+            raise CorpusError(f"{file.url} is not https; such an address is not fetched")
+        return file.url
+
+    def _receive(self, url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
+        """Append to `part` until it has `size` bytes; one byte more is read to see that there is none."""
+        have = _size(part)
+        if have >= size:  # all there, or too much: the checksum decides
+            return
+        headers = {"User-Agent": "jumok", "Accept-Encoding": "identity"}
+        if have:
+            headers["Range"] = f"bytes={have}-"
+        with self._open(urllib.request.Request(url, headers=headers), part) as response:
+            going_on = response.status == 206 and (
+                response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+                and response.headers["Content-Range"].endswith((f"/{size}", "/*"))
+            )
+            if response.status == 206 and not going_on:
+                part.unlink()
+                raise _Interrupted(f"the server sent another range: {response.headers.get('Content-Range')}")
+            # Without support for ranges the whole file comes again, and the part must not grow in front of it.
+            with part.open("ab" if going_on else "wb") as out:
+                have = have if going_on else 0
+                while block := _block(response, min(_BLOCK, size + 1 - have)):
+                    out.write(block)
+                    have += len(block)
+                    report(min(have, size))
+                    if have > size:
+                        break
+                out.flush()
+                os.fsync(out.fileno())
+        if have < size:
+            raise _Interrupted(f"the connection ended after {have:,} of {size:,} bytes")
+
+    def _open(self, request: urllib.request.Request, part: Path) -> http.client.HTTPResponse:
+        try:
+            response: http.client.HTTPResponse = self._opener.open(request, timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 416:  # the part is longer than what the server has
+                    part.unlink(missing_ok=True)
+                if error.code >= 500 or error.code in (408, 416, 429):
+                    raise _Interrupted(f"the server answered {error.code} {error.reason}") from None
+                raise CorpusError(
+                    f"{request.full_url}: the server answered {error.code} {error.reason}; "
+                    "the file has moved or is barred: see whether there is a newer jumok"
+                ) from None
+        except urllib.error.URLError as error:
+            raise _Interrupted(str(error.reason)) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise _Interrupted(str(error) or type(error).__name__) from None
+        return response
+
+
+def _block(response: http.client.HTTPResponse, size: int) -> bytes:
+    # Apart from writing, so that a broken connection and a full disk, both OSError, are told apart.
+    try:
+        return response.read(size)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Interrupted(str(error) or type(error).__name__) from None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,439 @@
+"""Writing with a model: choose the next token, show the text as soon as it is whole, stop where asked.
+
+Ids go in and ids come out of one loop, `rollout`; around it `generate` returns finished texts and `stream` yields one
+text piece by piece. The model sees the last ids only as far as its context reaches. That window is a function of
+their number alone (`window_start`), so writing with and without a cache of keys and values gives the same logits.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from jumok.cache import KVCache
+from jumok.config import require_range
+from jumok.errors import ConfigError, JumokError, TokenizerError
+from jumok.hangul import nfc
+from jumok.models.gpt import GPT
+from jumok.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What a model wrote after a prompt.
+
+    Fields:
+        prompt: as it was given.
+        text: the continuation alone, without the stop string. Prompt and text together are one text in NFC only
+            after normalising: with a `jamo` tokenizer the text may begin with the tail of the prompt's last syllable.
+        ids: every id that was drawn, those of a stop string included.
+        tokens: their number.
+        finish: "stop" at a stop string, or "length" when the tokens were used up; a last character whose bytes are
+            not complete by then is left out of the text.
+    """
+
+    prompt: str
+    text: str
+    ids: tuple[int, ...]
+    tokens: int
+    finish: Literal["length", "stop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn. What is on applies in this order.
+
+    Fields:
+        repetition_penalty: divides the positive and multiplies the negative logits of ids that occurred, in the prompt
+            too (CTRL, https://arxiv.org/abs/1909.05858); 1 is off.
+        temperature: divides the logits; 0 takes the likeliest token, always.
+        top_k: keep the k likeliest tokens (and those equal to the last of them); 0 or None keeps all.
+        top_p: keep the fewest likeliest tokens that together have this probability
+            (https://arxiv.org/abs/1904.09751); 1 keeps all.
+        min_p: keep tokens at least this many times as likely as the likeliest (https://arxiv.org/abs/2407.01082);
+            0 keeps all.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    repetition_penalty: float = 1.0
+    temperature: float = 0.8
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_range("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        require_range("temperature", self.temperature, 0)
+        require_range("top_k", self.top_k or 0, 0)
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p={self.top_p!r} is out of range: it must be more than 0 and at most 1 (off).")
+        require_range("min_p", self.min_p, 0, 1)
+
+
+# --- the public calls -------------------------------------------------------------------------------------------------
+
+
+def generate(
+    model: GPT,
+    prompt: str = "",
+    *,
+    tokens: int = 200,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    samples: int = 1,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+    cache: bool = True,
+) -> list[Completion]:
+    """Continue a prompt.
+
+    The model is in eval mode meanwhile and goes back to its mode afterwards; torch's own random numbers are not
+    touched.
+
+    Args:
+        model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
+        prompt: any text, also longer than the context; "" begins a new text, as after a newline.
+        tokens: the most tokens to write. samples: how many continuations.
+        temperature, top_k, top_p, min_p, repetition_penalty: see `Sampling`.
+        seed: the same seed gives the same text, and sample i the same whatever the number of samples; None: a new
+            one each time.
+        stop: strings that end a continuation where the first of them would begin.
+        cache: keep keys and values of past tokens; without it the result is the same, later.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        TokenizerError: the model has no tokenizer, or the tokenizer cannot encode the prompt.
+        JumokError: the model's logits are not finite.
+    """
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
+    )
+    require_range("samples", samples, 1)
+    tokenizer, start = _prepare(model, prompt, tokens, stop)
+    writers = [_Writer(tokenizer, start, stop) for _ in range(samples)]
+    with closing(rollout(model, start, sampling, samples=samples, seed=seed, cache=cache)) as steps:
+        for _ in range(tokens):
+            for writer, token in zip(writers, next(steps), strict=True):
+                if not writer.stopped:
+                    writer.push(token)
+            if all(writer.stopped for writer in writers):
+                break
+    for writer in writers:
+        writer.finish()
+    return [
+        Completion(
+            prompt=prompt,
+            text=writer.text,
+            ids=tuple(writer.ids),
+            tokens=len(writer.ids),
+            finish="stop" if writer.stopped else "length",
+        )
+        for writer in writers
+    ]
+
+
+def stream(
+    model: GPT,
+    prompt: str = "",
+    *,
+    tokens: int = 200,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+    cache: bool = True,
+) -> Iterator[str]:
+    """Continue a prompt, and yield each piece of text as soon as it is final.
+
+    The pieces join to the text of `generate` with the same settings. They are whole characters, and a beginning of a
+    stop string is held back until it is clear that it does not become one. The model is in eval mode until the
+    iterator is used up or closed.
+
+    Args, Raises: as `generate`; settings are checked before the first piece is asked for.
+    """
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
+    )
+    tokenizer, start = _prepare(model, prompt, tokens, stop)
+
+    def pieces() -> Iterator[str]:
+        writer = _Writer(tokenizer, start, stop)
+        with closing(rollout(model, start, sampling, seed=seed, cache=cache)) as steps:
+            for _ in range(tokens):
+                if piece := writer.push(next(steps)[0]):
+                    yield piece
+                if writer.stopped:
+                    return
+        if piece := writer.finish():
+            yield piece
+
+    return pieces()
+
+
+def require_tokenizer(model: GPT) -> Tokenizer:
+    """The model's tokenizer.
+
+    Raises:
+        TokenizerError: it has none, or one with more ids than the model.
+    """
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise TokenizerError("this model has no tokenizer to read text with; use jumok.load, or set model.tokenizer.")
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise TokenizerError(
+            f"the tokenizer has {tokenizer.vocab_size} ids, the model only {model.config.vocab_size}; "
+            "use the tokenizer that the model was trained with."
+        )
+    return tokenizer
+
+
+def start_id(tokenizer: Tokenizer) -> int:
+    """The id that stands before a text which begins from nothing: a newline, which is what stood before most lines.
+
+    A tokenizer that drops newlines, as those of BERT do, has a full stop there.
+
+    Raises:
+        TokenizerError: it drops both.
+    """
+    for mark in ("\n", "."):
+        ids = tokenizer.encode(mark)
+        if len(ids):
+            return int(ids[-1])
+    raise TokenizerError(
+        "a text that begins from nothing stands after a newline (or a full stop), and this tokenizer encodes neither; "
+        "give a prompt, or a tokenizer of kind char, jamo or bpe."
+    )
+
+
+def _prepare(model: GPT, prompt: str, tokens: int, stop: Sequence[str]) -> tuple[Tokenizer, list[int]]:
+    """Check what the two calls share; the tokenizer, and the ids to start from."""
+    require_range("tokens", tokens, 1)
+    if isinstance(stop, str):
+        raise ConfigError(f"stop={stop!r} is one string; give a list: [{stop!r}].")
+    if not all(stop):
+        raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
+    tokenizer = require_tokenizer(model)
+    ids: list[int] = tokenizer.encode(prompt).tolist()
+    return tokenizer, ids or [start_id(tokenizer)]
+
+
+# --- ids in, ids out --------------------------------------------------------------------------------------------------
+
+
+def window_start(length: int, context: int) -> int:
+    """Where the window begins that a model sees of `length` ids.
+
+    0 while all of them fit; then it moves on by half a context at a time, because after each move the cache has to be
+    filled again. So at least half a context is always in view.
+    """
+    stride = max(1, context // 2)
+    return -(-max(0, length - context) // stride) * stride
+
+
+def next_logits(model: GPT, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+    """Logits of the id after `ids`, as far back as the window reaches.
+
+    Args:
+        ids: (B, n), at least one id each, and any number of them.
+        cache: used for all calls of one text as it grows by an id at a time, and for no other text.
+
+    Returns:
+        (B, V), float32 or better.
+    """
+    length = ids.shape[1]
+    start = window_start(length, model.config.context_length)
+    if cache is not None and cache.length == length - 1 - start:
+        start = length - 1  # the cache has all but the newest
+    elif cache is not None:
+        cache.clear()
+    logits: Tensor = model.head(model.hidden(ids[:, start:], cache)[:, -1])  # (B, V)
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """No dropout inside the block; afterwards the model is in the mode it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@torch.inference_mode()
+def rollout(
+    model: GPT,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    *,
+    samples: int = 1,
+    seed: int | None = None,
+    cache: bool = True,
+) -> Generator[list[int]]:
+    """Continue `prompt` without an end: each step yields the next id of each sample.
+
+    Ids that the model has but its tokenizer has not are never drawn.
+
+    Raises:
+        ConfigError: the seed is negative. JumokError: the logits are not finite.
+    """
+    require_range("seed", seed or 0, 0)
+    seed = secrets.randbits(63) if seed is None else seed
+    # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
+    random = [np.random.Generator(np.random.PCG64((seed, sample))) for sample in range(samples)]
+    device = model.token_embedding.weight.device
+    known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
+    ids = torch.tensor(prompt, device=device).expand(samples, -1)  # (B, n)
+    seen = None
+    if sampling.repetition_penalty != 1:
+        seen = torch.zeros(samples, known, dtype=torch.bool, device=device).scatter_(1, ids, True)  # (B, V)
+    with eval_mode(model):
+        past = model.new_cache(samples) if cache else None
+        while True:
+            logits = next_logits(model, ids, past)[:, :known]  # (B, V)
+            if not math.isfinite(float(logits.sum())):
+                raise JumokError(
+                    "the model's logits are not finite, so it cannot write: its weights are damaged or its training "
+                    "diverged. Train again with a lower learning rate, or load an earlier copy."
+                )
+            logits = filtered(logits, sampling, seen)  # (B, V)
+            if sampling.temperature == 0:
+                new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
+            else:
+                new = drawn(logits, torch.tensor([[r.random()] for r in random], dtype=torch.float64, device=device))
+            yield new[:, 0].tolist()
+            ids = torch.cat((ids, new), dim=1)  # (B, n+1)
+            if seen is not None:
+                seen.scatter_(1, new, True)
+
+
+# --- which id comes next ----------------------------------------------------------------------------------------------
+
+
+def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> Tensor:
+    """The logits to draw from, -inf where a token is ruled out.
+
+    Args:
+        logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for a penalty alone.
+
+    Returns:
+        (B, V); up to a constant for each row, which the softmax takes away again.
+    """
+    if seen is not None:
+        logits = penalised(logits, seen, sampling.repetition_penalty)
+    if sampling.temperature == 0:
+        return logits  # the likeliest token passes every filter
+    # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32.
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / max(sampling.temperature, 1e-30)
+    if sampling.top_k:
+        logits = keep_top_k(logits, sampling.top_k)
+    if sampling.top_p < 1:
+        logits = keep_top_p(logits, sampling.top_p)
+    if sampling.min_p > 0:
+        logits = keep_min_p(logits, sampling.min_p)
+    return logits
+
+
+def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """Make `seen` ids less likely by dividing or multiplying, so that both signs move down. (B, V) -> (B, V)."""
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
+    """Rule out all but the k largest of each row, ties with the last of them kept. (B, V) -> (B, V)."""
+    least = logits.topk(min(k, logits.shape[-1]), dim=-1).values[:, -1:]  # (B, 1)
+    return logits.masked_fill(logits < least, -math.inf)
+
+
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
+    """Rule out all but the fewest likeliest of each row whose probabilities reach p. (B, V) -> (B, V)."""
+    ordered, places = logits.sort(dim=-1, descending=True, stable=True)
+    probabilities = ordered.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities  # (B, V), what the likelier ones have together
+    before[:, 0] = 0  # exactly, so that one always stays
+    return torch.empty_like(logits).scatter_(1, places, ordered.masked_fill(before >= p, -math.inf))
+
+
+def keep_min_p(logits: Tensor, p: float) -> Tensor:
+    """Rule out what is less than p times as likely as the likeliest of its row. (B, V) -> (B, V)."""
+    return logits.masked_fill(logits < logits.amax(dim=-1, keepdim=True) + math.log(p), -math.inf)
+
+
+def drawn(logits: Tensor, uniform: Tensor) -> Tensor:
+    """The id at which the cumulative probability passes a random number.
+
+    Args:
+        logits: (B, V), -inf where ruled out. uniform: (B, 1), float64, at least 0 and below 1.
+
+    Returns:
+        (B, 1), int64; never one that is ruled out.
+    """
+    cumulative = logits.softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)  # (B, V)
+    # 1 - uniform is above 0 and at most 1: an id without probability adds no step to land on at either end.
+    return torch.searchsorted(cumulative, (1 - uniform) * cumulative[:, -1:])
+
+
+# --- ids to text ------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """One continuation as it grows: decodes its ids, and looks for the stop strings."""
+
+    def __init__(self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str]) -> None:
+        self.ids: list[int] = []
+        self.text = ""
+        self.stopped = False
+        self._stop = [nfc(string) for string in stop]
+        self._held = ""  # decoded, but perhaps the beginning of a stop string
+        self._stream = tokenizer.stream()
+        if tokenizer.kind == "other":  # its first token may read differently at the start of a text
+            for token in start[-8:]:
+                self._stream.push(token)
+
+    def push(self, token: int) -> str:
+        """Take an id; the text that became final with it."""
+        self.ids.append(token)
+        return self._release(self._stream.push(token))
+
+    def finish(self) -> str:
+        """The text that was held back, without a last character whose bytes are not complete."""
+        if self.stopped:
+            return ""
+        piece = self._release(self._stream.flush().rstrip("\ufffd"))
+        if not self.stopped:
+            piece += self._held
+            self.text += self._held
+            self._held = ""
+        return piece
+
+    def _release(self, piece: str) -> str:
+        text = self._held + piece
+        found = [at for string in self._stop if (at := text.find(string)) >= 0]
+        self.stopped = bool(found)
+        end = min(found) if found else len(text) - _overlap(text, self._stop)
+        self._held = text[end:]
+        self.text += text[:end]
+        return text[:end]
+
+
+def _overlap(text: str, stop: Sequence[str]) -> int:
+    """Length of the longest end of `text` that begins one of the stop strings."""
+    longest = max((len(string) - 1 for string in stop), default=0)
+    return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stop)), 0)

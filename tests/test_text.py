@@ -1,0 +1,610 @@
+"""jumok.text: any encoding in, one text out.
+
+Bad input, all below: empty, white space, missing (near name, no folder), folder without text, unreadable, binary
+(magic, NUL, control characters), broken UTF-8 / CP949 / UTF-16, nothing known, unknown encoding, wrong encoding,
+missing column, no column named, column of plain text, broken JSON, JSON that is no object or no text, half surrogate
+pairs, ragged and unclosed tables, full disk.
+"""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import hashlib
+import io
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jumok import text
+from jumok.errors import TextError
+
+POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
+NFD = unicodedata.normalize("NFD", POEM)
+FORMS = {
+    "UTF-8": POEM.encode(),
+    "UTF-8 with BOM": POEM.encode("utf-8-sig"),
+    "UTF-16LE with BOM": codecs.BOM_UTF16_LE + POEM.encode("utf-16-le"),
+    "UTF-16BE with BOM": codecs.BOM_UTF16_BE + POEM.encode("utf-16-be"),
+    "UTF-16LE": POEM.encode("utf-16-le"),
+    "UTF-16BE": POEM.encode("utf-16-be"),
+    "UTF-32LE with BOM": codecs.BOM_UTF32_LE + POEM.encode("utf-32-le"),
+    "UTF-32BE with BOM": codecs.BOM_UTF32_BE + POEM.encode("utf-32-be"),
+    "UTF-32LE": POEM.encode("utf-32-le"),
+    "CP949": POEM.encode("cp949"),
+    "CP949, as EUC-KR": POEM.encode("euc_kr"),
+    "UTF-8, NFD": NFD.encode(),
+    "UTF-16LE, NFD": NFD.encode("utf-16-le"),
+    "UTF-8, CRLF": POEM.replace("\n", "\r\n").encode(),
+    "UTF-8, CR": POEM.replace("\n", "\r").encode(),
+    "CP949, CRLF": POEM.replace("\n", "\r\n").encode("cp949"),
+    "UTF-16LE, CRLF": POEM.replace("\n", "\r\n").encode("utf-16-le"),
+}
+
+
+def write(folder: Path, name: str, content: bytes | str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def one(path: Path | str, **options: object) -> tuple[str, text.Source]:
+    with text.read([path], **options) as found:  # type: ignore[arg-type]
+        return found.read(), found.sources[0]
+
+
+# --- One text in every form -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_text_in_every_form_is_the_same_text(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path, "poem.txt", FORMS[form])
+    with text.read([path]) as found:
+        assert found.read() == POEM
+        assert found.chars == len(POEM)
+        assert found.utf8_bytes == len(POEM.encode())
+        assert found.sha256 == hashlib.sha256(POEM.encode()).hexdigest()
+        (source,) = found.sources
+    assert source.encoding == form.split(",")[0].removesuffix(" with BOM")
+    assert source.bom == form.endswith("BOM")
+    assert source.normalised == ("NFD" in form)
+    assert source.newlines == ("\r\n" if "CRLF" in form else "\r" if form.endswith("CR") else "\n")
+    assert (source.bytes, source.chars, source.guessed) == (len(FORMS[form]), len(POEM), False)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 7, 64])
+def test_a_character_cut_by_a_block_is_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """A detector that looks at the first N bytes takes the half character at their end for a broken one."""
+    monkeypatch.setattr(text, "_BLOCK", block)
+    for form, data in FORMS.items():
+        assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
+
+
+@pytest.mark.parametrize("sample", range(40, 60))
+def test_a_character_cut_by_the_sample_is_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int
+) -> None:
+    monkeypatch.setattr(text, "_SAMPLE", sample)
+    for form, data in FORMS.items():
+        assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "cp949"])
+def test_real_novels_survive_every_encoding(corpora: Path, tmp_path: Path, codec: str) -> None:
+    novels = (corpora / "novels.txt").read_text(encoding="utf-8")
+    kept = novels.encode(codec, "ignore").decode(codec)
+    found, source = one(write(tmp_path, "novels.txt", kept.encode(codec)))
+    assert found == unicodedata.normalize("NFC", kept)
+    assert source.encoding.startswith(codec.upper().replace("-LE", "LE").replace("-BE", "BE"))
+
+
+def test_describe_says_what_was_found(tmp_path: Path) -> None:
+    path = write(tmp_path, "novels.txt", unicodedata.normalize("NFD", "가나다\r\n라").encode("utf-8-sig"))
+    with text.read(path) as found:
+        assert found.describe() == (
+            f"{path}: 5 characters, UTF-8 with BOM, CRLF newlines, decomposed (NFD) text composed"
+        )
+    for n in range(3):
+        write(tmp_path, f"folder/{n}.txt", POEM.encode("cp949" if n else "utf-8"))
+    with text.read([tmp_path / "folder"]) as found:
+        assert found.describe() == f"3 files: {found.chars:,} characters, 2 in CP949, 1 in UTF-8"
+
+
+def test_mixed_and_absent_newlines_are_reported(tmp_path: Path) -> None:
+    assert one(write(tmp_path, "a.txt", "가\r\n나\n다\r라"))[0] == "가\n나\n다\n라"
+    assert one(write(tmp_path, "a.txt", "가\r\n나\n다"))[1].newlines == "mixed"
+    assert one(write(tmp_path, "a.txt", "가"))[1].newlines == ""
+
+
+# --- Normal form and newlines, chunk by chunk -------------------------------------------------------------------
+
+TRICKY = st.text(
+    st.sampled_from(
+        "aéÅ가각か漢😀ㄱㅏ\n\r "
+        "\u1100\u1112\u1160\u1161\u11a8\u11ab\u119e\ua960\ud7b0"  # jamo, old ones too
+        "\u0300\u0301\u0308\u0327\u0338\u3099\u0d46\u0d3e"  # what composes elsewhere
+    )
+    | st.characters(exclude_categories=["Cs"])
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TRICKY, max_size=8))
+def test_composing_chunks_equals_composing_the_whole(chunks: list[str]) -> None:
+    assert "".join(text.compose(chunks)) == unicodedata.normalize("NFC", "".join(chunks))
+    by_character = iter("".join(chunks))
+    assert "".join(text.compose(by_character)) == unicodedata.normalize("NFC", "".join(chunks))
+
+
+@settings(max_examples=150, deadline=None)
+@given(TRICKY.filter(lambda s: s.strip() and "\0" not in s), st.integers(1, 9))
+def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block: int) -> None:
+    data = io.BytesIO(string.encode())
+    whole = unicodedata.normalize("NFC", string.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    if not whole.strip():
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_BLOCK", block)
+        patch.setattr(sys, "stdin", SimpleNamespace(buffer=data))
+        with text.read("-", encoding="utf-8") as found:
+            assert found.read() == whole
+            assert found.sources[0].normalised == (
+                whole != string.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+            )
+
+
+def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
+    """All of Unicode: whatever is the second half of a canonical composition must not be taken for a safe start."""
+    seconds, first_of = set(), {}
+    for code in range(sys.maxunicode + 1):
+        char = chr(code)
+        mapping = unicodedata.decomposition(char)
+        if mapping and not mapping.startswith("<"):
+            pair = [chr(int(part, 16)) for part in mapping.split()]
+            first_of[char] = unicodedata.normalize("NFD", char)[0]
+            if len(pair) == 2:
+                seconds.add(pair[1])
+    seconds |= {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
+    for code in (*range(0xD800), *range(0xE000, sys.maxunicode + 1)):
+        char = chr(code)
+        if text._starts_safely(char):
+            first = first_of.get(char, char)
+            assert first not in seconds, hex(code)
+            assert unicodedata.combining(first) == 0, hex(code)
+
+
+# --- Traps of detection -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("string", ["안녕", "사랑", "컨저링노답", "소설을 읽다", "그는 웃었다.", "가", "ㅋㅋㅋ"])
+def test_short_cp949_is_not_taken_for_utf_16(tmp_path: Path, string: str) -> None:
+    """Two bytes a syllable, lead bytes 0xB0 to 0xC8: each short CP949 text is valid UTF-16, most of it Hangul."""
+    found, source = one(write(tmp_path, "a.txt", string.encode("cp949")))
+    assert (found, source.encoding) == (string, "CP949")
+
+
+def test_extended_syllables_of_cp949_are_read(tmp_path: Path) -> None:
+    assert one(write(tmp_path, "a.txt", "똠방각하, 펲시, 쀍".encode("cp949")))[0] == "똠방각하, 펲시, 쀍"
+
+
+def test_utf_16_without_bom_or_space_is_found(tmp_path: Path) -> None:
+    string = "나는어제의친구를보고기다리는아이에게로가서이야기를하고" * 3
+    for codec in ("utf-16-le", "utf-16-be"):
+        assert b"\0" not in string.encode(codec).replace("가".encode(codec), b"")
+        assert one(write(tmp_path, "a.txt", string.encode(codec)))[0] == string
+
+
+def test_utf_16_may_look_full_of_control_characters(tmp_path: Path) -> None:
+    """Half the bytes of UTF-16 Hangul are anything; those below 32 made it "binary" where no space showed the form."""
+    for string in ("묘하게끝까지잘봤다", "모친상실한영화"):
+        assert one(write(tmp_path, "a.txt", string.encode("utf-16-le")))[0] == string
+
+
+def test_laughter_is_korean(tmp_path: Path) -> None:
+    """A line of nothing but ㅋ in CP949 was guessed to be Big5."""
+    assert one(write(tmp_path, "a.txt", ("ㅋ" * 60).encode("cp949")))[0] == "ㅋ" * 60
+
+
+def test_plain_ascii_is_utf_8(tmp_path: Path) -> None:
+    assert one(write(tmp_path, "a.txt", "Hello, world"))[1].encoding == "UTF-8"
+    assert one(write(tmp_path, "a.txt", "Hello, world".encode("utf-16-le")))[0] == "Hello, world"
+
+
+JAPANESE = (
+    "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。ニャーニャー泣いていた事だけは覚えている。\n"
+)
+CHINESE = "我与父亲不相见已二年余了，我最不能忘记的是他的背影。那年冬天，祖母死了，父亲的差使也交卸了。\n"
+FRENCH = "Il était une fois une petite fille qui préférait les forêts à l'été déjà passé. Où êtes-vous allés ?\n"
+RUSSIAN = "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему.\n"
+
+
+@pytest.mark.parametrize(
+    ("string", "codec"),
+    [(JAPANESE, "shift_jis"), (JAPANESE, "euc_jp"), (CHINESE, "gb18030"), (FRENCH, "latin-1"), (RUSSIAN, "cp1251")],
+)
+@pytest.mark.parametrize("times", [2, 500])
+def test_foreign_encodings_are_guessed_and_said_to_be(tmp_path: Path, string: str, codec: str, times: int) -> None:
+    """GB 2312 without the lead byte 0xC9 is valid CP949, of Hangul and Hanja that make no sense."""
+    found, source = one(write(tmp_path, "a.txt", (string * times).encode(codec)))
+    assert found == string * times
+    assert source.guessed
+    assert "guess" in source.describe()
+
+
+def test_mixed_script_korean_stays_cp949(tmp_path: Path) -> None:
+    string = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라. 此로써 世界萬邦에 告하야"
+    assert one(write(tmp_path, "a.txt", string.encode("cp949")))[1].encoding == "CP949"
+
+
+def test_many_encodings_in_one_reading(tmp_path: Path) -> None:
+    paths = [write(tmp_path, f"{n}.txt", FORMS[form]) for n, form in enumerate(("CP949", "UTF-16LE", "UTF-8, NFD"))]
+    with text.read(paths) as found:
+        assert found.read() == POEM.rstrip("\n") + "\n\n" + POEM.rstrip("\n") + "\n\n" + POEM
+        assert [source.encoding for source in found.sources] == ["CP949", "UTF-16LE", "UTF-8"]
+
+
+# --- --encoding -------------------------------------------------------------------------------------------------
+
+
+def test_encoding_overrides_the_detection(tmp_path: Path) -> None:
+    assert one(write(tmp_path, "a.txt", POEM.encode("johab")), encoding="johab")[0] == POEM
+    assert one(write(tmp_path, "a.txt", b"caf\xe9"), encoding="latin-1")[0] == "café"
+    assert one(write(tmp_path, "a.txt", POEM.encode("utf-8-sig")), encoding="UTF8") == one(tmp_path / "a.txt")
+    for codec in ("utf-16-le", "utf-16-be", "utf-16"):
+        path = write(tmp_path, "a.txt", POEM.encode(codec))
+        assert one(path, encoding="utf-16")[0] == POEM
+    assert one(write(tmp_path, "a.txt", POEM.encode("utf-16")), encoding="utf-16-le")[0] == POEM
+    assert one(write(tmp_path, "a.txt", "똠방".encode("cp949")), encoding="euc-kr")[0] == "똠방"
+
+
+def test_nul_is_text_only_where_the_person_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "안녕\0하세요".encode())
+    with pytest.raises(TextError, match=r"looks binary: byte offset 6 is NUL.*--encoding"):
+        text.read([path])
+    assert one(path, encoding="utf-8")[0] == "안녕\0하세요"
+    late = write(tmp_path, "b.txt", ("안녕 " * 100_000).encode() + b"\0")
+    with pytest.raises(TextError, match=r"byte offset 700,000 is NUL"):
+        text.read([late])
+
+
+@pytest.mark.parametrize(
+    ("given_name", "near"), [("cp499", "cp949"), ("uft-8", "utf_8"), ("klingon", "johab"), ("rot13", "")]
+)
+def test_unknown_encoding_names_what_is_near(tmp_path: Path, given_name: str, near: str) -> None:
+    with pytest.raises(TextError, match=f"unknown encoding '{given_name}'.*{near}"):
+        text.read([write(tmp_path, "a.txt", POEM)], encoding=given_name)
+
+
+def test_encoding_that_does_not_fit_is_refused_with_the_offset(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"ok " + "가".encode("cp949"))
+    with pytest.raises(TextError, match=r"a\.txt is not UTF-8, which --encoding asked for: byte offset 3 holds 0xb0"):
+        text.read([path], encoding="utf-8")
+
+
+# --- Broken and binary ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_one_bad_byte_at_the_end_of_utf_8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """Never CP949 nonsense, nor "unknown": it is UTF-8, and one byte of it is broken."""
+    monkeypatch.setattr(text, "_BLOCK", block)
+    for good in (POEM, POEM * 20, "안녕하세요"):
+        path = write(tmp_path, "a.txt", good.encode() + b"\xff")
+        with pytest.raises(TextError, match=rf"a\.txt is not UTF-8: byte offset {len(good.encode()):,} holds 0xff"):
+            text.read([path])
+
+
+@pytest.mark.parametrize("where", [0, 1, 60, 61, 62])
+def test_utf_8_cut_or_broken_anywhere_is_named(tmp_path: Path, where: int) -> None:
+    data = (POEM * 4).encode()
+    with pytest.raises(TextError, match=r"is not UTF-8: byte offset \d+"):
+        text.read([write(tmp_path, "a.txt", data[:where] + b"\xfe" + data[where:])])
+    with pytest.raises(TextError, match=rf"is not UTF-8: byte offset {len('가' * 9) * 3} holds 0xeb 0x82"):
+        text.read([write(tmp_path, "a.txt", ("가" * 9 + "나").encode()[:-1])])
+
+
+def test_utf_8_and_cp949_glued_together_are_refused(tmp_path: Path) -> None:
+    data = (POEM * 9).encode() + (POEM * 9).encode("cp949")
+    with pytest.raises(TextError, match=rf"is not UTF-8: byte offset {len((POEM * 9).encode()):,} "):
+        text.read([write(tmp_path, "a.txt", data)])
+
+
+def test_broken_cp949_is_named_as_such(tmp_path: Path) -> None:
+    good = (POEM * 5).encode("cp949")
+    with pytest.raises(TextError, match=rf"is not CP949: byte offset {len(good)} holds 0xff"):
+        text.read([write(tmp_path, "a.txt", good + b"\xff" + good)])
+
+
+def test_truncated_utf_16_is_named(tmp_path: Path) -> None:
+    data = POEM.encode("utf-16-le")
+    with pytest.raises(TextError, match=rf"is not UTF-16LE: byte offset {len(data) - 2} "):
+        text.read([write(tmp_path, "a.txt", data[:-1])])
+
+
+def test_what_fits_nothing_is_refused_with_both_offsets(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"neither UTF-8 nor CP949.* offset 6 holds 0xff.* offset 6.*--encoding"):
+        text.read([write(tmp_path, "a.txt", b"hello \xff\x81\xfe")])
+    noise = random.Random(1)
+    data = bytes(noise.choice([*range(0x80, 0x100), *range(0x20, 0x7F)]) for _ in range(400))
+    with pytest.raises(TextError, match=r"neither UTF-8 nor CP949"):
+        text.read([write(tmp_path, "a.txt", data)])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a PNG image"),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "a JPEG image"),
+        (b"PK\x03\x04\x14\x00\x06\x00", "zip"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), r"\.hwp"),
+        (b"%PDF-1.7\n", "PDF"),
+        (random.Random(0).randbytes(1 << 17), "binary"),
+        (bytes(100), "binary"),
+        (b"\x01\x00\x02\x00\x03\x00\x04\x00" * 20, "binary"),
+        (b"abc\x01\x02\x03\x04\x05\x06 def", "control characters"),
+        ("가".encode("utf-8-sig") + b"\0", "NUL"),
+    ],
+)
+def test_binary_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+    with pytest.raises(TextError, match=rf"looks binary.*{said}|looks {said}"):
+        text.read([write(tmp_path, "a.txt", data)])
+
+
+# --- Files, folders, standard input -----------------------------------------------------------------------------
+
+
+def test_a_single_file_comes_through_unchanged(tmp_path: Path) -> None:
+    for content in ("\n\n가\n\n\n", "가", " 가 \t\n", "가\u2028나\x0c다\ufeff\n"):
+        assert one(write(tmp_path, "a.txt", content))[0] == content
+
+
+def test_files_are_parted_by_exactly_one_blank_line(tmp_path: Path) -> None:
+    paths = [write(tmp_path, f"{n}.txt", content) for n, content in enumerate(("가\n\n\n\n", "\n나", "다\n", "라\n\n"))]
+    with text.read(paths) as found:
+        assert found.read() == "가\n\n\n나\n\n다\n\n라\n\n"
+        assert found.sha256 == hashlib.sha256(found.read().encode()).hexdigest()
+
+
+def test_a_folder_is_read_sorted_without_hidden_and_empty_files(tmp_path: Path) -> None:
+    write(tmp_path, "b/2.md", "넷")
+    write(tmp_path, "b/10.TXT", "셋")
+    write(tmp_path, "a.jsonl", '{"text": "둘"}')
+    write(tmp_path, "a.csv", "id,text\n1,하나\n")
+    for name in ("b/.hidden.txt", ".git/x.txt", "b/c.py", "b/blob.bin"):
+        write(tmp_path, name, b"\xff\x00\xff")
+    write(tmp_path, "b/empty.txt", "")
+    write(tmp_path, "0.txt", " \n\n")
+    with text.read([tmp_path]) as found:
+        assert found.read() == "하나\n\n둘\n\n셋\n\n넷"
+        assert [Path(source.name).name for source in found.sources] == ["a.csv", "a.jsonl", "10.TXT", "2.md"]
+
+
+def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "x.py", "print()")
+    with pytest.raises(TextError, match=r"folder with no text in it; jumok looks for \.txt.*\.tsv"):
+        text.read([tmp_path])
+    write(tmp_path, "x.txt", "")
+    with pytest.raises(TextError, match="only empty and blank files"):
+        text.read([tmp_path])
+
+
+def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(POEM.encode("cp949"))))
+    found, source = one("-")
+    assert (found, source.name, source.encoding) == (POEM, "<stdin>", "CP949")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_read_although_it_cannot_seek(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(POEM.encode("cp949"),))
+    writer.start()
+    assert one(pipe)[0] == POEM
+    writer.join()
+
+
+def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    write(tmp_path, "novel.txt", POEM)
+    with pytest.raises(TextError, match=r"novle\.txt does not exist; did you mean 'novel\.txt'\?"):
+        text.read([tmp_path / "novle.txt"])
+    with pytest.raises(TextError, match=r"zzz does not exist$"):
+        text.read([tmp_path / "zzz"])
+    with pytest.raises(TextError, match=r"its folder .*nowhere: No such file"):
+        text.read([tmp_path / "nowhere" / "novel.txt"])
+    with pytest.raises(TextError, match="does not exist"):
+        text.read(["가" * 5000])
+
+
+def test_a_name_typed_composed_finds_the_file_of_a_mac(tmp_path: Path) -> None:
+    """A folder copied from macOS has decomposed names: what looks the same on screen was not found."""
+    write(tmp_path, unicodedata.normalize("NFD", "소설.txt"), POEM)
+    assert one(tmp_path / "소설.txt")[0] == POEM
+
+
+@pytest.mark.parametrize(("content", "said"), [("", "is empty"), (" \r\n\t", "white space"), ("\ufeff", "white space")])
+def test_empty_and_blank_files_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(TextError, match=rf"a\.txt .*{said}"):
+        text.read([write(tmp_path, "a.txt", content)])
+    with pytest.raises(TextError, match="no text was given"):
+        text.read([])
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "a.txt", POEM)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(TextError, match=r"a\.txt cannot be read: Permission denied"):
+        text.read([path])
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------
+
+
+def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
+    rows = [
+        {"text": "한\u2028줄"},
+        {"text": "두\r\n줄"},
+        {"text": ""},
+        {"text": None},
+        {"text": "ᄀ"},
+        {"text": "ᅡ"},
+    ]
+    content = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\r\n\r\n"
+    found, source = one(write(tmp_path, "a.jsonl", content.encode("utf-8-sig")))
+    assert found == "한\u2028줄\n두\n줄\nᄀ\nᅡ"
+    assert (source.format, source.bom, source.newlines) == ("jsonl", True, "\r\n")
+    assert one(write(tmp_path, "b.jsonl", '{"body": "가", "n": 1}'), column="body")[0] == "가"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"text": "가"}\n{"text": "나"\n', r"a\.jsonl, line 2: not JSON"),
+        ('{"text": "가"}\n\n["나"]\n', r"a\.jsonl, line 3: a JSON list"),
+        (
+            '{"body": "가", "id": 1}\n',
+            r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* --column",
+        ),
+        ('{"text": 3}\n', r"line 1: column 'text' holds 3, which is no text"),
+        ('{"text": "\\ud83d"}\n', r"line 1: U\+D83D is half of a surrogate pair"),
+        ("[" * 100_000 + "\n", r"line 1: not JSON"),
+    ],
+)
+def test_broken_jsonl_names_the_line(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(TextError, match=said):
+        text.read([write(tmp_path, "a.jsonl", content)])
+
+
+def test_csv_honours_quotes(tmp_path: Path) -> None:
+    content = 'id,text\r\n1,"쉼표, ""따옴표"",\r\n줄"\r\n\r\n2,둘\r\n3,\r\n'
+    assert one(write(tmp_path, "a.csv", content.encode("cp949")))[0] == '쉼표, "따옴표",\n줄\n둘'
+    assert one(tmp_path / "a.csv", column="id")[0] == "1\n2\n3"
+    long = "가" * 200_000
+    assert one(write(tmp_path, "b.csv", f"text\n{long}\n"))[0] == long
+
+
+def test_tsv_without_quoting_loses_no_row(tmp_path: Path) -> None:
+    """Film reviews begin with a stray quotation mark; a csv reader then swallows all rows up to the next one."""
+    content = 'document\tlabel\n"최고\t1\n그저 그렇다\t0\n또 "보고"싶다\t1\n"끝"\t0\n'
+    assert one(write(tmp_path, "a.tsv", content), column="document")[0] == '"최고\n그저 그렇다\n또 "보고"싶다\n"끝"'
+    swallowing = 'document\tlabel\n"최고\t1\n그저 그렇다"\t0\n'
+    assert one(write(tmp_path, "a.tsv", swallowing), column="document")[0] == '"최고\n그저 그렇다"'
+
+
+def test_tsv_with_quoting_is_unquoted(tmp_path: Path) -> None:
+    assert one(write(tmp_path, "a.tsv", 'text\tn\n"두\n줄"\t1\n"""인용"""\t2\n'))[0] == '두\n줄\n"인용"'
+    assert one(write(tmp_path, "a.tsv", 'text\tn\n"탭\t안"\t1\n셋\t2\n'))[0] == "탭\t안\n셋"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "said"),
+    [
+        ("a.tsv", "document\tlabel\n가\t1\n", None, "which column holds the text.*'document', 'label'.*--column"),
+        ("a.csv", "Q,A\n가,나\n", "question", "no column 'question'; the columns are 'Q', 'A'"),
+        ("a.csv", "id,text\n1,가, 나\n", None, "line 2: 3 fields where the header has 2.*double quotes"),
+        ("a.tsv", "text\tn\n가\t1\n나\n", None, "line 3: 1 fields where the header has 2"),
+        ("a.csv", 'text\n"가\n나\n', None, "after line 1: broken quoting"),
+        ("a.txt", "가\n", "text", "column 'text' was asked of plain text"),
+    ],
+)
+def test_tables_that_cannot_be_read_say_why(
+    tmp_path: Path, name: str, content: str, column: str | None, said: str
+) -> None:
+    with pytest.raises(TextError, match=said):
+        text.read([write(tmp_path, name, content)], column=column)
+
+
+def test_real_tables_are_read_row_by_row(corpora: Path) -> None:
+    path = corpora / "nsmc_train.tsv"
+    found, _ = one(path, column="document")
+    assert found.count("\n") + 1 == 30_000
+    labels, _ = one(path, column="label")
+    assert set(labels.split("\n")) == {"0", "1"}
+
+
+# --- The text itself --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_memory", [1, 64 << 20])
+def test_chunks_and_slices_behave_like_a_string(tmp_path: Path, in_memory: int) -> None:
+    letters = random.Random(3)
+    string = "".join(letters.choice("가a😀漢\n 각é") for _ in range(3 * text._STRIDE + 17))
+    path = write(tmp_path, "a.txt", string)
+    with text.read(path, in_memory=in_memory, spool_dir=tmp_path) as found:
+        for start, stop in (
+            (0, None),
+            (5, 9),
+            (4095, 4097),
+            (4096, 8192),
+            (9, 5),
+            (-20, -3),
+            (0, 10**9),
+            (12305, None),
+        ):
+            assert found.read(start, stop) == string[start:stop]
+            for size in (1000, 4096, 1 << 20):
+                pieces = list(found.chunks(start, stop, size))
+                assert "".join(pieces) == string[start:stop]
+                assert all(len(piece) == size for piece in pieces[:-1])
+        first, second = found.chunks(size=100), found.chunks(50, size=100)
+        assert [next(first), next(second), next(first)] == [string[:100], string[50:150], string[100:200]]
+        with pytest.raises(ValueError, match="size=0"):
+            next(found.chunks(size=0))
+
+
+def test_a_large_text_lives_on_disk_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    real = tempfile.TemporaryFile
+
+    def recorded(*args: object, **options: object) -> object:
+        made.append(real(*args, **options))  # type: ignore[call-overload]
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
+    path = write(tmp_path, "a.txt", POEM * 1000)
+    found = text.read(path, in_memory=10_000, spool_dir=tmp_path)
+    assert len(made) == 1
+    assert found.read() == POEM * 1000
+    del found
+    assert made[0].closed
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("stdin", [False, True])
+def test_a_full_disk_is_said_to_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stdin: bool) -> None:
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda **_: Full())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"text")))
+    with pytest.raises(TextError, match=r"cannot be written to .*No space left on device.*TMPDIR"):
+        text.read("-" if stdin else write(tmp_path, "a.txt", POEM * 200))
+
+
+def test_a_string_becomes_a_text() -> None:
+    with text.from_string("\ufeff" + NFD.replace("\n", "\r\n"), name="poem") as found:
+        assert (found.read(), found.sources[0].name) == (POEM, "poem")
+    with pytest.raises(TextError, match="<string> is empty"):
+        text.from_string("")
+    with pytest.raises(TextError, match=r"U\+DC80 is half of a surrogate pair.* at character 1"):
+        text.from_string("가\udc80")
+    with text.from_string("가\0나") as found:
+        assert found.read() == "가\0나"
