@@ -1,26 +1,39 @@
-# Plain venv and pip; nothing needs to be installed by hand first.
+# Plain venv and pip; nothing needs to be installed by hand first but Python 3.11 or newer.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check bench clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:                     ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "jumok needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)            ## train on the built-in corpus for about two minutes and write with the result
-	$(BIN)/jumok demo
+demo: $(READY)            ## train on the built-in corpus for two minutes, then write with the model
+	mkdir -p runs
+	rm -rf runs/demo
+	$(BIN)/jumok corpus write stories --chars 2000000 > runs/stories.txt
+	$(BIN)/jumok train runs/stories.txt --minutes 2 --out runs/demo
+	$(BIN)/jumok generate runs/demo --prompt "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
 
-test: $(READY)            ## the whole suite
+test: $(READY)            ## run the whole test suite
 	$(BIN)/python -m pytest -q
 
-check: $(READY)           ## style and types
+check: $(READY)           ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:
+bench: $(READY)           ## measure the speed of the tokenizers
+	$(BIN)/python bench/tokenizer_speed.py
+
+clean:                    ## remove what make has made, but never a run
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -25,8 +25,10 @@ from jumok.cache import LayerCache
 from jumok.layers import Dropout, RMSNorm
 from jumok.positions import rotate
 
-# On CPUs the backward pass of the fused kernel is slower than two plain matrix products over kept weights, up to
-# about this many keys; beyond it the (T, S) weights cost more memory than they save time.
+# Where two plain matrix products over the weights serve better than the fused kernel, on CPUs: in training up to about
+# LONGEST_EXPLICIT keys, since the fused backward pass is slower (beyond it the (T, S) weights cost more memory than
+# they save time); and below FEWEST_FUSED keys, where the fused kernel turns a NaN into zeros.
+FEWEST_FUSED = 16
 LONGEST_EXPLICIT = 512
 
 
@@ -69,7 +71,7 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: 
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
-    if mask is not None and allowed is not None:  # the causal triangle alone leaves no row empty
+    if allowed is not None and (mask is not None or q.shape[2] > k.shape[2]):  # else no row can be empty
         weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
     return weights.to(q.dtype)
 
@@ -94,7 +96,7 @@ class ScaledDotProductAttention(nn.Module):
             (B, H, T, D).
         """
         t, s = q.shape[2], k.shape[2]
-        if q.device.type == "cpu" and q.requires_grad and s <= LONGEST_EXPLICIT:
+        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and s <= LONGEST_EXPLICIT)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
             return weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # (B, H, T, D)
         square = causal and mask is None and t == s

@@ -5,16 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+FIRST_ROOM = 256  # positions; doubled as needed, so that a long context costs no memory before it is used
+
 
 class LayerCache:
-    """Room for the keys and values of one attention layer.
+    """The keys and values of one attention layer, (B, G, length, D) each.
 
-    Keys and values are (B, G, capacity, D), written in place; the first `length` positions are valid.
+    Args:
+        capacity: the most positions it will take.
+        empty: (B, G, 0, D), gives shape, type and device.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        self.keys, self.values = keys, values
+    def __init__(self, capacity: int, empty: Tensor) -> None:
+        self.capacity = capacity
         self.length = 0
+        self._keys = self._values = empty
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add k, v of T new positions, (B, G, T, D) each; return all so far, (B, G, length, D) each.
@@ -23,18 +28,27 @@ class LayerCache:
             ValueError: the new positions do not fit; the caller has to slide its window first.
         """
         start, stop = self.length, self.length + k.shape[2]
-        if stop > self.keys.shape[2]:
-            raise ValueError(f"{stop} positions do not fit into a cache for {self.keys.shape[2]}")
-        self.keys[:, :, start:stop] = k
-        self.values[:, :, start:stop] = v
+        if stop > self.capacity:
+            raise ValueError(f"{stop} positions do not fit into a cache for {self.capacity}")
+        if stop > self._keys.shape[2]:
+            room = min(self.capacity, max(stop, FIRST_ROOM, 2 * start))
+            self._keys, self._values = _enlarged(self._keys, start, room), _enlarged(self._values, start, room)
+        self._keys[:, :, start:stop] = k
+        self._values[:, :, start:stop] = v
         self.length = stop
-        return self.keys[:, :, :stop], self.values[:, :, :stop]
+        return self._keys[:, :, :stop], self._values[:, :, :stop]
+
+
+def _enlarged(old: Tensor, length: int, room: int) -> Tensor:
+    new = old.new_empty(*old.shape[:2], room, old.shape[3])
+    new[:, :, :length] = old[:, :, :length]
+    return new
 
 
 class KVCache:
     """One LayerCache for each layer of a decoder.
 
-    Memory: 2 · n_layer · B · G · capacity · D numbers, allocated once.
+    Memory: 2 · n_layer · B · G · D numbers a position, for at most twice the positions held.
     """
 
     def __init__(
@@ -48,11 +62,8 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        shape = (batch, n_kv_head, capacity, head_dim)
-        self.layers = [
-            LayerCache(torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device))
-            for _ in range(n_layer)
-        ]
+        empty = torch.empty(batch, n_kv_head, 0, head_dim, dtype=dtype, device=device)
+        self.layers = [LayerCache(capacity, empty) for _ in range(n_layer)]
 
     @property
     def length(self) -> int:

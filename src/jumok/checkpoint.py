@@ -32,13 +32,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig, from_dict, to_dict
-from jumok.errors import RunError
+from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import atomic_path, sync_folder, write_atomic
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
+STATE_FILES = ("tensors.safetensors", "numbers.json")
+# What a start that was killed can leave behind, config.json being written last.
+UNFINISHED_START = re.compile(r"(state|tokenizer\.json|\..+\.tmp)(/(train\.(ids|npy)|val\.(ids|npy)|lock|\..+\.tmp))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
     run = RunFolder.open(Path(path))
     model = GPT(run.model_config())
     model.tokenizer = run.read_tokenizer()
-    if model.tokenizer.vocab_size != model.config.vocab_size:
+    if model.tokenizer.vocab_size > model.config.vocab_size:
         raise RunError(
             f"{run.path}: tokenizer.json has {model.tokenizer.vocab_size} ids, but the model was made for "
             f"{model.config.vocab_size}; put the tokenizer.json back that belongs to this run."
@@ -111,8 +114,7 @@ class RunFolder:
         try:
             if path.exists() and not path.is_dir():
                 raise RunError(f"{path} is a file; give a folder for the run, for example --out {path}-run.")
-            # A kill before the first step leaves a state/ and nothing else: that is not in the way.
-            if path.is_dir() and any(entry.name != "state" for entry in path.iterdir()):
+            if path.is_dir() and any(path.iterdir()) and not run._is_unfinished_start():
                 if not run._is_run():
                     raise RunError(f"{path} holds other files and no jumok run; choose a new folder, or an empty one.")
                 if not allow_existing_run:
@@ -153,23 +155,30 @@ class RunFolder:
             return False
         return True
 
+    def _is_unfinished_start(self) -> bool:
+        inside = (entry.relative_to(self.path).as_posix() for entry in self.path.rglob("*"))
+        return self.state.is_dir() and all(UNFINISHED_START.fullmatch(name) for name in inside)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process from training into the same folder.
+        """Keep a second process from training into the same folder; clear away what a killed one half wrote.
 
         Raises:
             RunError: another one is at it.
         """
-        with self._writing("the lock"):
+        with self.writing("the lock"):
             self.state.mkdir(exist_ok=True)
-        lock = FileLock(self.state / "lock")
+            lock = FileLock(self.state / "lock")
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise RunError(
+                    f"another process is writing to {self.path}; wait for it, or choose another --out."
+                ) from None
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise RunError(
-                f"another process is writing to {self.path}; wait for it, or choose another --out."
-            ) from None
-        try:
+            for folder in (self.path, self.state):
+                for leftover in folder.glob(".*.tmp"):
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             yield
         finally:
             lock.release()
@@ -191,7 +200,7 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write config.json."""
-        with self._writing("config.json"):
+        with self.writing("config.json"):
             write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     def model_config(self) -> GPTConfig:
@@ -200,15 +209,21 @@ class RunFolder:
         kind = fields.pop("type")
         if kind != "gpt":
             raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows 'gpt'. Update jumok.")
-        return from_dict(GPTConfig, fields)
+        try:
+            return from_dict(GPTConfig, fields)
+        except ConfigError as error:
+            raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
 
     def read_tokenizer(self) -> Tokenizer:
         """The tokenizer."""
-        return Tokenizer.load(self._require("tokenizer.json"))
+        try:
+            return Tokenizer.load(self._require("tokenizer.json"))
+        except TokenizerError as error:
+            raise RunError(str(error)) from error
 
     def write_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Write tokenizer.json."""
-        with self._writing("tokenizer.json"):
+        with self.writing("tokenizer.json"):
             tokenizer.save(self.path / "tokenizer.json")
 
     def read_weights(self, model: nn.Module) -> None:
@@ -229,7 +244,7 @@ class RunFolder:
 
     def write_weights(self, model: nn.Module) -> None:
         """Write model.safetensors."""
-        with self._writing("model.safetensors"), atomic_path(self.path / "model.safetensors") as temporary:
+        with self.writing("model.safetensors"), atomic_path(self.path / "model.safetensors") as temporary:
             save_file(weights(model), temporary)
 
     def _require(self, name: str) -> Path:
@@ -252,17 +267,18 @@ class RunFolder:
         final = self.state / f"step-{state.step:09d}"
         temporary = self.state / f".step-{state.step:09d}.tmp"
         try:
-            with self._writing("the training state"):
+            with self.writing("the training state"):
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir(parents=True)
                 save_file(state.tensors, temporary / "tensors.safetensors")
                 numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
                 (temporary / "numbers.json").write_text(numbers, encoding="utf-8")
-                manifest = {name: _sha256(temporary / name) for name in ("tensors.safetensors", "numbers.json")}
+                manifest = {name: _sha256(temporary / name) for name in STATE_FILES}
                 (temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
                 for file in temporary.iterdir():
                     with file.open("rb+") as handle:
                         os.fsync(handle.fileno())
+                sync_folder(temporary)
                 shutil.rmtree(final, ignore_errors=True)
                 temporary.rename(final)
                 sync_folder(self.state)
@@ -277,13 +293,13 @@ class RunFolder:
         for folder in self._states():
             try:
                 manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-                wrong = [name for name, digest in manifest.items() if _sha256(folder / name) != digest]
+                wrong = [name for name in STATE_FILES if _sha256(folder / name) != manifest[name]]
                 if wrong:
                     raise ValueError(f"{' and '.join(wrong)} changed since it was written")
                 numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
                 tensors = load_file(folder / "tensors.safetensors")
                 return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers), damaged
-            except (OSError, ValueError, KeyError, AttributeError, SafetensorError) as error:
+            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 damaged.append(f"{folder} is damaged ({error}) and was passed over.")
         return None, damaged
 
@@ -295,7 +311,7 @@ class RunFolder:
 
     def append(self, name: str, text: str) -> None:
         """Add text to the end of a log."""
-        with self._writing(name), (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
+        with self.writing(name), (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
             file.write(text)
 
     def size(self, name: str) -> int:
@@ -311,19 +327,25 @@ class RunFolder:
     def read_metrics(self) -> list[dict[str, Any]]:
         """The events so far; a last line that was cut off by a kill is left out."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        if not path.exists():
+            return []
+        with path.open(encoding="utf-8", newline="\n") as lines:  # a sample may hold U+2028, which ends no line here
+            return [json.loads(line) for line in lines if line.endswith("\n")]
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
+    def writing(self, what: str) -> Iterator[None]:
+        """Turn what the system refuses inside the block into a RunError that says what to do."""
         try:
             yield
         except (OSError, SafetensorError) as error:
             free = shutil.disk_usage(self.path).free / 1e6 if self.path.is_dir() else 0.0
+            begun = (self.path / "config.json").is_file()
             raise RunError(
                 f"cannot write {what} in {self.path}: {getattr(error, 'strerror', None) or error} "
-                f"({free:,.0f} MB free on that disk). What was saved before is untouched; make room or mend the "
-                f"folder, then continue with `jumok train --resume --out {self.path}`."
+                f"({free:,.0f} MB free on that disk). "
+                + ("What was saved before is untouched; make" if begun else "Make")
+                + " room or mend the folder, then "
+                + (f"continue with `jumok train --resume --out {self.path}`." if begun else "start again.")
             ) from error
 
 

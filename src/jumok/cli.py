@@ -7,7 +7,9 @@ to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the train
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import math
 import os
 import signal
 import sys
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok import __version__
-from jumok.config import SIZES, GPTConfig, TrainConfig, did_you_mean, field_choices, field_types
+from jumok.config import SIZES, GPTConfig, TrainConfig, did_you_mean, field_choices, field_types, require_type
 from jumok.errors import ConfigError, JumokError
 
 if TYPE_CHECKING:
@@ -106,8 +108,14 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
-    """Numbers short enough to read."""
-    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}
+    """Numbers short enough to read, and None for infinity, which JSON lacks."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, float):
+            return value
+        return round(value, digits) if math.isfinite(value) else None
+
+    return {key: plain(value) for key, value in values.items()}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -128,19 +136,20 @@ def main() -> None:
     # What torch and its compiler tell developers is not for the person at this keyboard.
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    as_json = "--json" in sys.argv
+    as_json, failure = "--json" in sys.argv, ""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, and what was begun is taken back
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for one that cannot show Hangul
     try:
         code = app(standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        failure, code = error.format_message(), error.exit_code
     except JumokError as error:
         say(f"jumok: {error}")
-        if as_json:
-            print_json({"error": str(error)})
-        code = error.exit_code
+        failure, code = str(error), error.exit_code
     except (KeyboardInterrupt, click.Abort):
         say("\njumok: interrupted.")
         code = INTERRUPTED
@@ -148,8 +157,10 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter complains again while closing it
         code = 1
     except OSError as error:
-        say(f"jumok: {error.strerror or error}{f': {error.filename}' if error.filename else ''}.")
-        code = 1
+        failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
+        say(f"jumok: {failure}")
+    if failure and as_json:
+        print_json({"error": failure})
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -220,24 +231,27 @@ def train(
     continue with --resume.
     """
     began = time.monotonic()
-    settings = {**(_read_toml(config_file) if config_file else {}), **{k: v for k, v in flags.items() if v is not None}}
+    settings = _read_toml(config_file) if config_file else {}
+    given = {key: value for key, value in flags.items() if value is not None}
+    if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
+        settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
+    settings |= given
     from jumok.console import TrainingView
 
     trainer, text_note = _make_trainer(texts, out, resume, settings, device, began, quiet)
     say(text_note, quiet=quiet)
     summary: dict[str, Any] = {}
-    with TrainingView(quiet=quiet) as view, _stopping(trainer, view.say):
+    with TrainingView(trainer.folder.path, quiet=quiet) as view, _stopping(trainer, view.say):
         for event in trainer.run():
             view.show(event)
             summary = view.summary
     run = str(trainer.folder.path)
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
-        view.say(f"Stopped after step {summary['steps']}; the state is saved. Continue with:\n"
-                 f"  jumok train --resume --out {run}")  # fmt: skip
+        say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
+        say(f"  jumok train --resume --out {run}")
     else:
-        view.say(f"The run is in {run}: loss.png, samples.txt, metrics.jsonl. Write with it:\n"
-                 f'  jumok generate {run} --prompt "그날"')  # fmt: skip
+        view.say(f'Write with it:\n  jumok generate {run} --prompt "그날"')
     if as_json:
         print_json(plain_floats({"run": run, **summary}))
     if interrupted:
@@ -340,9 +354,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"--config {path} is not TOML: {error}.") from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
     known = {p.name for p in train.params} - {"texts", "out", "resume", "config_file", "as_json", "quiet", "device"}
-    for key in values:
+    kinds = {**field_types(GPTConfig), **field_types(TrainConfig), "min_count": int}
+    for key, value in values.items():
         if key not in known:
             raise ConfigError(f"--config {path}: unknown setting {key!r}.{did_you_mean(key, known)}")
+        if key != "val" or not isinstance(value, str):  # a share or the name of a file
+            require_type(key, value, kinds.get(key, str))
     return values
 
 

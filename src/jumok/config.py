@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -39,10 +40,27 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def require_range(name: str, value: float, low: float, high: float | None = None) -> None:
-    """Raise ConfigError unless low <= value (<= high)."""
-    if not value >= low or (high is not None and not value <= high):
-        allowed = f"at least {low:g}" if high is None else f"between {low:g} and {high:g}"
+    """Raise ConfigError unless low <= value (<= high) and value is finite."""
+    if not (low <= value and math.isfinite(value) and (high is None or value <= high)):
+        allowed = f"between {low:g} and {high:g}" if high is not None else f"at least {low:g}"
+        if value == math.inf:
+            allowed += ", and finite"
         raise ConfigError(f"{name}={value!r} is out of range: it must be {allowed}.")
+
+
+def require_type(name: str, value: object, kind: type) -> None:
+    """Raise ConfigError unless `value` is a `kind`; a whole number is a float too, a bool is no number."""
+    allowed = (int, float) if kind is float else (kind,)
+    if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{name}={value!r} is of type {type(value).__name__}; it must be of type {kind.__name__}.")
+
+
+def _require_types(config: GPTConfig | TrainConfig) -> None:
+    kinds = field_types(type(config))
+    for setting in dataclasses.fields(config):
+        value = getattr(config, setting.name)
+        if value is not None or setting.default is not None:
+            require_type(setting.name, value, kinds[setting.name])
 
 
 def _nearest_multiples(value: int, of: int) -> str:
@@ -84,6 +102,7 @@ class GPTConfig:
     rope_theta: float = _setting(10_000.0, "base of the rotary wavelengths (modern)")
 
     def __post_init__(self) -> None:
+        _require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"
         for name in ("vocab_size", "context_length", "n_layer", "n_head", "n_embd"):
@@ -165,14 +184,15 @@ class TrainConfig:
     compile: Literal["auto", "on", "off"] = _setting("auto", "torch.compile; auto: if the run is long enough to pay")
 
     def __post_init__(self) -> None:
+        _require_types(self)
         if self.steps is not None and self.minutes is not None:
             raise ConfigError(f"steps={self.steps} and minutes={self.minutes:g} were both given; give one of them.")
         if self.steps is None and self.minutes is None:
             object.__setattr__(self, "minutes", 10.0)
         if self.steps is not None:
             require_range("steps", self.steps, 1)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0.")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0 and finite.")
         for name in ("batch_size", "accumulate"):
             require_range(name, getattr(self, name), 1)
         for name, allowed in field_choices(type(self)).items():
@@ -272,18 +292,11 @@ def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
         ConfigError: a key is unknown ("did you mean"), missing, or of the wrong type.
     """
     allowed = field_types(config)
-    checked: dict[str, Any] = {}
-    for key, value in values.items():
+    for key in values:
         if key not in allowed:
             raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, allowed)} Known: {', '.join(allowed)}.")
-        kind = allowed[key]
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            raise ConfigError(f"{key}={value!r} is a {type(value).__name__}; it must be a {kind.__name__}.")
-        checked[key] = value
     try:
-        return config(**checked)
+        return config(**values)
     except TypeError as error:
         raise ConfigError(f"{config.__name__}: {error}") from None
 

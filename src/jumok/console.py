@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +19,10 @@ from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
 class TrainingView:
     """Shows the events of a run as they come: a live bar in a terminal, a line for each validation anywhere else."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, folder: Path, *, quiet: bool = False) -> None:
         self.quiet = quiet
+        self._folder = folder
+        self._samples: tuple[str, str] | None = None  # the first and the last
         self.summary: dict[str, Any] = {}
         self._held_out = ""
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -73,8 +76,9 @@ class TrainingView:
         return " · ".join(part for part in parts if part)
 
     def _sample(self, event: Sample) -> None:
-        when = "before training" if event.step == 0 else f"after step {event.step:,}"
         text = " ⏎ ".join(event.text.split("\n"))
+        self._samples = (self._samples[0] if self._samples else text, text)
+        when = "before training" if event.step == 0 else f"after step {event.step:,}"
         if not self.quiet:
             self._console.print(Line.assemble((f"  {when}: ", "dim"), (text, "italic")))
 
@@ -83,13 +87,17 @@ class TrainingView:
             "steps": event.step, "seconds": event.seconds, "reason": event.reason,
             **{key: value for key, value in event.figures.items() if key != "loss"},
         }  # fmt: skip
+        if event.reason == "interrupted" or self.quiet:
+            return
+        rows = [("before", self._samples[0]), ("after", self._samples[1])] if self._samples else []
         if event.figures:
-            per_char = event.figures["nats_per_char"]
-            line = (
-                f"{event.reason} after {event.step:,} steps, {clock(event.seconds)}: {per_char:.3f} nats/char held out"
-            )
-            floor = event.figures.get("floor")
-            self.say(line + (f", {per_char / floor - 1:+.1%} from the floor of {floor:.3f}" if floor else ""))
+            per_char, floor = event.figures["nats_per_char"], event.figures.get("floor")
+            beside = f", {per_char / floor - 1:.1%} above the floor of {floor:.3f}" if floor else ""
+            rows.append(("held out", f"{per_char:.3f} nats/char{beside}"))
+        rows += [("run", str(self._folder)), ("picture", str(self._folder / "loss.png"))]
+        self.say(f"\n{event.reason} after {event.step:,} steps, {clock(event.seconds)}")
+        for name, text in rows:
+            self._console.print(Line.assemble((f"  {name:<9}", "dim"), text))
 
 
 class DownloadView:

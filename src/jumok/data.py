@@ -12,11 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jumok.errors import RunError
 from jumok.files import atomic_path
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer
 
 Ids = NDArray[np.unsignedinteger]
+REMEDY = "Restore it from a copy, or start a new run; the model itself can still be used."
 
 
 def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop: int | None = None) -> Ids:
@@ -45,11 +47,21 @@ def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop:
     return load_ids(path)
 
 
-def load_ids(path: Path) -> Ids:
-    """Ids written by `tokenize`, mapped into memory."""
-    if path.stat().st_size <= 128:
-        return np.load(path, allow_pickle=False)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+def load_ids(path: Path, count: int | None = None) -> Ids:
+    """Ids written by `tokenize`, mapped into memory.
+
+    Raises:
+        RunError: the file is missing, damaged, or does not hold `count` ids.
+    """
+    try:
+        empty = path.stat().st_size <= 128  # a header alone, and nothing cannot be mapped
+        ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RunError(f"{path}, the text as ids, cannot be read ({reason}). {REMEDY}") from None
+    if count is not None and len(ids) != count:
+        raise RunError(f"{path} holds {len(ids):,} ids where the run had {count:,}. {REMEDY}")
+    return ids
 
 
 class Batches:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from jumok.config import require_choice
 from jumok.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -19,12 +20,15 @@ def choose_device(name: str = "auto") -> torch.device:
     """The device called `name`, or the fastest one there is for "auto".
 
     Raises:
-        ConfigError: there is no such device here.
+        ConfigError: there is no such device, or not here.
     """
+    kind, _, number = name.partition(":")
+    require_choice("device", kind, DEVICES)
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if there[kind]))
-    if not there.get(name.partition(":")[0], False):
+    numbers = {""} | {str(n) for n in range(torch.cuda.device_count() if kind == "cuda" else 1)}
+    if not there.get(kind, False) or number not in numbers:
         found = ", ".join(kind for kind, ok in there.items() if ok)
         raise ConfigError(f"device={name!r} is not available here; there is {found}. Leave it out to use the fastest.")
     return torch.device(name)

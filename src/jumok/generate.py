@@ -122,7 +122,7 @@ def generate(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
     )
     require_range("samples", samples, 1)
-    tokenizer, start = _prepare(model, prompt, tokens, stop)
+    tokenizer, start = _prepare(model, prompt, tokens, seed, stop)
     writers = [_Writer(tokenizer, start, stop) for _ in range(samples)]
     with closing(rollout(model, start, sampling, samples=samples, seed=seed, cache=cache)) as steps:
         for _ in range(tokens):
@@ -170,7 +170,7 @@ def stream(
     sampling = Sampling(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
     )
-    tokenizer, start = _prepare(model, prompt, tokens, stop)
+    tokenizer, start = _prepare(model, prompt, tokens, seed, stop)
 
     def pieces() -> Iterator[str]:
         writer = _Writer(tokenizer, start, stop)
@@ -221,9 +221,12 @@ def start_id(tokenizer: Tokenizer) -> int:
     )
 
 
-def _prepare(model: GPT, prompt: str, tokens: int, stop: Sequence[str]) -> tuple[Tokenizer, list[int]]:
+def _prepare(
+    model: GPT, prompt: str, tokens: int, seed: int | None, stop: Sequence[str]
+) -> tuple[Tokenizer, list[int]]:
     """Check what the two calls share; the tokenizer, and the ids to start from."""
     require_range("tokens", tokens, 1)
+    require_range("seed", seed or 0, 0)
     if isinstance(stop, str):
         raise ConfigError(f"stop={stop!r} is one string; give a list: [{stop!r}].")
     if not all(stop):
@@ -292,9 +295,8 @@ def rollout(
     Ids that the model has but its tokenizer has not are never drawn.
 
     Raises:
-        ConfigError: the seed is negative. JumokError: the logits are not finite.
+        JumokError: the logits are not finite.
     """
-    require_range("seed", seed or 0, 0)
     seed = secrets.randbits(63) if seed is None else seed
     # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
     random = [np.random.Generator(np.random.PCG64((seed, sample))) for sample in range(samples)]

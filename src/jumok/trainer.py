@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from jumok.config import SIZES, GPTConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data import load_ids, tokenize
 from jumok.device import autocast, choose_device
-from jumok.errors import CorpusError, JumokError, ResumeError, TextError, TrainingError
+from jumok.errors import CorpusError, JumokError, ResumeError, RunError, TextError, TrainingError
 from jumok.models.gpt import GPT
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
@@ -45,8 +46,17 @@ COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
 FAILURES = 3  # steps in a row without a finite loss that end a run
 
 
-NUMBERS = ("progress", "best", "worse", "cooldown", "failures", "validated")  # of a Trainer, kept in its state
+NUMBERS = (
+    "progress",
+    "best",
+    "best_step",
+    "worse",
+    "cooldown",
+    "failures",
+    "validated",
+)  # of a Trainer, kept in its state
 LOGS = ("metrics.jsonl", "samples.txt")
+DATA = {"sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +64,7 @@ class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
     loss: nats per token of the batch. rate: share of the peak learning rate. progress: 0..1 of the run.
-    seconds, remaining: so far and to come. tokens_per_second: over the steps since the last validation.
+    seconds, remaining: so far and to come. tokens_per_second: a running mean over the last steps or so.
     """
 
     step: int
@@ -128,6 +138,7 @@ class Trainer:
         self.optimizers = make_optimizers(model, config)
         self.step = 0
         self.best: float | None = None
+        self.best_step = 0
         self.worse = 0  # validations since the best one
         self.cooldown: tuple[float, float] | None = None  # progress at which an early stop's decay begins and ends
         self.failures = 0  # steps in a row without a finite loss
@@ -138,7 +149,7 @@ class Trainer:
         self._began = began  # time.monotonic() at which the run's clock stood at zero
         self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
         self._speed = 0.0  # tokens trained a second
-        self._validation_speed = self._validation_seconds = self._save_seconds = 0.0
+        self._validation_speed = self._look_seconds = self._save_seconds = 0.0
         self._drawn = -math.inf
         self._eager = False  # compiling was tried and failed
         self._stop = False
@@ -148,7 +159,7 @@ class Trainer:
     @classmethod
     def start(
         cls,
-        out: Path,
+        out: str | os.PathLike[str],
         text: Text,
         settings: Mapping[str, Any] | None = None,
         *,
@@ -182,9 +193,9 @@ class Trainer:
             tokenizer = train_tokenizer(text.chunks(0, cut), tokenizer, **(tokenizer_options or {}))
         shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size)
 
-        folder = RunFolder.create(out)
-        try:
-            with folder.lock():
+        folder = RunFolder.create(Path(out))
+        with folder.lock():  # outside: what another process is making must not be discarded
+            try:
                 data = _write_data(folder, text, cut, val_text, tokenizer, shape, config.val)
                 task = _language_modelling(folder, data, shape, config)
                 plan = make_plan(
@@ -193,9 +204,9 @@ class Trainer:
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
                 folder.write_config({**describe_model(plan.shape), "train": train, "data": data, "metrics": {}})
-        except BaseException:
-            folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
-            raise
+            except BaseException:
+                folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
+                raise
         trainer = cls(folder, task, _fresh(plan.shape, plan.config, tokenizer, place), plan.config, place, began)
         trainer.planned_tokens, trainer.notices = plan.tokens, list(plan.notices)
         return trainer
@@ -203,7 +214,7 @@ class Trainer:
     @classmethod
     def resume(
         cls,
-        out: Path,
+        out: str | os.PathLike[str],
         text: Text | None = None,
         settings: Mapping[str, Any] | None = None,
         *,
@@ -220,28 +231,30 @@ class Trainer:
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
-        folder = RunFolder.open(out)
+        folder = RunFolder.open(Path(out))
         recorded = folder.read_config()
         if "train" not in recorded or "data" not in recorded:
             raise ResumeError(f"{out} holds a model, but no training to continue; train into another folder.")
-        data, train = recorded["data"], dict(recorded["train"])
-        planned_tokens = train.pop("planned_tokens")
-        shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
-        _refuse_other_settings(out, {**recorded["model"], **train}, settings or {}, size)
-        for given, key in ((text, "sha256"), (val_text, "val_sha256")):
-            if given is not None and given.sha256 != data[key]:
-                raise ResumeError(
-                    f"{out} was started with another text: sha256 {str(data[key])[:12]}… "
-                    f"({data['chars']:,} characters from {', '.join(data['sources'])}), not {given.sha256[:12]}… "
-                    f"({given.chars:,} characters from {', '.join(s.name for s in given.sources)}). "
-                    "Leave the text out to continue with the old one, or start a new run with another --out."
-                )
+        try:
+            data, train = recorded["data"], dict(recorded["train"])
+            planned_tokens = train.pop("planned_tokens")
+            shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
+            missing = DATA - data.keys()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
+        if missing:
+            raise RunError(f"{folder.path / 'config.json'} is damaged: data lacks {', '.join(sorted(missing))}.")
+        _refuse_other_settings(
+            folder.path, {**configuration.to_dict(shape), **configuration.to_dict(config)}, settings or {}, size
+        )
+        _refuse_other_texts(folder.path, data, text, val_text)
         task = _language_modelling(folder, data, shape, config)
         trainer = cls(folder, task, _fresh(shape, config, folder.read_tokenizer(), place), config, place, began)
         trainer.planned_tokens = planned_tokens
         with folder.lock():
-            state, damaged = folder.read_state()
-            trainer.notices = damaged
+            state, trainer.notices = folder.read_state()
+            if state is None and trainer.notices:
+                trainer.notices.append("No whole training state is left, so the run starts from its beginning.")
             trainer._restore(state)
         return trainer
 
@@ -271,7 +284,7 @@ class Trainer:
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
             yield Notice(step=self.step, text=sentence)
-        if self.step == 0:
+        if self.step == 0 and not self.folder.size("samples.txt"):  # a stop before the first step keeps the sample
             yield from self._sample()
         if self.config.compile == "on" and not self._over():
             yield from self._compile()
@@ -280,13 +293,12 @@ class Trainer:
         validations = self._validations_due()
         while not self._over() and not self._stop:
             yield self._take_step()
-            if self.failures == FAILURES:
+            if self.failures >= FAILURES:
                 self._save()
                 raise TrainingError(self._advice_on_divergence())
             if self._validations_due() > validations:
                 validations = self._validations_due()
-                yield from self._validate()
-                yield from self._sample()
+                yield from self._look()
             if time.monotonic() - saved_at >= self.config.save_every:
                 yield self._save()
                 saved_at = time.monotonic()
@@ -295,8 +307,7 @@ class Trainer:
             yield Finish(step=self.step, reason="interrupted", figures={}, seconds=self.seconds)
             return
         if self.validated != self.step:
-            yield from self._validate()
-            yield from self._sample()
+            yield from self._look()
         yield self._save()
         yield self._finish()
 
@@ -344,10 +355,10 @@ class Trainer:
 
     def _compile(self) -> Iterator[Event]:
         """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
-        for block in self.model.blocks:
-            block.compile(dynamic=False, options={"fallback_random": True})
-        self.task.compile()
         try:
+            for block in self.model.blocks:
+                block.compile(dynamic=False, options={"fallback_random": True})
+            self.task.compile()
             batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
             self.model.train()
             self._loss(batch, 0).backward()
@@ -369,7 +380,8 @@ class Trainer:
         # figures and the last save will take.
         progress, since = self._clock
         end = 60 * (self.config.minutes or 0) - self._reserve()
-        return min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
+        now = min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
+        return max(self.progress, now)  # the reserve may have grown meanwhile
 
     def _reserve(self) -> float:
         """Seconds to keep for what follows the last step."""
@@ -377,7 +389,7 @@ class Trainer:
         if self._validation_speed == 0:
             return 0.05 * budget
         figures = min(2 * self.task.validation_tokens, self._final_tokens()) / self._validation_speed
-        return min(0.2 * budget, figures + 2 * self._validation_seconds + 3 * self._save_seconds + 1.0)
+        return min(0.2 * budget, figures + 2 * self._look_seconds + 3 * self._save_seconds + 1.0)
 
     def _remaining(self) -> float:
         if self.config.minutes is not None:
@@ -415,6 +427,13 @@ class Trainer:
     def _final_tokens(self) -> int:
         return max(64 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
 
+    def _look(self) -> Iterator[Event]:
+        """Validate, then show a sample."""
+        began = time.perf_counter()
+        yield from self._validate()
+        yield from self._sample()
+        self._look_seconds = time.perf_counter() - began
+
     def _validate(self) -> Iterator[Event]:
         self.validated = self.step
         if not self.task.has_validation:
@@ -431,12 +450,11 @@ class Trainer:
             self.worse += 1
             yield Notice(step=self.step, text=f"This validation failed: {error}")
             return
-        self._validation_seconds = time.perf_counter() - began
-        self._validation_speed = figures["tokens"] / self._validation_seconds
+        self._validation_speed = figures["tokens"] / (time.perf_counter() - began)
         loss = figures["loss"]
         best = self.best is None or loss < self.best
         if best:
-            self.best, self.worse = loss, 0
+            self.best, self.best_step, self.worse = loss, self.step, 0
             self.folder.write_weights(self.model)
             self._write_metrics(figures)
         else:
@@ -451,10 +469,15 @@ class Trainer:
             )
 
     def _sample(self) -> Iterator[Event]:
-        if self.config.sample_tokens:
+        if not self.config.sample_tokens:
+            return
+        try:
             with self._looking():
                 text = self.task.sample(self.model, self.config.sample_tokens, seed=self.config.seed)
-            yield Sample(step=self.step, text=text)
+        except JumokError as error:  # the logits are not finite; the training may still recover
+            yield Notice(step=self.step, text=f"No sample: {error}")
+            return
+        yield Sample(step=self.step, text=text)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -481,6 +504,9 @@ class Trainer:
         if isinstance(event, Notice | Save):
             return
         fields = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+        for name, value in fields.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                fields[name] = None  # JSON has no NaN
         self.folder.append("metrics.jsonl", json.dumps(fields, ensure_ascii=False) + "\n")
         if isinstance(event, Sample):
             self.folder.append("samples.txt", f"--- step {event.step} ---\n{event.text}\n\n")
@@ -489,12 +515,13 @@ class Trainer:
 
     def _write_metrics(self, figures: Mapping[str, float]) -> None:
         config = self.folder.read_config()
-        config["metrics"] = {"step": self.step, **figures}
+        config["metrics"] = {"step": self.best_step, **figures}
         self.folder.write_config(config)
 
     def _draw(self, at_most_every: float = 0.0) -> None:
         if time.monotonic() - self._drawn >= at_most_every:
-            draw_loss(self.folder.read_metrics(), self.folder.path / "loss.png")
+            with self.folder.writing("loss.png"):
+                draw_loss(self.folder.read_metrics(), self.folder.path / "loss.png")
             self._drawn = time.monotonic()
 
     def _save(self) -> Save:
@@ -516,6 +543,7 @@ class Trainer:
             for name in LOGS:
                 self.folder.truncate(name, 0)
             return
+        lost = self._lost_weights(state)
         named = {name.removeprefix("model."): t for name, t in state.tensors.items() if name.startswith("model.")}
         restore_weights(self.model, named, where=f"the training state of {self.folder.path}")
         for number, optimizer in enumerate(self.optimizers):
@@ -531,6 +559,19 @@ class Trainer:
         self._began -= state.numbers["seconds"]
         for name, size in state.numbers["logs"].items():
             self.folder.truncate(name, size)
+        if lost:
+            self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
+            self.notices.append(f"{lost} The best weights are chosen anew from step {self.step} on.")
+
+    def _lost_weights(self, state: State) -> str:
+        """What is wrong with the best weights that should be there beside a state, or ""."""
+        expected = state.numbers["validated"] > 0 if not self.task.has_validation else state.numbers["best"] is not None
+        try:
+            if expected:
+                self.folder.read_weights(self.model)
+        except RunError as error:
+            return str(error)
+        return ""
 
     def _advice_on_divergence(self) -> str:
         c = self.config
@@ -556,8 +597,9 @@ def _write_data(
 ) -> dict[str, Any]:
     """Write the ids of both parts into the run folder; return what config.json tells of the text."""
     held_out, start, stop = (text, cut, text.chars) if val_text is None else (val_text, 0, val_text.chars)
-    train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
-    val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
+    with folder.writing("the text as ids"):
+        train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
+        val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
     if len(train_ids) <= shape.context_length:
         raise TextError(
             f"the text has {len(train_ids):,} tokens to train on, and context_length={shape.context_length} needs at "
@@ -592,8 +634,8 @@ def _floor(text: Text, start: int, stop: int) -> float | None:
 
 def _language_modelling(folder: RunFolder, data: Mapping[str, Any], shape: GPTConfig, config: TrainConfig) -> Task:
     return LanguageModelling(
-        load_ids(folder.state / "train.npy"),
-        load_ids(folder.state / "val.npy"),
+        load_ids(folder.state / "train.npy", data["train_tokens"]),
+        load_ids(folder.state / "val.npy", data["val_tokens"]),
         val_chars=data["val_chars"],
         val_bytes=data["val_bytes"],
         floor=data["floor"],
@@ -605,15 +647,34 @@ def _language_modelling(folder: RunFolder, data: Mapping[str, Any], shape: GPTCo
 def _refuse_other_settings(
     out: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any], size: str | None
 ) -> None:
-    given = {**(SIZES.get(size, {}) if size else {}), **{k: v for k, v in settings.items() if v is not None}}
-    model_fields, train_fields = configuration.resolve(given)
+    model_fields, train_fields = configuration.resolve(settings, size)
+    named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
     differing = [
         f"{key}={recorded[key]!r}, not {value!r}"
-        for key, value in given.items()
-        if key in {**model_fields, **train_fields} and value != "auto" and recorded[key] != value
+        for key, value in {**model_fields, **train_fields}.items()
+        if key in named and value != "auto" and recorded[key] != value
     ]
     if differing:
         raise ResumeError(
             f"{out} was started with {'; '.join(differing)}. A run continues with the settings it began with: "
             "leave them out, or start a new run with another --out."
         )
+
+
+def _refuse_other_texts(out: Path, data: Mapping[str, Any], text: Text | None, val_text: Text | None) -> None:
+    sources = ", ".join(data["sources"])
+    for given, what, digest, chars in (
+        (text, f"text ({sources})", data["sha256"], data["chars"]),
+        (val_text, "held-out text", data["val_sha256"], data["val_chars"]),
+    ):
+        if given is not None and given.sha256 != digest:
+            before = (
+                "without a held-out file"
+                if digest is None
+                else (f"with another {what}: {chars:,} characters, sha256 {digest[:12]}…")
+            )
+            raise ResumeError(
+                f"{out} was started {before}; now {', '.join(source.name for source in given.sources)} was given: "
+                f"{given.chars:,} characters, sha256 {given.sha256[:12]}…. Leave it out to continue with what the run "
+                "has, or start a new run with another --out."
+            )

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, from_dict
 from jumok.errors import JumokError, RunError
 from jumok.files import sync_folder
 from jumok.models.gpt import GPT
@@ -251,19 +251,21 @@ def our_config(stock: Mapping[str, Any], where: str) -> GPTConfig:
     """The shape of a model, from a stock config.json; what it leaves out has the default of its class.
 
     Raises:
-        RunError: a size is missing. JumokError: jumok has no such model.
+        RunError: a size is missing. ConfigError: one is of the wrong type or out of range.
+        JumokError: jumok has no such model.
     """
     names = stock.get("architectures") or [f"of model_type {stock.get('model_type')!r}, no architectures given"]
     family = next((family for family, name in ARCHITECTURES.items() if name == names[0]), None)
     if family is None:
         raise JumokError(f"{where} is a model {names[0]}; jumok reads {' and '.join(ARCHITECTURES.values())}.")
     try:
-        return _from_gpt2(stock, where) if family == "classic" else _from_qwen3(stock, where)
+        fields = _from_gpt2(stock, where) if family == "classic" else _from_qwen3(stock, where)
     except KeyError as error:
         raise RunError(f"{where}/config.json does not say {error}; restore it from a copy.") from None
+    return from_dict(GPTConfig, fields)
 
 
-def _from_gpt2(stock: Mapping[str, Any], where: str) -> GPTConfig:
+def _from_gpt2(stock: Mapping[str, Any], where: str) -> dict[str, Any]:
     activation = stock.get("activation_function", "gelu_new")
     _refuse(
         where,
@@ -274,23 +276,23 @@ def _from_gpt2(stock: Mapping[str, Any], where: str) -> GPTConfig:
             "add_cross_attention": stock.get("add_cross_attention", False),
         },
     )
-    return GPTConfig(
-        family="classic",
-        vocab_size=stock["vocab_size"],
-        context_length=stock["n_positions"],
-        n_layer=stock["n_layer"],
-        n_head=stock["n_head"],
-        n_embd=stock["n_embd"],
-        mlp_width=stock.get("n_inner") or 4 * stock["n_embd"],
-        activation=OUR_ACTIVATIONS[activation],  # type: ignore[arg-type]
-        dropout=stock.get("resid_pdrop", 0.1),
-        attention_dropout=stock.get("attn_pdrop", 0.1),
-        tie_embeddings=stock.get("tie_word_embeddings", True),
-        norm_eps=stock.get("layer_norm_epsilon", 1e-5),
-    )
+    return {
+        "family": "classic",
+        "vocab_size": stock["vocab_size"],
+        "context_length": stock["n_positions"],
+        "n_layer": stock["n_layer"],
+        "n_head": stock["n_head"],
+        "n_embd": stock["n_embd"],
+        "mlp_width": stock.get("n_inner") or 4 * stock["n_embd"],
+        "activation": OUR_ACTIVATIONS[activation],
+        "dropout": stock.get("resid_pdrop", 0.1),
+        "attention_dropout": stock.get("attn_pdrop", 0.1),
+        "tie_embeddings": stock.get("tie_word_embeddings", True),
+        "norm_eps": stock.get("layer_norm_epsilon", 1e-5),
+    }
 
 
-def _from_qwen3(stock: Mapping[str, Any], where: str) -> GPTConfig:
+def _from_qwen3(stock: Mapping[str, Any], where: str) -> dict[str, Any]:
     rope = stock.get("rope_parameters") or stock.get("rope_scaling") or {}
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     activation = stock.get("hidden_act", "silu")
@@ -303,21 +305,21 @@ def _from_qwen3(stock: Mapping[str, Any], where: str) -> GPTConfig:
             "use_sliding_window": stock.get("use_sliding_window", False),
         },
     )
-    return GPTConfig(
-        family="modern",
-        vocab_size=stock["vocab_size"],
-        context_length=stock["max_position_embeddings"],
-        n_layer=stock["num_hidden_layers"],
-        n_head=stock["num_attention_heads"],
-        n_kv_head=stock.get("num_key_value_heads") or stock["num_attention_heads"],
-        n_embd=stock["hidden_size"],
-        head_dim=stock.get("head_dim", 128),
-        mlp_width=stock["intermediate_size"],
-        attention_dropout=stock.get("attention_dropout", 0.0),
-        tie_embeddings=stock.get("tie_word_embeddings", False),
-        norm_eps=stock.get("rms_norm_eps", 1e-6),
-        rope_theta=float(rope.get("rope_theta") or stock.get("rope_theta") or 10_000.0),
-    )
+    return {
+        "family": "modern",
+        "vocab_size": stock["vocab_size"],
+        "context_length": stock["max_position_embeddings"],
+        "n_layer": stock["num_hidden_layers"],
+        "n_head": stock["num_attention_heads"],
+        "n_kv_head": stock.get("num_key_value_heads") or stock["num_attention_heads"],
+        "n_embd": stock["hidden_size"],
+        "head_dim": stock.get("head_dim", 128),
+        "mlp_width": stock["intermediate_size"],
+        "attention_dropout": stock.get("attention_dropout", 0.0),
+        "tie_embeddings": stock.get("tie_word_embeddings", False),
+        "norm_eps": stock.get("rms_norm_eps", 1e-6),
+        "rope_theta": rope.get("rope_theta") or stock.get("rope_theta") or 10_000.0,
+    }
 
 
 def from_stock(config: GPTConfig, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -421,7 +423,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder, in one file or in the several that an index lists."""
     index = folder / "model.safetensors.index.json"
-    names = sorted(set(_read_json(index)["weight_map"].values())) if index.is_file() else ["model.safetensors"]
+    names = ["model.safetensors"]
+    if index.is_file():
+        places = _read_json(index).get("weight_map")
+        if not isinstance(places, dict):
+            raise RunError(f"{index} does not say which file holds which tensor; restore it from a copy.")
+        names = sorted({str(name) for name in places.values()})
     tensors = {}
     for name in names:
         path = folder / Path(name).name  # an index cannot point out of its folder

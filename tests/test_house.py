@@ -1,0 +1,274 @@
+"""The rules of the house: who may import whom, what the world may name, and what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jumok
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "jumok"
+
+# Each room imports only from the lines above its own. A room is a module, or a folder of modules that are one.
+LEVELS = (
+    {"errors", "files"},
+    {"hangul", "config", "text"},
+    {"tokenizers", "corpora", "positions", "cache", "layers", "device"},
+    {"attention"},
+    {"blocks"},
+    {"models"},
+    {"checkpoint", "interop", "generate", "data", "optim"},
+    {"evaluate", "view"},
+    {"tasks"},
+    {"plan"},
+    {"trainer"},
+    {"console"},
+    {"cli"},
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+SIBLINGS = {("interop", "checkpoint"), ("checkpoint", "interop")} - {("checkpoint", "interop")}
+
+PUBLIC = {"GPT", "GPTConfig", "JumokError", "TrainConfig", "Trainer", "generate", "load", "save", "train_tokenizer"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def imported_rooms(path: Path) -> Iterator[tuple[str, int]]:
+    """Each room that a module imports from, wherever in the module, and the line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno} imports relatively"
+            names = [node.module or ""]
+            if node.module == "jumok":
+                names = [f"jumok.{alias.name}" for alias in node.names if not alias.name.startswith("__")]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "jumok" and len(parts) > 1:
+                yield parts[1], node.lineno
+
+
+def test_every_room_has_a_level() -> None:
+    rooms = {room_of(path) for path in modules()} - {"__init__"}
+    assert rooms == set(LEVEL), "a new room needs a line in LEVELS, an old one leaves it"
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if p != SOURCE / "__init__.py"], ids=lambda p: str(p.name))
+def test_imports_go_down(path: Path) -> None:
+    """Also those inside functions and under TYPE_CHECKING: a type is knowledge too."""
+    room = room_of(path)
+    upward = [
+        f"line {line}: {room} (level {LEVEL[room]}) imports {other} (level {LEVEL[other]})"
+        for other, line in imported_rooms(path)
+        if other != room and LEVEL[other] >= LEVEL[room]
+    ]
+    assert upward == []
+
+
+def test_heavy_libraries_stay_out_of_light_rooms() -> None:
+    """config, text, hangul and errors are for everyone who reads; none of them loads torch."""
+    for room in ("errors", "files", "hangul", "config", "text"):
+        tree = ast.parse((SOURCE / f"{room}.py").read_text(encoding="utf-8"))
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(tree)
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert names.isdisjoint({"torch", "numpy", "tokenizers", "transformers"}), room
+
+
+# --- the public face ---
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(jumok.__all__) == PUBLIC
+    assert list(jumok.__all__) == sorted(jumok.__all__)
+    for name in jumok.__all__:
+        assert getattr(jumok, name).__name__ == name
+        assert name in dir(jumok)
+
+
+def test_a_wrong_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'generat'"):
+        _ = jumok.generat  # type: ignore[attr-defined]
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def test_importing_is_cheap() -> None:
+    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "click", "transformers"]
+    loaded = python(f"import sys, jumok; print(*[name for name in {heavy} if name in sys.modules])")
+    assert loaded.split() == []
+
+
+def test_help_is_cheap() -> None:
+    """`jumok --help` answers at once: nothing that takes long to import."""
+    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers"]
+    for arguments in (["--help"], ["train", "--help"], ["generate", "--help"], ["corpus", "--help"]):
+        out = python(
+            "import sys\n"
+            f"sys.argv = ['jumok', *{arguments}]\n"
+            "from jumok.cli import main\n"
+            "try: main()\n"
+            "except SystemExit as end: assert end.code == 0, end.code\n"
+            f"print('LOADED', *[name for name in {heavy} if name in sys.modules])"
+        )
+        assert "Usage:" in out
+        assert out.splitlines()[-1] == "LOADED"
+
+
+def test_a_function_is_not_hidden_by_the_room_it_is_named_after() -> None:
+    """Importing the module jumok.generate used to put it in the place of the function."""
+    out = python(
+        "import jumok.generate\n"
+        "assert callable(jumok.generate), jumok.generate\n"
+        "from jumok.generate import generate, stream\n"
+        "assert jumok.generate is generate\n"
+        "import sys; assert sys.modules['jumok.generate'].stream is stream\n"
+        "print('fine')"
+    )
+    assert out == "fine\n"
+
+
+# --- what no file may hold ---
+
+
+def project_files() -> list[Path]:
+    """What git knows, or would add; without git, the folders that hold the project."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")  # fmt: skip
+        found = [ROOT / name for name in listed if name]
+    except (OSError, subprocess.CalledProcessError):
+        found = [path for folder in ("src", "tests", "docs", "bench") for path in (ROOT / folder).rglob("*.*")]
+    return [path for path in found if path.is_file()]
+
+
+def test_no_machine_and_no_mirror_is_named() -> None:
+    """A path of one machine or the host of one mirror is of no use to anyone else."""
+    # Put together from pieces, so that this file does not hold them.
+    slash = "/"
+    machine = [slash + "work" + slash, slash + "opt" + slash, slash + "home" + slash, slash + "root" + slash]
+    patterns = [re.escape(path) + r"\w" for path in machine]
+    patterns += [r"index-url", r"https?://(?!127\.|localhost)[\w.-]+:\d+", r"artifactory", r"nexus"]
+    wrong = re.compile("|".join(rf"(?<![\w.-])(?:{pattern})" for pattern in patterns))
+    me = Path(__file__)
+    found = []
+    for path in project_files():
+        if path == me:
+            continue
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.name}:{n}: {line.strip()[:100]}" for n, line in enumerate(lines, 1) if wrong.search(line)]
+    assert found == []
+
+
+def test_no_room_is_called_after_nothing() -> None:
+    names = {path.stem for path in [*SOURCE.rglob("*"), *(ROOT / "tests").glob("*.py")]}
+    assert names.isdisjoint({"utils", "util", "common", "helpers", "misc", "manager"})
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        path.name
+        for path in [*modules(), *(ROOT / "tests").glob("*.py"), *(ROOT / "bench").glob("*.py")]
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_nothing_is_unpickled() -> None:
+    """A stranger's file is read as JSON, safetensors or a plain array, never as a pickle."""
+    unsafe = re.compile(r"torch\.(load|save)\(|\bpickle\b(?!d)|allow_pickle=True|\bmarshal\b|\bshelve\b|\beval\(|\bexec\(")
+    allowed = re.compile(r"\.eval\(")  # of a model
+    found = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call | ast.Import | ast.ImportFrom):
+                code = ast.unparse(node)
+                code = allowed.sub(".mode(", code)
+                if unsafe.search(code):
+                    found.append(f"{path.name}:{node.lineno}: {code[:80]}")
+                if "np.load(" in code:
+                    assert "allow_pickle=False" in code, path
+    assert found == []
+
+
+def test_tests_assert_something() -> None:
+    """A test without an assertion passes whatever the code does."""
+    idle = []
+    for path in (ROOT / "tests").glob("test_*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        checkers = {
+            node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
+        }  # fmt: skip
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                code = ast.unparse(node)
+                calls = {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+                if not (re.search(r"\bassert\b|pytest\.raises|assert_", code) or calls & checkers):
+                    idle.append(f"{path.name}: {node.name}")
+    assert idle == []
+
+
+# --- what the README promises ---
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.ko.md"])
+def test_commands_of_the_readme_exist(name: str) -> None:
+    """Each verb and each option after `jumok` in the README is one that the command line has."""
+    import click
+
+    from jumok.cli import app
+
+    path = ROOT / name
+    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+        pytest.skip(f"{name} is not written yet")
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^\s*\$?\s*(?:\.venv/bin/)?jumok +([a-z][^\n#|>]*)", text, flags=re.MULTILINE)
+    assert commands
+    for command in commands:
+        words = command.split()
+        verb: click.Command = app
+        while isinstance(verb, click.Group) and words:
+            assert words[0] in verb.commands, f"{name}: jumok {command}"
+            verb = verb.commands[words.pop(0)]
+        known = {flag for parameter in verb.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+        used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert used <= known, f"{name}: jumok {command}"
+
+
+def test_the_version_is_one() -> None:
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{jumok.__version__}"' in pyproject
+    assert json.loads(json.dumps(jumok.__version__)) == jumok.__version__
