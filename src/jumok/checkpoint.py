@@ -66,7 +66,7 @@ def save(model: GPT, folder: str | os.PathLike[str]) -> None:
         raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
     run = RunFolder.create(Path(folder), allow_existing_run=True)
     with run.lock():
-        run.write_config(describe_model(model.config))
+        run.write_config(describe_model(model.config, model.tokenizer))
         run.write_tokenizer(model.tokenizer)
         run.write_weights(model)
 
@@ -80,18 +80,15 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
     run = RunFolder.open(Path(path))
     model = GPT(run.model_config())
     model.tokenizer = run.read_tokenizer()
-    if model.tokenizer.vocab_size > model.config.vocab_size:
-        raise RunError(
-            f"{run.path}: tokenizer.json has {model.tokenizer.vocab_size} ids, but the model was made for "
-            f"{model.config.vocab_size}; put the tokenizer.json back that belongs to this run."
-        )
     run.read_weights(model)
     return model.to(device).eval()
 
 
-def describe_model(config: GPTConfig) -> dict[str, Any]:
+def describe_model(config: GPTConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """The head of a config.json."""
-    return {"format": FORMAT, "model": {"type": "gpt", **to_dict(config)}}
+    # A model may have more ids than its tokenizer: published ones are padded to round numbers.
+    ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size}
+    return {"format": FORMAT, "model": {"type": "gpt", **to_dict(config)}, "tokenizer": ids}
 
 
 class RunFolder:
@@ -191,7 +188,7 @@ class RunFolder:
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
             newest = config["format"]
-            config["model"]["type"]
+            config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
         except (ValueError, KeyError, TypeError, OSError):
             raise RunError(f"{path} is damaged or not written by jumok; restore it from a copy.") from None
         if newest != FORMAT:
@@ -215,11 +212,23 @@ class RunFolder:
             raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
 
     def read_tokenizer(self) -> Tokenizer:
-        """The tokenizer."""
+        """The tokenizer.
+
+        Raises:
+            RunError: it is missing, damaged, or not the one that the model was made with.
+        """
+        path = self._require("tokenizer.json")
         try:
-            return Tokenizer.load(self._require("tokenizer.json"))
+            tokenizer = Tokenizer.load(path)
         except TokenizerError as error:
             raise RunError(str(error)) from error
+        made_with = self.read_config()["tokenizer"]
+        if (tokenizer.kind, tokenizer.vocab_size) != (made_with["kind"], made_with["vocab_size"]):
+            raise RunError(
+                f"{path} is of kind {tokenizer.kind!r} with {tokenizer.vocab_size:,} ids, but the model was made with "
+                f"kind {made_with['kind']!r} and {made_with['vocab_size']:,} ids; put back the one that belongs to it."
+            )
+        return tokenizer
 
     def write_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Write tokenizer.json."""

@@ -133,7 +133,7 @@ class GPTConfig:
         if modern and self.head_dim % 2:
             raise ConfigError(
                 f"head_dim={self.head_dim} is odd, and rotary positions turn pairs; "
-                f"use {self.head_dim - 1 or 2} or {self.head_dim + 1}."
+                f"use {_nearest_multiples(self.head_dim, 2)}."
             )
         if not modern and self.n_kv_head != self.n_head:
             raise ConfigError(

@@ -56,7 +56,7 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
     try:
         empty = path.stat().st_size <= 128  # a header alone, and nothing cannot be mapped
         ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(f"{path}, the text as ids, cannot be read ({reason}). {REMEDY}") from None
     if count is not None and len(ids) != count:
@@ -68,7 +68,8 @@ class Batches:
     """Training windows without replacement.
 
     Each epoch lays a grid of windows of context_length tokens over the text, shifted by a random offset, and visits
-    them in random order; so every token is seen once an epoch, each time at another place in its window.
+    them in random order. So an epoch sees each token once, but for some at the two ends, and each time at another
+    place in its window.
 
     Args:
         ids: (tokens,), at least context_length + 1 of them.
@@ -93,7 +94,7 @@ class Batches:
         if epoch != self._epoch:
             random = np.random.Generator(np.random.Philox(key=self.seed, counter=epoch))
             slack = len(self.ids) - 1 - self.windows * self.context_length  # tokens that the grid may shift by
-            shift = random.integers(0, min(slack, self.context_length - 1) + 1)
+            shift = random.integers(0, slack + 1)
             self._starts = shift + random.permutation(self.windows) * self.context_length
             self._epoch = epoch
         start = int(self._starts[place])

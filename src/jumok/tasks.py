@@ -36,7 +36,7 @@ class Task(Protocol):
         """Compile what `loss` computes outside the model's blocks."""
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """Figures on about `max_tokens` held-out tokens, evenly spread; "loss" is the one that decides."""
+        """Figures on the held-out part, reading about `max_tokens` evenly spread tokens; "loss" is what decides."""
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """The figures to quote, with as much context for each token as is affordable."""
@@ -94,12 +94,13 @@ class LanguageModelling:
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, each token with at least half a context before it."""
-        return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 2))
+        """As `validate`, each token with at least three quarters of a context before it."""
+        return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
         before = start_id(require_tokenizer(model))
-        nats, tokens = score(model, self.val, stride=stride, max_windows=max(1, max_tokens // stride), before=before)
+        limit = max(1, max_tokens // model.config.context_length)
+        nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
         per_token = nats / tokens
         per_char = per_token * len(self.val) / self.val_chars
         figures = {

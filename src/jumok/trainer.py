@@ -203,7 +203,9 @@ class Trainer:
                 )
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
-                folder.write_config({**describe_model(plan.shape), "train": train, "data": data, "metrics": {}})
+                folder.write_config(
+                    {**describe_model(plan.shape, tokenizer), "train": train, "data": data, "metrics": {}}
+                )
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise

@@ -1,0 +1,608 @@
+"""The command line as a person uses it: what it prints where, how it ends, and what it leaves behind.
+
+Bad inputs first: texts that are missing, empty, too short, binary, in no encoding; folders that are files, foreign,
+taken, damaged; settings that are unknown, misspelt, out of range, of the wrong type, at odds with each other.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from conftest import TINY
+from jumok import cli
+from jumok.checkpoint import RunFolder
+from jumok.config import GPTConfig, TrainConfig
+
+FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
+
+
+class End(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The object on the last line of stdout."""
+        values = json.loads(self.out.splitlines()[-1], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        assert isinstance(values, dict)
+        return values
+
+
+Jumok = Callable[..., End]
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test has a folder of its own, and its signal handlers go with it."""
+    monkeypatch.chdir(tmp_path)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def jumok(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Jumok:
+    """Run a command in this process, as the installed program would."""
+
+    def run(*arguments: object, stdin: bytes = b"") -> End:
+        monkeypatch.setattr(sys, "argv", ["jumok", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        assert isinstance(stop.value.code, int)
+        return End(stop.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
+    """A finished run to generate with; copy it to damage it."""
+    from jumok import text as reader
+    from jumok.trainer import Trainer
+
+    folder = tmp_path_factory.mktemp("model") / "run"
+    list(Trainer.start(folder, reader.from_string(tales), TINY, device="cpu").run())
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path, tales: str) -> Path:
+    path = tmp_path / "tales.txt"
+    path.write_text(tales, encoding="utf-8")
+    return path
+
+
+# --- texts that cannot be trained on ---
+
+KOREAN = "바람이 불고 비가 왔다. 아이는 우산을 쓰고 길을 걸었다. "
+
+BAD_TEXTS: dict[str, tuple[bytes | None, str]] = {
+    "empty.txt": (b"", r"empty\.txt is empty"),
+    "blank.txt": (b" \n\n ", r"blank\.txt holds nothing but white space"),
+    "short.txt": ("짧은 글.".encode(), r"tokens to train on, and context_length=16 needs at least 17"),
+    "binary.txt": (b"\x7fELF\x02\x01\x01\x00" * 50, r"binary\.txt looks binary"),
+    "broken.txt": ((KOREAN * 20).encode() + b"\xff\xfe\xff" + (KOREAN * 20).encode(), r"byte offset 1,540"),
+    "broken949.txt": ((KOREAN * 20).encode("cp949") + b"\xff" + (KOREAN * 5).encode("cp949"), r"byte offset 1,100"),
+    "tales.tx": (None, r"tales\.tx does not exist.*did you mean.*tales\.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_TEXTS)
+def test_a_text_that_cannot_be_trained_on(jumok: Jumok, text: Path, name: str) -> None:
+    content, message = BAD_TEXTS[name]
+    if content is not None:
+        Path(name).write_bytes(content)
+    end = jumok("train", name, "--out", "run", *FLAGS)
+    assert end.code == 1
+    assert re.search(message, end.err), end.err
+    assert end.out == ""
+    assert not Path("run").exists()
+
+
+def test_an_error_is_json_too(jumok: Jumok) -> None:
+    Path("empty.txt").touch()
+    end = jumok("train", "empty.txt", "--out", "run", "--json")
+    assert end.code == 1
+    assert "empty.txt is empty" in end.json["error"]
+    end = jumok("train", "--stepz", "5", "--json")
+    assert end.code == 2
+    assert "--stepz" in end.json["error"]
+
+
+# --- folders that are in the way ---
+
+
+def test_out_is_a_file(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", text, *FLAGS)
+    assert end.code == 1
+    assert "is a file; give a folder for the run" in end.err
+    assert text.stat().st_size > 1000
+
+
+def test_out_is_a_foreign_folder(jumok: Jumok, text: Path, tmp_path: Path) -> None:
+    end = jumok("train", text, "--out", tmp_path, *FLAGS)
+    assert end.code == 1
+    assert "holds other files and no jumok run" in end.err
+    assert [path.name for path in tmp_path.iterdir()] == ["tales.txt"]
+
+
+def test_out_is_a_run_already(jumok: Jumok, text: Path, model: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
+    end = jumok("train", text, "--out", model, *FLAGS)
+    assert end.code == 1
+    assert "holds a run already. Continue it with --resume" in end.err
+    assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["evaluate", "tales.txt"]], ids=["generate", "evaluate"])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_damaged_run(jumok: Jumok, text: Path, model: Path, arguments: list[str], name: str, damage: str) -> None:
+    shutil.copytree(model, "run")
+    if damage == "missing":
+        Path("run", name).unlink()
+    else:
+        os.truncate(Path("run", name), 100)
+    end = jumok(arguments[0], "run", *arguments[1:])
+    assert end.code == 1
+    assert name in end.err
+
+
+def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:
+    shutil.copytree(model, "run")
+    end = jumok("generate", "runn")
+    assert (end.code, end.err) == (1, "jumok: there is no run folder runn. There is: run.\n")
+    assert jumok("generate", "tales.txt").code == 1
+
+
+# --- wrong use ---
+
+WRONG_USE: list[tuple[list[str], str]] = [
+    (["--n-embd", "250", "--n-head", "6"], "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
+    (["--steps", "-5"], "steps=-5 is out of range: it must be at least 1"),
+    (["--steps", "10", "--minutes", "5"], "steps=10 and minutes=5 were both given"),
+    (["--steps", "ten"], "'ten' is not a valid integer"),
+    (["--minutes", "nan"], "minutes=nan is out of range"),
+    (["--minutes", "inf"], "minutes=inf is out of range"),
+    (["--size", "mikro"], "size='mikro' is not known; choose from nano, micro, mini, small, gpt2, nanokogpt. Did you"),
+    (["--tokenizer", "jam"], "jamo"),
+    (["--family", "modren"], "modern"),
+    (["--device", "cdua"], "device='cdua' is not known; choose from auto, cpu, cuda, mps. Did you mean 'cuda'?"),
+    (["--device", "cpu:9"], "device='cpu:9' is not available here"),
+    (["--device", "cpu:x"], "device='cpu:x' is not available here"),
+    (["--lerning-rate", "0.1"], "--learning-rate"),
+    (["--val", "0.95"], "val=0.95 is out of range"),
+    (["--seed", "-1"], "seed=-1 is out of range"),
+    (["--vocab-size", "300"], "vocab_size"),
+    (["--resume"], "--resume needs --out RUN"),
+    (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USE, ids=lambda value: str(value)[:40])
+def test_wrong_use_of_train(jumok: Jumok, text: Path, arguments: list[str], message: str) -> None:
+    """Exit code 2, the value and the remedy on stderr, and no folder left behind."""
+    out = [] if "--resume" in arguments else ["--out", "run"]
+    end = jumok("train", text, *out, *arguments)
+    assert end.code == 2, end.err
+    assert message in end.err.replace("\n", " ")
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+def test_a_tokenizer_that_is_not_there(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", "run", "--tokenizer", "missing.json")
+    assert (end.code, Path("run").exists()) == (1, False)
+    assert "there is no tokenizer at missing.json" in end.err
+    end = jumok("train", text, "--out", "run", "--tokenizer", text)
+    assert (end.code, Path("run").exists()) == (1, False)
+    assert "not a complete tokenizer.json" in end.err
+
+
+WRONG_TOML: list[tuple[str, str]] = [
+    ("n_layers = 3", "unknown setting 'n_layers'. Did you mean 'n_layer'?"),
+    ("n_layer = ", "is not TOML"),
+    ("n_layer = 'three'", "n_layer='three' is of type str; it must be of type int."),
+    ("n_layer = 2.5", "n_layer=2.5 is of type float"),
+    ("steps = 5\nminutes = 1.0", "both given"),
+    ("tokenizer = 5", "tokenizer=5 is of type int; it must be of type str."),
+    ("size = 5", "size=5 is of type int"),
+    ("encoding = 949", "encoding=949 is of type int"),
+    ("column = true", "column=True is of type bool"),
+    ("val = [1]", "val=[1] is of type list"),
+    ("vocab_size = '8k'", "vocab_size='8k' is of type str"),
+    ("min_count = 1.5", "min_count=1.5 is of type float"),
+    ("out = 'elsewhere'", "unknown setting 'out'"),
+    ("[model]\nn_layer = 3", "unknown setting 'model'"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG_TOML, ids=[content for content, _ in WRONG_TOML])
+def test_a_wrong_run_toml(jumok: Jumok, text: Path, content: str, message: str) -> None:
+    """A number where a name should be came as an AttributeError."""
+    Path("run.toml").write_text(content, encoding="utf-8")
+    end = jumok("train", text, "--out", "run", "--config", "run.toml")
+    assert end.code == 2, end.err
+    assert message in end.err
+    assert not Path("run").exists()
+
+
+def test_a_run_toml(jumok: Jumok, text: Path) -> None:
+    """Named like the flags, with - or _; a flag goes before it, and a budget on the command line replaces its own."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in TINY.items() if key != "steps"]
+    Path("run.toml").write_text("\n".join([*lines, "minutes = 5", "val = 0.2", "n-layer = 2"][1:]), encoding="utf-8")
+    end = jumok("train", text, "--out", "run", "--config", "run.toml", "--steps", 3, "--n-embd", 8, "--device", "cpu")
+    assert end.code == 0, end.err
+    recorded = RunFolder(Path("run")).read_config()
+    train, shape = recorded["train"], recorded["model"]
+    assert (train["steps"], train["minutes"], train["val"]) == (3, None, 0.2)
+    assert (shape["n_layer"], shape["n_embd"], shape["n_head"]) == (2, 8, 2)
+
+
+WRONG_GENERATE: list[tuple[list[str], str]] = [
+    (["--temperature", "-1"], "temperature=-1.0 is out of range"),
+    (["--temperature", "hot"], "'hot' is not a valid float"),
+    (["--top-p", "2"], "top_p=2.0 is out of range"),
+    (["--top-p", "0"], "top_p=0.0 is out of range"),
+    (["--top-k", "-3"], "top_k=-3 is out of range"),
+    (["--min-p", "1.5"], "min_p=1.5 is out of range"),
+    (["--repetition-penalty", "0"], "repetition_penalty=0.0 is out of range"),
+    (["--tokens", "0"], "tokens=0 is out of range"),
+    (["--samples", "0"], "samples=0 is out of range"),
+    (["--seed", "-1"], "seed=-1 is out of range"),
+    (["--stop", ""], "stop holds an empty string"),
+    (["--promt", "글"], "--prompt"),
+    (["--device", "gpu"], "device='gpu' is not known"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_GENERATE, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_wrong_use_of_generate(jumok: Jumok, model: Path, arguments: list[str], message: str, as_json: bool) -> None:
+    end = jumok("generate", model, *arguments, *(["--json"] if as_json else []))
+    assert end.code == 2
+    assert message in end.err
+    assert message in end.json["error"] if as_json else end.out == ""
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["evaluate", "run"], ["convert", "a", "b"], ["corpus", "write"]])
+def test_missing_arguments(jumok: Jumok, arguments: list[str]) -> None:
+    end = jumok(*arguments)
+    assert end.code == 2
+    assert "Usage:" in end.err
+
+
+def test_an_unknown_verb(jumok: Jumok) -> None:
+    end = jumok("trian", "text.txt")
+    assert end.code == 2
+    assert "No such command 'trian'" in end.err
+    assert "train" in end.err.replace("trian", "")
+
+
+def test_evaluating_an_empty_file(jumok: Jumok, model: Path) -> None:
+    Path("empty.txt").touch()
+    end = jumok("evaluate", model, "empty.txt", "--json")
+    assert end.code == 1
+    assert "empty.txt is empty" in end.err
+    assert "empty.txt is empty" in end.json["error"]
+
+
+# --- train ---
+
+
+def test_train_json(jumok: Jumok, text: Path) -> None:
+    """The last line of stdout is the result, and the only one; all else is on stderr."""
+    end = jumok("train", text, "--out", "run", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert end.out.count("\n") == 1
+    assert end.json["run"] == "run"
+    assert (end.json["steps"], end.json["reason"]) == (8, "done")
+    assert end.json["seconds"] > 0
+    for name in ("nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "floor"):
+        assert end.json[name] > 0
+    assert end.json["nats_per_char"] > end.json["floor"]
+    assert "tales.txt" in end.err  # what was read
+    assert "before training" in end.err
+    assert "held out" in end.err
+    assert "jumok generate run" in end.err
+
+
+def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path) -> None:
+    assert jumok("train", text, "--out", "run", "--quiet", *FLAGS) == (0, "", "")
+    assert jumok("train", "--resume", "--out", "run", "--quiet") == (0, "", "")
+    assert jumok("generate", model, "--tokens", 5, "--quiet").err == ""
+    end = jumok("evaluate", model, text, "--quiet", "--json")
+    assert end.err == ""
+    assert end.json["chars"] > 0
+
+
+def test_without_a_held_out_part(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", "run", "--json", "--val", 0, *FLAGS)
+    assert end.code == 0, end.err
+    assert set(end.json) == {"run", "steps", "seconds", "reason"}
+    assert jumok("generate", "run", "--tokens", 3).code == 0
+
+
+def test_a_file_to_hold_out(jumok: Jumok, text: Path) -> None:
+    Path("other.txt").write_text(KOREAN * 10, encoding="utf-8")
+    end = jumok("train", text, "--val", "other.txt", "--out", "run", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert RunFolder(Path("run")).read_config()["data"]["val_chars"] == len(KOREAN) * 10
+    end = jumok("train", text, "--val", "othre.txt", "--out", "run2", *FLAGS)
+    assert end.code == 1
+    assert "other.txt" in end.err
+
+
+def test_standard_input(jumok: Jumok, tales: str) -> None:
+    end = jumok("train", "-", "--out", "run", *FLAGS, stdin=tales.encode("cp949", "ignore"))
+    assert end.code == 0, end.err
+    assert "CP949" in end.err.upper()
+    assert jumok("train", "-", "--out", "run2", *FLAGS, stdin=b"").code == 1
+    assert not Path("run2").exists()
+
+
+def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:
+    for expected in ("runs/tales", "runs/tales-2"):
+        assert jumok("train", text, "--json", *FLAGS).json["run"] == expected
+
+
+def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
+    """UTF-8, with BOM, UTF-16, decomposed, CP949, with any newlines: one text, one tokenizer, the same ids."""
+    tales = tales.encode("cp949", "ignore").decode("cp949")
+    forms = {
+        "utf8": tales.encode(),
+        "bom": tales.encode("utf-8-sig"),
+        "utf16": tales.encode("utf-16"),
+        "utf16be": b"\xfe\xff" + tales.encode("utf-16-be"),
+        "nfd": unicodedata.normalize("NFD", tales).encode(),
+        "cp949": tales.encode("cp949"),
+        "crlf": tales.replace("\n", "\r\n").encode("cp949"),
+    }
+    found = {}
+    for name, content in forms.items():
+        Path(f"{name}.txt").write_bytes(content)
+        end = jumok("train", f"{name}.txt", "--out", f"runs/{name}", "--steps", 1, "--quiet", *FLAGS[:5], *FLAGS[7:])
+        assert end.code == 0, end.err
+        state = Path("runs", name, "state")
+        tokenizer = Path("runs", name, "tokenizer.json").read_bytes()
+        found[name] = (np.load(state / "train.npy").tolist(), np.load(state / "val.npy").tolist(), tokenizer)
+    assert len(found["utf8"][0]) > 4000
+    for name, ids in found.items():
+        assert ids == found["utf8"], name
+
+
+def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "STORIES_CHARS", 5_000)
+    end = jumok("train", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert end.json["run"] == "runs/stories"
+    assert 0 < end.json["floor"] < end.json["nats_per_char"]
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> None:
+    end = jumok("train", text, "--tokenizer", kind, "--out", "run", *FLAGS)
+    assert end.code == 0, end.err
+    assert RunFolder(Path("run")).read_tokenizer().kind == kind
+    end = jumok("train", text, "--tokenizer", "run/tokenizer.json", "--out", "again", *FLAGS)
+    assert end.code == 0, end.err
+    assert Path("again/state/train.npy").read_bytes() == Path("run/state/train.npy").read_bytes()
+
+
+def test_every_setting_has_a_flag(jumok: Jumok) -> None:
+    help_text = jumok("train", "--help").out
+    fields = [*GPTConfig.__dataclass_fields__, *TrainConfig.__dataclass_fields__]
+    missing = [name for name in fields if f"--{name.replace('_', '-')}" not in help_text]
+    assert missing == []
+
+
+# --- resume ---
+
+
+def test_resume_of_a_finished_run_and_of_none(jumok: Jumok, text: Path) -> None:
+    first = jumok("train", text, "--out", "run", "--json", *FLAGS)
+    again = jumok("train", "--resume", "--out", "run", "--json")
+    assert again.code == 0, again.err
+    assert {k: v for k, v in again.json.items() if k != "seconds"} == {
+        k: v for k, v in first.json.items() if k != "seconds"
+    }
+    assert "Continuing run after step 8" in again.err
+    end = jumok("train", "--resume", "--out", "nowhere")
+    assert end.code == 1
+    assert "there is no run folder nowhere" in end.err
+    Path("empty").mkdir()
+    assert jumok("train", "--resume", "--out", "empty").code == 1
+
+
+def test_resume_with_something_else(jumok: Jumok, text: Path) -> None:
+    assert jumok("train", text, "--out", "run", *FLAGS).code == 0
+    Path("other.txt").write_text(KOREAN * 50, encoding="utf-8")
+    end = jumok("train", "other.txt", "--resume", "--out", "run")
+    assert end.code == 1
+    assert "other.txt" in end.err
+    assert "tales.txt" in end.err
+    end = jumok("train", "--resume", "--out", "run", "--n-layer", 3)
+    assert end.code == 1
+    assert "n_layer=1, not 3" in end.err
+    end = jumok("train", "--resume", "--out", "run", "--tokenizer", "bpe")
+    assert end.code == 2
+    assert "with its own tokenizer" in end.err
+    assert jumok("train", text, "--resume", "--out", "run", *FLAGS).code == 0
+
+
+def test_an_interrupt_before_the_first_step_leaves_nothing(
+    jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
+    from jumok import trainer
+
+    def terminated(*args: object, **kwargs: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(trainer, "make_plan", terminated)
+    end = jumok("train", text, "--out", "run", *FLAGS)
+    assert end.code == 130
+    assert "interrupted" in end.err
+    assert not Path("run").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
+def test_a_real_limit_on_file_sizes(jumok: Jumok, text: Path) -> None:
+    """The system itself refuses to write more than 64 kB into a file, as a full disk does: a sentence, exit code 1."""
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "import jumok.cli, jumok.trainer\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))\n"
+        "jumok.cli.main()\n"
+    )
+    flags = [*FLAGS, "--save-every=0", "--n-embd=32"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "64000", "train", text, "--out", "run", *flags],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search(r"cannot write .* in run: .*MB free", done.stderr.replace("\n", " ")), done.stderr
+    assert "jumok train --resume --out run" in done.stderr
+    assert list(Path("run").rglob("*.tmp")) == []
+    assert jumok("train", "--resume", "--out", "run").code == 0
+    assert jumok("train", text, "--out", "reference", *flags).code == 0
+    assert Path("run/model.safetensors").read_bytes() == Path("reference/model.safetensors").read_bytes()
+
+
+# --- generate, evaluate ---
+
+
+def test_generate_json(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--prompt", "옛날에", "--tokens", 12, "--seed", 1, "--json")
+    assert end.code == 0, end.err
+    assert end.out.count("\n") == 1
+    assert end.json["prompt"] == "옛날에"
+    assert end.json["tokens"] == 12
+    assert end.json["seed"] == 1
+    assert end.json["tokens_per_second"] > 0
+    assert end.json["seconds"] > 0
+    assert end.json["samples"] == [{"text": end.json["text"], "tokens": 12, "finish": "length"}]
+    assert (
+        jumok("generate", model, "--prompt", "옛날에", "--tokens", 12, "--seed", 1, "--json").json["text"]
+        == (end.json["text"])
+    )
+
+
+def test_generate_streams_what_json_holds(jumok: Jumok, model: Path) -> None:
+    asked = ["generate", model, "--prompt", "옛날에", "--tokens", 20, "--seed", 3]
+    assert jumok(*asked).out == "옛날에" + jumok(*asked, "--json").json["text"] + "\n"
+
+
+def test_several_samples(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--samples", 3, "--tokens", 5, "--seed", 0)
+    assert [f"--- {n} ---" in end.out for n in (1, 2, 3, 4)] == [True, True, True, False]
+    assert len(jumok("generate", model, "--samples", 3, "--tokens", 5, "--json").json["samples"]) == 3
+
+
+@pytest.mark.parametrize("prompt", ["", "🙂", "漢字", "ㅋㅋ", "\u1112\u1161\u11ab", "없는 글자 뷁쀍", "\n", "가" * 100])
+def test_any_prompt(jumok: Jumok, model: Path, prompt: str) -> None:
+    """Empty, with characters never seen, decomposed, longer than the context."""
+    end = jumok("generate", model, "--prompt", prompt, "--tokens", 4, "--seed", 0)
+    assert end.code == 0, end.err
+    assert end.out.startswith(prompt)
+
+
+def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> None:
+    end = jumok("evaluate", model, text, "--json")
+    assert end.code == 0, end.err
+    values = end.json
+    assert set(values) == {
+        "nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "chars", "bytes", "tokens",
+    }  # fmt: skip
+    assert (values["chars"], values["bytes"]) == (len(tales), len(tales.encode()))
+    assert values["bits_per_char"] == pytest.approx(values["nats_per_char"] / np.log(2), rel=1e-4)
+    shown = jumok("evaluate", model, text)
+    assert f"{values['nats_per_char']:.4f}" in shown.out
+    assert shown.err.startswith(str(text))
+
+
+def test_infinity_is_null_in_json() -> None:
+    """JSON has no Infinity, and a perplexity can be one."""
+    assert cli.plain_floats({"a": float("inf"), "b": float("nan"), "c": 1.23456789, "d": 3}) == {
+        "a": None, "b": None, "c": 1.234568, "d": 3,
+    }  # fmt: skip
+
+
+def test_a_terminal_without_hangul(model: Path) -> None:
+    """Where stdout is Latin-1, Korean output ended in a UnicodeEncodeError."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jumok.cli", "generate", str(model), "--prompt", "옛날", "--tokens", "3", "--seed", "1"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"\\uc61b\\ub0a0")
+
+
+def test_a_reader_that_goes_away(model: Path) -> None:
+    """`jumok generate ... | head -1` ends without a complaint."""
+    done = subprocess.run(
+        f'"{sys.executable}" -m jumok.cli generate "{model}" --tokens 300 --seed 1 | head -c 1',
+        shell=True, capture_output=True, timeout=120, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert len(done.stdout) == 1
+    assert b"Traceback" not in done.stderr
+    assert b"BrokenPipe" not in done.stderr
+
+
+# --- convert, corpus ---
+
+
+def test_convert_there_and_back(jumok: Jumok, model: Path) -> None:
+    end = jumok("convert", model, "hf", "--to", "hf", "--json")
+    assert end.code == 0, end.err
+    assert end.json == {"source": str(model), "target": "hf", "to": "hf"}
+    assert jumok("convert", "hf", "back", "--to", "jumok").code == 0
+    asked = ["--prompt", "옛날에", "--tokens", 10, "--seed", 5]
+    assert jumok("generate", "back", *asked).out == jumok("generate", model, *asked).out
+
+
+def test_corpus_list_and_write(jumok: Jumok) -> None:
+    end = jumok("corpus", "list", "--json")
+    assert "stories" in {corpus["name"] for corpus in end.json["corpora"]}
+    assert "stories" in jumok("corpus", "list").out
+    first, second = (jumok("corpus", "write", "stories", "--chars", 500, "--seed", seed) for seed in (0, 1))
+    assert len(first.out) >= 500
+    assert first.err == ""
+    assert first.out != second.out
+    assert jumok("corpus", "get", "no-such-corpus").code == 1
+
+
+def test_help_shows_examples(jumok: Jumok) -> None:
+    for verb in ("train", "generate", "evaluate", "convert"):
+        end = jumok(verb, "--help")
+        assert end.code == 0
+        assert f"jumok {verb}" in end.out
+        assert "Examples:" in end.out
+    assert jumok("--version").out.startswith("jumok, version ")
