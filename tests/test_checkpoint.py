@@ -151,7 +151,7 @@ def test_a_config_that_describes_no_model(run: Path, change: dict[str, Any], mes
 def test_a_tokenizer_of_another_size(run: Path, tokenizer: Tokenizer) -> None:
     other = train_tokenizer("바람이 불었다. " * 5, "char")
     other.save(run / "tokenizer.json")
-    both = rf"'char' with {other.vocab_size} ids, .* 'char' and {tokenizer.vocab_size} ids"
+    both = rf"'char' with {other.vocab_size} ids, .* 'char' with {tokenizer.vocab_size} ids"
     with pytest.raises(RunError, match=rf"tokenizer\.json is of kind {both}"):
         jumok.load(run)
 

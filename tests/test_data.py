@@ -179,3 +179,15 @@ def test_a_wrong_number_of_ids(tmp_path: Path) -> None:
     np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
     with pytest.raises(RunError, match="holds 100 ids where the run had 1,000"):
         load_ids(tmp_path / "train.npy", 1000)
+
+
+def test_the_order_of_an_epoch_tells_nothing_of_the_next() -> None:
+    """Streams once overlapped from epoch to epoch, and windows kept their neighbours (correlation 0.75)."""
+    batches = Batches(np.arange(60_000, dtype=np.uint16), 64, 1, seed=0)
+
+    def places(epoch: int) -> np.ndarray:
+        first = epoch * batches.windows
+        starts = [int(batches.batch(first + i)[0][0, 0]) // 64 for i in range(batches.windows)]
+        return np.argsort(starts)
+
+    assert abs(np.corrcoef(places(0), places(1))[0, 1]) < 0.2

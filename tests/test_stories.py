@@ -31,7 +31,7 @@ def test_the_first_tale_of_seed_0_never_changes() -> None:
     text = "".join(stories.write(20_000, seed=0))
     assert next(stories.tales()).text == text.split("\n\n")[0]
     assert (
-        hashlib.sha256(text.encode()).hexdigest() == "a5b67c9106dd6ab2b5d9ac89f3a6d53e8e113bf9b6b2203b3d137670cf00ab6e"
+        hashlib.sha256(text.encode()).hexdigest() == "1c2440dbf184ce9b0bb7457142a07640f96815a82618a44f39a3b447ab6804a4"
     )
 
 
@@ -101,7 +101,7 @@ def test_particles_fit_the_words_they_follow() -> None:
                 ends_in_l = unicodedata.normalize("NFD", word)[-1] == "\u11af"
                 assert (particle == "으로") == (closed(word) and not ends_in_l), f"{word}{particle}: {text}"
                 checked += 1
-    assert checked > 8 * len(SAMPLE)
+    assert checked > 5 * len(SAMPLE)
 
 
 def test_past_tense_keeps_vowel_harmony() -> None:
@@ -276,7 +276,7 @@ def test_the_mean_of_the_nats_is_the_analytic_entropy() -> None:
 
 
 def test_there_are_tales_enough() -> None:
-    assert stories.count() == 143_386_992_662_748_538_304_609_648_640
+    assert stories.count() == 98_427_327_004_451_700_430_995_456
     assert stories.count() > 10**7
     assert len({tale.text for tale in SAMPLE}) == len(SAMPLE)
 
@@ -286,7 +286,7 @@ def test_the_floor_is_nats_over_characters() -> None:
     text = joined(tales)
     floor = stories.floor(text)
     assert floor == math.fsum(tale.nats for tale in tales) / len(text)
-    assert 0.33 < floor < 0.6
+    assert 0.28 < floor < 0.32
     assert stories.floor(text.rstrip("\n")) == floor  # the last separator may be missing
 
 

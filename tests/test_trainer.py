@@ -276,7 +276,7 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
     assert 60 < len(steps) < 120
     assert steps[-1].rate < 0.05
     assert max(step.rate for step in steps) > 0.9
-    assert len(only(events, Eval)) in (15, 16)
+    assert len(only(events, Eval)) in (12, 13)
 
 
 # --- losses that are not finite ---

@@ -65,6 +65,8 @@ def save(model: GPT, folder: str | os.PathLike[str]) -> None:
     if model.tokenizer is None:
         raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
     run = RunFolder.create(Path(folder), allow_existing_run=True)
+    if run.is_trained():
+        raise RunError(f"{folder} holds a training run, which saving would overwrite; choose another folder.")
     with run.lock():
         run.write_config(describe_model(model.config, model.tokenizer))
         run.write_tokenizer(model.tokenizer)
@@ -87,7 +89,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
 def describe_model(config: GPTConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """The head of a config.json."""
     # A model may have more ids than its tokenizer: published ones are padded to round numbers.
-    ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size}
+    ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
     return {"format": FORMAT, "model": {"type": "gpt", **to_dict(config)}, "tokenizer": ids}
 
 
@@ -144,6 +146,10 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()  # only if it is empty now
+
+    def is_trained(self) -> bool:
+        """Whether a training run was begun here, rather than a model saved."""
+        return self._is_run() and "train" in self.read_config()
 
     def _is_run(self) -> bool:
         try:
@@ -223,10 +229,11 @@ class RunFolder:
         except TokenizerError as error:
             raise RunError(str(error)) from error
         made_with = self.read_config()["tokenizer"]
-        if (tokenizer.kind, tokenizer.vocab_size) != (made_with["kind"], made_with["vocab_size"]):
+        if tokenizer.fingerprint != made_with["fingerprint"]:
             raise RunError(
                 f"{path} is of kind {tokenizer.kind!r} with {tokenizer.vocab_size:,} ids, but the model was made with "
-                f"kind {made_with['kind']!r} and {made_with['vocab_size']:,} ids; put back the one that belongs to it."
+                f"another one, of kind {made_with['kind']!r} with {made_with['vocab_size']:,} ids (their fingerprints "
+                "differ); put back the one that belongs to it."
             )
         return tokenizer
 

@@ -136,9 +136,6 @@ def main() -> None:
     # What torch and its compiler tell developers is not for the person at this keyboard.
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # Threads of torch that wait for each other shall sleep, not spin: on an idle machine that costs 6%, and beside
-    # one other busy process it made training twice as fast (2 cores).
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     as_json, failure = "--json" in sys.argv, ""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, and what was begun is taken back
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -92,7 +92,7 @@ class Batches:
     def _window(self, index: int) -> NDArray[np.int64]:
         epoch, place = divmod(index, self.windows)
         if epoch != self._epoch:
-            random = np.random.Generator(np.random.Philox(key=self.seed, counter=epoch))
+            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
             slack = len(self.ids) - 1 - self.windows * self.context_length  # tokens that the grid may shift by
             shift = random.integers(0, slack + 1)
             self._starts = shift + random.permutation(self.windows) * self.context_length

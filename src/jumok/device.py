@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import time
@@ -54,6 +55,6 @@ def seconds_per_call(work: Callable[[], object], device: torch.device, repeats: 
 def has_compiler(device: torch.device) -> bool:
     """Whether torch.compile has what it needs: a C++ compiler on CPUs, Triton on CUDA."""
     if device.type == "cuda":
-        return torch.utils._triton.has_triton()
+        return importlib.util.find_spec("triton") is not None
     names = (os.environ.get("CXX"), "g++", "clang++", "cl")
     return device.type == "cpu" and any(name is not None and shutil.which(name) for name in names)

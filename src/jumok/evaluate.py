@@ -150,7 +150,7 @@ def score(
             counted = torch.arange(width, device=device) >= skipped[:, None]  # (B, T)
             hidden = model.hidden(tokens[:, :-1])[counted][None]  # (1, N, C)
             losses = token_losses(hidden, model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
-            nats += float(losses.sum(dtype=torch.float64))
+            nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
     if not math.isfinite(nats):
         raise JumokError(
             "the model's losses are not finite: its weights are damaged or its training diverged. "

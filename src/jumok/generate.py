@@ -305,11 +305,12 @@ def rollout(
     ids = torch.tensor(prompt, device=device).expand(samples, -1)  # (B, n)
     seen = None
     if sampling.repetition_penalty != 1:
-        seen = torch.zeros(samples, known, dtype=torch.bool, device=device).scatter_(1, ids, True)  # (B, V)
+        seen = torch.zeros(samples, known, dtype=torch.bool).scatter_(1, ids.cpu(), True)  # (B, V)
     with eval_mode(model):
         past = model.new_cache(samples) if cache else None
         while True:
-            logits = next_logits(model, ids, past)[:, :known]  # (B, V)
+            # On the CPU from here: the choice needs float64, which some devices have not.
+            logits = next_logits(model, ids, past)[:, :known].cpu()  # (B, V)
             if not math.isfinite(float(logits.sum())):
                 raise JumokError(
                     "the model's logits are not finite, so it cannot write: its weights are damaged or its training "
@@ -319,9 +320,9 @@ def rollout(
             if sampling.temperature == 0:
                 new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
             else:
-                new = drawn(logits, torch.tensor([[r.random()] for r in random], dtype=torch.float64, device=device))
+                new = drawn(logits, torch.tensor([[r.random()] for r in random], dtype=torch.float64))
             yield new[:, 0].tolist()
-            ids = torch.cat((ids, new), dim=1)  # (B, n+1)
+            ids = torch.cat((ids, new.to(device)), dim=1)  # (B, n+1)
             if seen is not None:
                 seen.scatter_(1, new, True)
 

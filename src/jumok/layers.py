@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., width) -> (..., width), of the type of x; the statistics are float32."""
+        """(..., width) -> (..., width); the statistics are float32, the type that of weight times x."""
         exact = x.float()
         scale = torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)  # (..., 1)
         return self.weight * (exact * scale).to(x.dtype)

@@ -32,17 +32,18 @@ from jumok.models.gpt import GPT
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
 from jumok.tasks import LanguageModelling, Task
-from jumok.text import Text
+from jumok.text import Text, read
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.figures import draw_loss
 
-VALIDATIONS = 15  # in a run, unless eval_every says otherwise
+VALIDATIONS = 12  # in a run, unless eval_every says otherwise
 # A token costs a forward pass in validation and about three times that in training, so these shares of the training
-# tokens stand for 3% (all validations together) and 1.5% (the last figures) of the training time.
-VALIDATION_TOKENS = 0.09
+# tokens stand for 2% (all validations together) and 1.5% (the last figures) of the training time.
+VALIDATION_TOKENS = 0.06
 FINAL_TOKENS = 0.045
 DRAW_EVERY = 30.0  # seconds between drawings of the loss
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
+SAVE_AT_MOST = 20  # times as long as a save takes lies between two of them, unless save_every is 0
 FAILURES = 3  # steps in a row without a finite loss that end a run
 
 
@@ -150,6 +151,7 @@ class Trainer:
         self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
         self._speed = 0.0  # tokens trained a second
         self._validation_speed = self._look_seconds = self._save_seconds = 0.0
+        self._step_width = 0.0  # progress made by the last step; tells the middle of the next one in a time budget
         self._drawn = -math.inf
         self._eager = False  # compiling was tried and failed
         self._stop = False
@@ -160,7 +162,7 @@ class Trainer:
     def start(
         cls,
         out: str | os.PathLike[str],
-        text: Text,
+        text: Text | str | os.PathLike[str],
         settings: Mapping[str, Any] | None = None,
         *,
         size: str | None = None,
@@ -173,7 +175,7 @@ class Trainer:
         """Begin a run in a new folder.
 
         Args:
-            out: folder to make. text: what to learn from; its last part is held out.
+            out: folder to make. text: what to learn from, read already or a path; its last part is held out.
             settings: fields of GPTConfig and TrainConfig that differ from the defaults. size: a name in SIZES.
             tokenizer: a trained one, or the kind to train on the training part; tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`.
@@ -188,6 +190,8 @@ class Trainer:
         model_fields, train_fields = configuration.resolve(settings or {}, size)
         config = configuration.from_dict(TrainConfig, train_fields)
         shape = configuration.from_dict(GPTConfig, {**model_fields, "vocab_size": 1})  # checked before any work
+        if not isinstance(text, Text):
+            text = read([os.fspath(text)])
         cut = text.chars if val_text is not None else text.chars - round(text.chars * config.val)
         if isinstance(tokenizer, str):
             tokenizer = train_tokenizer(text.chunks(0, cut), tokenizer, **(tokenizer_options or {}))
@@ -276,12 +280,21 @@ class Trainer:
 
         Raises:
             TrainingError: three steps in a row had no finite loss; the state is saved.
+            TrainingError: the device has too little memory; the message says what to make smaller.
             RunError: the disk is full or the folder gone; the last state is intact.
         """
-        with self.folder.lock():
-            for event in self._events():
-                self._log(event)
-                yield event
+        try:
+            with self.folder.lock():
+                for event in self._events():
+                    self._log(event)
+                    yield event
+        except torch.OutOfMemoryError as error:
+            shape = self.model.config
+            raise TrainingError(
+                f"the device has too little memory for batch_size={self.config.batch_size} at "
+                f"context_length={shape.context_length}. Start a new run with a smaller --batch-size (and --accumulate "
+                "to keep the product), a shorter --context-length or a smaller --size."
+            ) from error
 
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
@@ -290,7 +303,7 @@ class Trainer:
             yield from self._sample()
         if self.config.compile == "on" and not self._over():
             yield from self._compile()
-        self._start_clock()
+        yield from self._start_clock()
         saved_at = time.monotonic()
         validations = self._validations_due()
         while not self._over() and not self._stop:
@@ -301,12 +314,17 @@ class Trainer:
             if self._validations_due() > validations:
                 validations = self._validations_due()
                 yield from self._look()
-            if time.monotonic() - saved_at >= self.config.save_every:
+            pause = self.config.save_every and max(self.config.save_every, SAVE_AT_MOST * self._save_seconds)
+            if time.monotonic() - saved_at >= pause:
                 yield self._save()
                 saved_at = time.monotonic()
         if self._stop and not self._over():
+            if self.best is None:  # so that there is something to write with before the first validation, too
+                self.folder.write_weights(self.model)
             yield self._save()
-            yield Finish(step=self.step, reason="interrupted", figures={}, seconds=self.seconds)
+            figures = {} if self.best is None else self.folder.read_config()["metrics"]
+            figures.pop("step", None)
+            yield Finish(step=self.step, reason="interrupted", figures=figures, seconds=self.seconds)
             return
         if self.validated != self.step:
             yield from self._look()
@@ -333,7 +351,8 @@ class Trainer:
         self.failures = 0 if finite else self.failures + 1
         self.model.zero_grad()
         self.step += 1
-        self.progress = self._progress_now()
+        before, self.progress = self.progress, self._progress_now()
+        self._step_width = self.progress - before
         taken = time.perf_counter() - began
         speed = self.task.tokens_per_batch * self.config.accumulate / taken
         self._speed = speed if self._speed == 0 else 0.9 * self._speed + 0.1 * speed
@@ -364,6 +383,8 @@ class Trainer:
             batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
             self.model.train()
             self._loss(batch, 0).backward()
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # the compiler's own errors have no common base
             self._eager = True
             reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
@@ -372,8 +393,14 @@ class Trainer:
 
     # --- time and rate ----------------------------------------------------------------------------------------------
 
-    def _start_clock(self) -> None:
+    def _start_clock(self) -> Iterator[Event]:
         self._clock = (self.progress, self.seconds)
+        budget = 60 * (self.config.minutes or 0)
+        if budget and self.seconds > 0.8 * budget and not self._over():
+            yield Notice(
+                step=self.step,
+                text=f"{self.seconds:.0f} of {budget:.0f} seconds are gone before training; give more --minutes.",
+            )
 
     def _progress_now(self) -> float:
         if self.config.steps is not None:
@@ -390,7 +417,7 @@ class Trainer:
         budget = 60 * (self.config.minutes or 0)
         if self._validation_speed == 0:
             return 0.05 * budget
-        figures = min(2 * self.task.validation_tokens, self._final_tokens()) / self._validation_speed
+        figures = min(4 * self.task.validation_tokens, self._final_tokens()) / self._validation_speed
         return min(0.2 * budget, figures + 2 * self._look_seconds + 3 * self._save_seconds + 1.0)
 
     def _remaining(self) -> float:
@@ -403,9 +430,9 @@ class Trainer:
         return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
 
     def _rate(self) -> float:
-        progress = self.progress
-        if self.config.steps is not None:
-            progress += 0.5 / self.config.steps  # the middle of the step: the first rate is not zero, nor the last
+        # The middle of the step: the first rate is not zero, nor the last.
+        width = self._step_width if self.config.steps is None else 1 / self.config.steps
+        progress = min(1.0, self.progress + 0.5 * width)
         if self.cooldown is None:
             return rate(self.config, progress)
         begin, end = self.cooldown
@@ -427,7 +454,7 @@ class Trainer:
         return int(self.progress * VALIDATIONS)
 
     def _final_tokens(self) -> int:
-        return max(64 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
+        return max(256 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
 
     def _look(self) -> Iterator[Event]:
         """Validate, then show a sample."""
