@@ -9,7 +9,7 @@ from typing import Any
 
 from jumok.files import atomic_path
 
-SMOOTHING = 0.98  # of the training loss: how much of the running mean each step keeps
+SMOOTHING = 0.9  # of the training loss: how much of the running mean each step keeps
 
 
 def draw_loss(events: Iterable[Mapping[str, Any]], path: Path) -> None:
