@@ -31,7 +31,7 @@ def test_the_first_tale_of_seed_0_never_changes() -> None:
     text = "".join(stories.write(20_000, seed=0))
     assert next(stories.tales()).text == text.split("\n\n")[0]
     assert (
-        hashlib.sha256(text.encode()).hexdigest() == "1c2440dbf184ce9b0bb7457142a07640f96815a82618a44f39a3b447ab6804a4"
+        hashlib.sha256(text.encode()).hexdigest() == "81479afbff974ec4710246f9986bb28ace73d5e949b0ce7e596ca476159d6d13"
     )
 
 
@@ -276,7 +276,7 @@ def test_the_mean_of_the_nats_is_the_analytic_entropy() -> None:
 
 
 def test_there_are_tales_enough() -> None:
-    assert stories.count() == 98_427_327_004_451_700_430_995_456
+    assert stories.count() == 75_094_378_582_447_945_562_849_280
     assert stories.count() > 10**7
     assert len({tale.text for tale in SAMPLE}) == len(SAMPLE)
 

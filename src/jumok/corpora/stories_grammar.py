@@ -27,7 +27,7 @@ WORDS = {
         바람 부는 = 목도리를 두르고 | 비 오는 = 우산을 쓰고 | 서늘한 = 배낭을 메고 | 안개 낀 = 등불을 들고 |
         추운 = 털장갑을 끼고 | 햇볕 따가운 = 밀짚모자를 쓰고""",
     # Things, and dishes that are good in any weather.
-    "item": """가방 | 구슬 | 리본 | 부채 | 열쇠 | 인형 | 팽이 | 피리""",
+    "item": """구슬 | 리본 | 부채 | 인형 | 팽이 | 피리""",
     "snack": """강정 | 곶감 | 군고구마 | 김밥 | 꿀떡 | 누룽지 | 도넛 | 떡볶이 | 만두 | 붕어빵 | 빈대떡 | 빵 |
         사탕 | 샌드위치 | 송편 | 식빵 | 약과 | 어묵 | 엿 | 유과 | 인절미 | 잡채 | 주먹밥 | 찐빵 | 케이크 | 튀김 |
         파전 | 팥빙수 | 피자 | 호두과자 | 호떡""",
@@ -59,7 +59,7 @@ WORDS = {
 
 PHRASES = {
     "tale": "{opening} {plot} {closing}",
-    # Someone sets out. Every opening introduces the hero, the weather and the place, for what follows to build on.
+    # Someone sets out. Every opening introduces the hero, the weather and the place.
     "opening": """{weather} {day} {part}, {trait} {animal} {hero:은/는} {weather.wear} {place:으로/로} {went}. |
         {weather} {day} {part:이었/였}어요. {trait} {animal} {hero:은/는} {weather.wear} {place:으로/로} {went}.
         | {trait} {animal} {hero:은/는} {weather} {day} {part}에 {weather.wear} {place:으로/로} {went}. | 옛날에
@@ -178,10 +178,10 @@ PHRASES = {
     "gently": """나지막이 | 너그럽게 | 다정하게 | 또박또박 | 따뜻하게 | 밝게 | 부드럽게 | 살며시 | 상냥하게 |
         소곤소곤 | 수줍게 | 쑥스럽게 | 씩씩하게 | 우렁차게 | 의젓하게 | 조용히 | 진심으로 | 차분하게 | 천천히 |
         친절하게 | 큰 소리로 | 힘차게""",
-    # The end: a dream, a memory of this weather, the moon over this place, a report at home, ...
+    # The end: a dream, a memory, the moon, a report at home, ...
     "closing": """그날 밤 {hero:은/는} {company} {adventure} 꿈을 꾸었어요. | 그 뒤로 {hero:은/는} {regularly}
-        이날을 이야기했어요. | 그 뒤로 {hero:은/는} {weather} 날이면 이 일을 떠올렸어요. | 어느덧
-        {moon:이/가} 떠올라 {place:을/를} {lit} 비추었어요. | 집에 온 {hero:은/는} {plenty} {supper} 먹고
+        이날을 이야기했어요. | 그 뒤로 {hero:은/는} 잠들 때면 이 일을 떠올렸어요. | 어느덧
+        {moon:이/가} 떠올라 온 마을을 {lit} 비추었어요. | 집에 온 {hero:은/는} {plenty} {supper} 먹고
         {rested}. | 집에 온 {hero:은/는} {family}께 {vividly} 이야기해 드렸어요. | {hero:은/는} 일기장에
         ‘{lesson}’라고 {noted}. | 가슴이 벅찬 {hero:은/는} 이 일을 {forever} 잊지 않았어요.""",
     "regularly": """날마다 | {day}마다 | 아침마다 | 이따금 | 자주 | 저녁마다 | 종종 | 철마다 | 틈만 나면 |
