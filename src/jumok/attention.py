@@ -4,7 +4,8 @@ Shapes, here and everywhere in jumok:
     B batch    T query positions    S key positions    C width
     H heads    G key/value heads    D head width       V vocabulary
 
-Inside attention the layout is (B, H, T, D). In a mask True means "may attend".
+Inside attention the layout is (B, H, T, D). In a mask True means "may attend". One sequence alone, (T, C), may be given
+without its batch dimension.
 
 `MultiHeadAttention` creates q_proj, k_proj, v_proj and, unless project=False, o_proj, in this order and with
 PyTorch's default initialisation. Tables printed in books after `torch.manual_seed(n)` depend on exactly this order
@@ -64,14 +65,14 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: 
         (B, H, T, S), of the type of q; the softmax itself runs in float32 or better. Rows sum to one; a row with
         nothing to attend to is all zeros, as in PyTorch's fused kernel. A NaN in the input stays a NaN.
     """
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # (B, H, S, D)
+    k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)  # (B, H, S, D)
     scores = (q @ k.transpose(-2, -1)).to(torch.promote_types(q.dtype, torch.float32))  # (B, H, T, S)
     scores = scores * q.shape[-1] ** -0.5
-    allowed = combined_mask(q.shape[2], k.shape[2], mask, causal, q.device)
+    allowed = combined_mask(q.shape[-2], k.shape[-2], mask, causal, q.device)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
-    if allowed is not None and (mask is not None or q.shape[2] > k.shape[2]):  # else no row can be empty
+    if allowed is not None and (mask is not None or q.shape[-2] > k.shape[-2]):  # else no row can be empty
         weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
     return weights.to(q.dtype)
 
@@ -95,17 +96,17 @@ class ScaledDotProductAttention(nn.Module):
         Returns:
             (B, H, T, D).
         """
-        t, s = q.shape[2], k.shape[2]
+        t, s = q.shape[-2], k.shape[-2]
         if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and s <= LONGEST_EXPLICIT)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
-            return weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # (B, H, T, D)
+            return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
         square = causal and mask is None and t == s
         return F.scaled_dot_product_attention(
             q, k, v,
             attn_mask=None if square else combined_mask(t, s, mask, causal, q.device),
             dropout_p=self.dropout.rate if self.training else 0.0,
             is_causal=square and t > 1,
-            enable_gqa=q.shape[1] != k.shape[1],
+            enable_gqa=q.shape[-3] != k.shape[-3],
         )  # fmt: skip
 
 
@@ -171,13 +172,13 @@ class MultiHeadAttention(nn.Module):
         """Attend from x to itself, or to `context`.
 
         Args:
-            x: (B, T, d_in). context: (B, S, d_context), or None for self-attention.
+            x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or None for self-attention.
             mask: bool, broadcastable to (B, H, T, S). causal: no looking ahead.
             rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
             cache: past keys and values, extended by those of x.
 
         Returns:
-            (B, T, d_out).
+            (B, T, d_out), or (T, d_out).
         """
         source = x if context is None else context
         q = self._split(self.q_proj(x), self.n_head)  # (B, H, T, D)
@@ -190,8 +191,8 @@ class MultiHeadAttention(nn.Module):
         if cache is not None:
             k, v = cache.append(k, v)
         heads = self.attend(q, k, v, mask, causal)  # (B, H, T, D)
-        merged = heads.transpose(1, 2).flatten(2)  # (B, T, H*D)
+        merged = heads.transpose(-3, -2).flatten(-2)  # (B, T, H*D)
         return merged if self.o_proj is None else self.o_proj(merged)  # (B, T, d_out)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
-        return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)  # (B, heads, T, D)
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(-3, -2)  # (B, heads, T, D)

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from jumok.config import GPTConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import atomic_path, sync_folder, write_atomic
+from jumok.models import KINDS, build, kind_of
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
 
@@ -80,7 +81,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
         RunError: the folder is no run, or a file of it is missing, damaged, or does not fit the others.
     """
     run = RunFolder.open(Path(path))
-    model = GPT(run.model_config())
+    model = build(run.model_config())
     model.tokenizer = run.read_tokenizer()
     run.read_weights(model)
     return model.to(device).eval()
@@ -90,7 +91,7 @@ def describe_model(config: GPTConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """The head of a config.json."""
     # A model may have more ids than its tokenizer: published ones are padded to round numbers.
     ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
-    return {"format": FORMAT, "model": {"type": "gpt", **to_dict(config)}, "tokenizer": ids}
+    return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
 
 
 class RunFolder:
@@ -210,10 +211,11 @@ class RunFolder:
         """The model's shape."""
         fields = self.read_config()["model"]
         kind = fields.pop("type")
-        if kind != "gpt":
-            raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows 'gpt'. Update jumok.")
+        if kind not in KINDS:
+            known = ", ".join(map(repr, KINDS))
+            raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.")
         try:
-            return from_dict(GPTConfig, fields)
+            return from_dict(KINDS[kind], fields)
         except ConfigError as error:
             raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
 

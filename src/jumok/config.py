@@ -74,6 +74,33 @@ def _setting(default: Any, help: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """What one block is made of. A model's configuration makes it with `block()`; a lesson may make its own.
+
+    width: C. head_dim: width of one head. mlp_width: hidden width, 0 for no MLP at all.
+    activation: "silu", "gelu" (erf), "gelu_tanh" or "relu". gated: a SwiGLU instead of two matrices.
+    norm: "layer", "rms" or "none". pre_norm: x + f(norm(x)); otherwise norm(x + f(x)), as in the paper of 2017.
+    residual: whether x is added at all. qk_norm: an RMSNorm over each head of q and k. bias: in all projections.
+    """
+
+    width: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    mlp_width: int
+    activation: str
+    gated: bool = False
+    norm: Literal["layer", "rms", "none"] = "layer"
+    norm_eps: float = 1e-5
+    pre_norm: bool = True
+    residual: bool = True
+    qk_norm: bool = False
+    bias: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class GPTConfig:
     """The shape of a GPT; each field says what it is in its `help`.
 
@@ -141,12 +168,58 @@ class GPTConfig:
                 "have; leave it out, or use --family modern."
             )
 
+    def block(self) -> BlockConfig:
+        """What the blocks of this model are made of."""
+        modern = self.family == "modern"
+        return BlockConfig(
+            width=self.n_embd,
+            n_head=self.n_head,
+            n_kv_head=self.n_kv_head,
+            head_dim=self.head_dim,
+            mlp_width=self.mlp_width,
+            activation="gelu_tanh" if self.activation == "gelu" else self.activation,
+            gated=modern,
+            norm="rms" if modern else "layer",
+            norm_eps=self.norm_eps,
+            qk_norm=modern,
+            bias=not modern,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+        )
+
     def _missing(self, name: str) -> bool:
         return getattr(self, name) is None
 
     def _fill(self, name: str, value: object) -> None:
         if self._missing(name):
             object.__setattr__(self, name, value)
+
+
+Mixing = Literal["none", "average", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungConfig(GPTConfig):
+    """A GPT with parts left out: a rung of the ladder in `jumok.lessons`. No stock class can express it.
+
+    With everything left in it is the GPT of its family.
+    """
+
+    mixing: Mixing = _setting("attention", "none (no blocks at all), average (of the past) or attention")
+    feed_forward: bool = _setting(True, "whether blocks have an MLP")
+    residual: bool = _setting(True, "whether a block adds to its input, or replaces it")
+    norm: bool = _setting(True, "whether there are norms")
+
+    def block(self) -> BlockConfig:
+        """What is left of a block."""
+        whole = super().block()
+        return dataclasses.replace(
+            whole,
+            mlp_width=whole.mlp_width if self.feed_forward else 0,
+            residual=self.residual,
+            norm=whole.norm if self.norm else "none",
+            qk_norm=whole.qk_norm and self.norm,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,15 +306,17 @@ FAMILY_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def resolve(settings: Mapping[str, Any], size: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def resolve(
+    settings: Mapping[str, Any], size: str | None = None, kind: type[GPTConfig] = GPTConfig
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings for the model and for its training: what was given goes before the size, the size before the family.
 
     Args:
-        settings: any fields of GPTConfig and TrainConfig; a None counts as not given.
-        size: a name in SIZES.
+        settings: any fields of `kind` and TrainConfig; a None counts as not given.
+        size: a name in SIZES. kind: of model.
 
     Returns:
-        fields for GPTConfig (without vocab_size), fields for TrainConfig; neither holds more than is known.
+        fields for `kind` (without vocab_size), fields for TrainConfig; neither holds more than is known.
 
     Raises:
         ConfigError: an unknown size or field ("did you mean"), or a vocabulary size, which the tokenizer sets.
@@ -255,7 +330,7 @@ def resolve(settings: Mapping[str, Any], size: str | None = None) -> tuple[dict[
     family = chosen.get("family", "modern")
     require_choice("family", family, FAMILY_DEFAULTS)
     chosen = {**FAMILY_DEFAULTS[family], **chosen}
-    model_fields, train_fields = field_types(GPTConfig), field_types(TrainConfig)
+    model_fields, train_fields = field_types(kind), field_types(TrainConfig)
     for key in chosen:
         if key == "vocab_size" or key not in {**model_fields, **train_fields}:
             known = sorted({*model_fields, *train_fields} - {"vocab_size"})
@@ -266,7 +341,7 @@ def resolve(settings: Mapping[str, Any], size: str | None = None) -> tuple[dict[
     )
 
 
-Config = TypeVar("Config", GPTConfig, TrainConfig)
+Config = TypeVar("Config", bound="GPTConfig | TrainConfig")
 
 
 def field_types(config: type) -> dict[str, Any]:

@@ -18,12 +18,15 @@ from jumok.config import TrainConfig
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers of a run. Each parameter group carries its peak rate as "peak".
 
-    With "muon" there are two, Muon first; with "adamw" one. Only matrices decay towards zero.
+    With "muon" there are two, Muon first; with "adamw" one. Only matrices decay towards zero; frozen parameters
+    are left alone.
     """
     inner: list[nn.Parameter] = []
     outer: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         group = vectors if parameter.dim() < 2 else inner if name.startswith("blocks.") else outer
         group.append(parameter)
     optimizers: list[Optimizer] = []

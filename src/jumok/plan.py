@@ -10,7 +10,7 @@ import torch
 
 from jumok.config import GPTConfig, Precision, TrainConfig
 from jumok.device import autocast, has_compiler, seconds_per_call
-from jumok.models.gpt import GPT
+from jumok.models import build
 from jumok.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
@@ -72,7 +72,7 @@ def make_plan(
 def _seconds_per_token(shape: GPTConfig, task: Task, device: torch.device, precision: str) -> float:
     """Of an uncompiled forward and backward pass."""
     with torch.random.fork_rng(devices=[]):
-        model = GPT(shape).to(device)
+        model = build(shape).to(device)
     batch = task.batch(0)
     rows = max(1, min(len(batch[0]), MEASURED_TOKENS // batch[0].shape[1]))
     batch = tuple(part[:rows].to(device) for part in batch)
@@ -88,7 +88,7 @@ def _seconds_per_token(shape: GPTConfig, task: Task, device: torch.device, preci
 
 def _notices(shape: GPTConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
     with torch.device("meta"):
-        parameters = GPT(shape).parameter_count()
+        parameters = build(shape).parameter_count()
     if parameters < train_tokens or passes < 4:
         return ()
     guard = (

@@ -28,6 +28,7 @@ from jumok.corpora import stories
 from jumok.data import load_ids, tokenize
 from jumok.device import autocast, choose_device
 from jumok.errors import CorpusError, JumokError, ResumeError, RunError, TextError, TrainingError
+from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
@@ -169,6 +170,7 @@ class Trainer:
         tokenizer: Tokenizer | str = "char",
         tokenizer_options: Mapping[str, Any] | None = None,
         val_text: Text | None = None,
+        kind: type[GPTConfig] = GPTConfig,
         device: str = "auto",
         began: float | None = None,
     ) -> Trainer:
@@ -176,9 +178,10 @@ class Trainer:
 
         Args:
             out: folder to make. text: what to learn from, read already or a path; its last part is held out.
-            settings: fields of GPTConfig and TrainConfig that differ from the defaults. size: a name in SIZES.
+            settings: fields of `kind` and TrainConfig that differ from the defaults. size: a name in SIZES.
             tokenizer: a trained one, or the kind to train on the training part; tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`.
+            kind: of model, by its configuration class.
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
 
@@ -187,9 +190,9 @@ class Trainer:
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
-        model_fields, train_fields = configuration.resolve(settings or {}, size)
+        model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
-        shape = configuration.from_dict(GPTConfig, {**model_fields, "vocab_size": 1})  # checked before any work
+        shape = configuration.from_dict(kind, {**model_fields, "vocab_size": 1})  # checked before any work
         if not isinstance(text, Text):
             text = read([os.fspath(text)])
         cut = text.chars if val_text is not None else text.chars - round(text.chars * config.val)
@@ -250,9 +253,7 @@ class Trainer:
             raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
         if missing:
             raise RunError(f"{folder.path / 'config.json'} is damaged: data lacks {', '.join(sorted(missing))}.")
-        _refuse_other_settings(
-            folder.path, {**configuration.to_dict(shape), **configuration.to_dict(config)}, settings or {}, size
-        )
+        _refuse_other_settings(folder.path, shape, config, settings or {}, size)
         _refuse_other_texts(folder.path, data, text, val_text)
         task = _language_modelling(folder, data, shape, config)
         trainer = cls(folder, task, _fresh(shape, config, folder.read_tokenizer(), place), config, place, began)
@@ -616,7 +617,7 @@ def _fresh(shape: GPTConfig, config: TrainConfig, tokenizer: Tokenizer, device: 
     """A model with its first weights, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = GPT(shape)
+        model = build(shape)
     model.tokenizer = tokenizer
     return model.to(device)
 
@@ -674,9 +675,10 @@ def _language_modelling(folder: RunFolder, data: Mapping[str, Any], shape: GPTCo
 
 
 def _refuse_other_settings(
-    out: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any], size: str | None
+    out: Path, shape: GPTConfig, config: TrainConfig, settings: Mapping[str, Any], size: str | None
 ) -> None:
-    model_fields, train_fields = configuration.resolve(settings, size)
+    recorded = {**configuration.to_dict(shape), **configuration.to_dict(config)}
+    model_fields, train_fields = configuration.resolve(settings, size, type(shape))
     named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
     differing = [
         f"{key}={recorded[key]!r}, not {value!r}"

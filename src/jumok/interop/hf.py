@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from jumok.config import GPTConfig, from_dict
+from jumok.config import GPTConfig, RungConfig, from_dict
 from jumok.errors import JumokError, RunError
 from jumok.files import sync_folder
 from jumok.models.gpt import GPT
@@ -90,11 +90,17 @@ def to_hf(model: GPT, folder: str | os.PathLike[str]) -> None:
 
     Raises:
         RunError: the folder holds something else, or cannot be written.
-        JumokError: no stock class can express the model: the heads of a classic model are wider than n_embd.
+        JumokError: no stock class can express the model: a rung of the ladder, or a classic model whose heads are wider
+            than n_embd.
     """
     target = Path(folder)
     _require_replaceable(target)
     config = model.config
+    if isinstance(config, RungConfig):
+        raise JumokError(
+            "this is a rung of the ladder, a GPT with parts left out, and no stock class can express it; train a whole "
+            "one with `jumok train` to take it to transformers."
+        )
     parameters = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     if config.family == "classic":
         config, parameters = widen_heads(config, parameters)

@@ -40,8 +40,8 @@ class GPT(nn.Module):
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.position_embedding = None if modern else nn.Embedding(config.context_length, config.n_embd)
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
-        self.norm = make_norm(config)
+        self.blocks = nn.ModuleList(Block(config.block()) for _ in range(config.n_layer))
+        self.norm = make_norm(config.block())
         self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.token_embedding.weight
