@@ -232,6 +232,7 @@ class TrainConfig:
         ConfigError: a value is out of range or two of them do not fit together.
     """
 
+    task: Literal["lm"] = _setting("lm", "what is learned: lm (the next token)")
     steps: int | None = _setting(None, "length of the run in optimizer steps")
     minutes: float | None = _setting(None, "or in minutes by the clock, all included [10]")
     batch_size: int = _setting(16, "sequences of context_length tokens in one pass")

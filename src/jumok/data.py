@@ -5,7 +5,9 @@ Nothing here keeps a position: batch number n is a function of n, so a run conti
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,3 +101,113 @@ class Batches:
             self._epoch = epoch
         start = int(self._starts[place])
         return self.ids[start : start + self.context_length + 1].astype(np.int64)
+
+
+# --- rows of different lengths ---
+
+
+class Rows:
+    """Sequences of ids of different lengths in one file, mapped into memory.
+
+    Args:
+        ids: (tokens,), all sequences one after the other. ends: (rows,), where each of them ends.
+    """
+
+    def __init__(self, ids: Ids, ends: NDArray[np.int64]) -> None:
+        self.ids, self.ends = ids, ends
+        self.lengths: NDArray[np.int64] = np.diff(ends, prepend=0)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, row: int) -> NDArray[np.int64]:
+        """The ids of one sequence, (length,), int64."""
+        end = int(self.ends[row])
+        return self.ids[end - int(self.lengths[row]) : end].astype(np.int64)
+
+    def padded(self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = 8) -> Tensor:
+        """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`."""
+        longest = max(1, int(self.lengths[rows].max()))
+        block = np.full((len(rows), -(-longest // multiple) * multiple), pad, np.int64)
+        for place, row in enumerate(rows):
+            sequence = self[int(row)]
+            block[place, : len(sequence)] = sequence
+        return torch.from_numpy(block)
+
+
+def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Rows:
+    """Write sequences of ids to `path`, a .npy file, and their ends beside it."""
+    lengths, pieces = [], [np.empty(0, dtype)]
+    for sequence in sequences:
+        lengths.append(len(sequence))
+        pieces.append(np.asarray(sequence, dtype))
+    for file, values in ((path, np.concatenate(pieces)), (_ends(path), np.cumsum(lengths, dtype=np.int64))):
+        with atomic_path(file) as temporary, temporary.open("wb") as target:
+            np.save(target, values, allow_pickle=False)
+    return load_rows(path, len(lengths))
+
+
+def load_rows(path: Path, count: int) -> Rows:
+    """Sequences written by `write_rows`.
+
+    Raises:
+        RunError: a file is missing, damaged, or does not hold `count` sequences.
+    """
+    ends: Any = load_ids(_ends(path), count)
+    total = int(ends[-1]) if count else 0
+    return Rows(load_ids(path, total), np.asarray(ends, np.int64))
+
+
+def _ends(path: Path) -> Path:
+    return path.with_suffix(".ends.npy")
+
+
+class LengthBatches:
+    """Batches of rows that are about as long as each other, so that little of a batch is padding.
+
+    An epoch sorts all rows by their lengths, rows of equal lengths in random order, cuts that into batches of at most
+    `tokens` numbers with their padding, and visits the batches in random order. Where the cuts fall does not depend
+    on the epoch, so batch number n is a function of n here too.
+
+    Args:
+        lengths: (rows, k): of the k sequences that a row has. tokens: in a batch, padding included; a row that is
+            longer by itself is a batch of its own. seed: of the orders. multiple: to which lengths are padded.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], tokens: int, seed: int, multiple: int = 8) -> None:
+        self.seed = seed
+        self._keys = -(-np.maximum(lengths, 1) // multiple) * multiple  # (rows, k)
+        self._cuts = _cuts(self._keys[self._sorted(np.arange(len(lengths)))], tokens)
+        self.count = len(self._cuts) - 1  # in one epoch
+        self.tokens_per_batch = max(1, round(float(lengths.sum()) / max(1, self.count)))
+        self._epoch = -1
+        self._rows: NDArray[np.int64] = np.empty(0, np.int64)
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def rows(self, number: int) -> NDArray[np.int64]:
+        """The rows of batch `number`, counted from 0."""
+        epoch, place = divmod(number, self.count)
+        if epoch != self._epoch:
+            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
+            self._rows = self._sorted(random.permutation(len(self._keys)))
+            self._order = random.permutation(self.count)
+            self._epoch = epoch
+        batch = int(self._order[place])
+        return self._rows[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def _sorted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`rows` by their lengths, the longest sequence of each first to count; stable."""
+        keys = self._keys[rows]
+        return rows[np.lexsort((*keys.T, keys.max(axis=1)))]
+
+
+def _cuts(keys: NDArray[np.int64], tokens: int) -> list[int]:
+    """Where to cut rows of these padded lengths, (rows, k), so that no batch costs more than `tokens`."""
+    cuts, widest = [0], np.zeros(keys.shape[1], np.int64)
+    for row, key in enumerate(keys):
+        wider = np.maximum(widest, key)
+        if row > cuts[-1] and (row + 1 - cuts[-1]) * int(wider.sum()) > tokens:
+            cuts.append(row)
+            wider = key
+        widest = wider
+    return [*cuts, len(keys)]

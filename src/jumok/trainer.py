@@ -22,17 +22,16 @@ import torch
 from torch import Tensor
 
 from jumok import config as configuration
+from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, describe_model, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, TrainConfig
-from jumok.corpora import stories
-from jumok.data import load_ids, tokenize
 from jumok.device import autocast, choose_device
-from jumok.errors import CorpusError, JumokError, ResumeError, RunError, TextError, TrainingError
+from jumok.errors import JumokError, ResumeError, RunError, TrainingError
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
-from jumok.tasks import LanguageModelling, Task
+from jumok.tasks import TASKS, Material, Task
 from jumok.text import Text, read
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.figures import draw_loss
@@ -58,7 +57,6 @@ NUMBERS = (
     "validated",
 )  # of a Trainer, kept in its state
 LOGS = ("metrics.jsonl", "samples.txt")
-DATA = {"sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,19 +190,21 @@ class Trainer:
         place = choose_device(device)
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
+        kind_of_task = TASKS[config.task]
         shape = configuration.from_dict(kind, {**model_fields, "vocab_size": 1})  # checked before any work
         if not isinstance(text, Text):
             text = read([os.fspath(text)])
-        cut = text.chars if val_text is not None else text.chars - round(text.chars * config.val)
+        material = Material.of(text, config.val, val_text)
         if isinstance(tokenizer, str):
-            tokenizer = train_tokenizer(text.chunks(0, cut), tokenizer, **(tokenizer_options or {}))
-        shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size)
+            tokenizer = train_tokenizer(kind_of_task.training_text(material), tokenizer, **(tokenizer_options or {}))
+        derived = kind_of_task.shape_fields(material, config)
+        shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size, **derived)
 
         folder = RunFolder.create(Path(out))
         with folder.lock():  # outside: what another process is making must not be discarded
             try:
-                data = _write_data(folder, text, cut, val_text, tokenizer, shape, config.val)
-                task = _language_modelling(folder, data, shape, config)
+                data = kind_of_task.prepare(folder, material, tokenizer, shape, config)
+                task = kind_of_task(folder, data, tokenizer, shape, config)
                 plan = make_plan(
                     shape, config, task, place, data["train_tokens"], choose_dropout="dropout" not in model_fields
                 )
@@ -217,7 +217,7 @@ class Trainer:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
         trainer = cls(folder, task, _fresh(plan.shape, plan.config, tokenizer, place), plan.config, place, began)
-        trainer.planned_tokens, trainer.notices = plan.tokens, list(plan.notices)
+        trainer.planned_tokens, trainer.notices = plan.tokens, [*task.notices, *plan.notices]
         return trainer
 
     @classmethod
@@ -248,15 +248,17 @@ class Trainer:
             data, train = recorded["data"], dict(recorded["train"])
             planned_tokens = train.pop("planned_tokens")
             shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
-            missing = DATA - data.keys()
+            kind_of_task = TASKS[config.task]
+            missing = kind_of_task.keys - data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
         if missing:
             raise RunError(f"{folder.path / 'config.json'} is damaged: data lacks {', '.join(sorted(missing))}.")
         _refuse_other_settings(folder.path, shape, config, settings or {}, size)
         _refuse_other_texts(folder.path, data, text, val_text)
-        task = _language_modelling(folder, data, shape, config)
-        trainer = cls(folder, task, _fresh(shape, config, folder.read_tokenizer(), place), config, place, began)
+        tokenizer = folder.read_tokenizer()
+        task = kind_of_task(folder, data, tokenizer, shape, config)
+        trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began)
         trainer.planned_tokens = planned_tokens
         with folder.lock():
             state, trainer.notices = folder.read_state()
@@ -378,8 +380,9 @@ class Trainer:
     def _compile(self) -> Iterator[Event]:
         """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
         try:
-            for block in self.model.blocks:
-                block.compile(dynamic=False, options={"fallback_random": True})
+            for block in self.model.modules():
+                if isinstance(block, Block):
+                    block.compile(dynamic=False, options={"fallback_random": True})
             self.task.compile()
             batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
             self.model.train()
@@ -620,58 +623,6 @@ def _fresh(shape: GPTConfig, config: TrainConfig, tokenizer: Tokenizer, device: 
         model = build(shape)
     model.tokenizer = tokenizer
     return model.to(device)
-
-
-def _write_data(
-    folder: RunFolder, text: Text, cut: int, val_text: Text | None, tokenizer: Tokenizer, shape: GPTConfig, val: float
-) -> dict[str, Any]:
-    """Write the ids of both parts into the run folder; return what config.json tells of the text."""
-    held_out, start, stop = (text, cut, text.chars) if val_text is None else (val_text, 0, val_text.chars)
-    with folder.writing("the text as ids"):
-        train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
-        val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
-    if len(train_ids) <= shape.context_length:
-        raise TextError(
-            f"the text has {len(train_ids):,} tokens to train on, and context_length={shape.context_length} needs at "
-            f"least {shape.context_length + 1}; give more text, or --context-length {max(1, len(train_ids) // 4)}."
-        )
-    if val > 0 and len(val_ids) == 0:
-        raise TextError(
-            f"nothing is left to hold out: val={val:g} of {text.chars:,} characters; give more text, a larger --val, "
-            "or --val 0 to train without validation."
-        )
-    return {
-        "sources": [source.name for source in text.sources],
-        "sha256": text.sha256,
-        "val_sha256": None if val_text is None else val_text.sha256,
-        "chars": text.chars,
-        "val_chars": stop - start,
-        "val_bytes": sum(len(piece.encode()) for piece in held_out.chunks(start, stop)),
-        "floor": _floor(held_out, start, stop),
-        "train_tokens": len(train_ids),
-        "val_tokens": len(val_ids),
-    }
-
-
-def _floor(text: Text, start: int, stop: int) -> float | None:
-    """Nats per character below which no model can get, known for the built-in stories only."""
-    try:
-        stories.floor(text.read(start, min(stop, start + 2_000)))  # tells quickly that a text is no such one
-        return stories.floor(text.read(start, min(stop, start + 200_000)))
-    except CorpusError:
-        return None
-
-
-def _language_modelling(folder: RunFolder, data: Mapping[str, Any], shape: GPTConfig, config: TrainConfig) -> Task:
-    return LanguageModelling(
-        load_ids(folder.state / "train.npy", data["train_tokens"]),
-        load_ids(folder.state / "val.npy", data["val_tokens"]),
-        val_chars=data["val_chars"],
-        val_bytes=data["val_bytes"],
-        floor=data["floor"],
-        model=shape,
-        config=config,
-    )
 
 
 def _refuse_other_settings(

@@ -6,6 +6,9 @@ from jumok.config import GPTConfig, RungConfig
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
 
+Model = GPT
+ModelConfig = GPTConfig
+
 MODELS: dict[type[GPTConfig], type[GPT]] = {GPTConfig: GPT, RungConfig: Rung}
 KINDS: dict[str, type[GPTConfig]] = {"gpt": GPTConfig, "rung": RungConfig}  # by the "type" of a config.json
 

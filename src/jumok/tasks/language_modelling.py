@@ -1,0 +1,145 @@
+"""Predict each next token of a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jumok.checkpoint import RunFolder
+from jumok.config import GPTConfig, RungConfig, TrainConfig
+from jumok.corpora import stories
+from jumok.data import Batches, load_ids, tokenize
+from jumok.errors import CorpusError, TextError
+from jumok.evaluate import score
+from jumok.generate import generate, require_tokenizer, start_id
+from jumok.models import Model, ModelConfig
+from jumok.models.gpt import token_losses
+from jumok.tasks.task import Material, Task
+from jumok.text import Text
+from jumok.tokenizers import Tokenizer
+
+
+class LanguageModelling(Task):
+    """Predict each next token of a text."""
+
+    reads = Text
+    kinds = (GPTConfig, RungConfig)
+    keys = frozenset(
+        ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
+    )
+    loss_label = "nats/char"
+    fixed_shapes = True
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        train = load_ids(folder.state / "train.npy", data["train_tokens"])
+        self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
+        self.batches = Batches(train, model.context_length, config.batch_size, config.seed)
+        self.val_chars, self.val_bytes = data["val_chars"], data["val_bytes"]
+        self.floor = data["floor"]
+        self.tokens_per_batch = config.batch_size * model.context_length
+        self.validation_tokens = len(self.val)
+        self._token_losses: Callable[[Tensor, Tensor, Tensor], Tensor] = token_losses
+
+    @classmethod
+    def training_text(cls, material: Material) -> Iterator[str]:
+        """The training part."""
+        return _text(material.source).chunks(0, material.cut)
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Both parts as ids; see `Task.prepare`."""
+        text, cut = _text(material.source), material.cut
+        held_out = text if material.held_out is None else _text(material.held_out)
+        start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
+        with folder.writing("the text as ids"):
+            train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
+            val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
+        if len(train_ids) <= model.context_length:
+            raise TextError(
+                f"the text has {len(train_ids):,} tokens to train on, and context_length={model.context_length} needs "
+                f"at least {model.context_length + 1}; give more text, or --context-length "
+                f"{max(1, len(train_ids) // 4)}."
+            )
+        if config.val > 0 and len(val_ids) == 0:
+            raise TextError(
+                f"nothing is left to hold out: val={config.val:g} of {text.chars:,} characters; give more text, a "
+                "larger --val, or --val 0 to train without validation."
+            )
+        return {
+            **material.identity(),
+            "chars": text.chars,
+            "val_chars": stop - start,
+            "val_bytes": sum(len(piece.encode()) for piece in held_out.chunks(start, stop)),
+            "floor": _floor(held_out, start, stop),
+            "train_tokens": len(train_ids),
+            "val_tokens": len(val_ids),
+        }
+
+    def compile(self) -> None:
+        """Fuse the output layer with the loss, so that the logits are read once."""
+        self._token_losses = torch.compile(token_losses, dynamic=False)
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Inputs and targets, (B, T) each."""
+        return self.batches.batch(number)
+
+    def loss(self, model: Model, batch: tuple[Tensor, ...]) -> Tensor:
+        """Mean cross-entropy in nats per token."""
+        ids, targets = batch
+        return self._token_losses(model.hidden(ids), model.head.weight, targets).mean()
+
+    def validate(self, model: Model, max_tokens: int) -> dict[str, float]:
+        """Nats per character and per token on windows that do not overlap: quick, and a little pessimistic."""
+        return self._figures(model, max_tokens, stride=model.config.context_length)
+
+    def final(self, model: Model, max_tokens: int) -> dict[str, float]:
+        """As `validate`, each token with at least three quarters of a context before it."""
+        return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
+
+    def _figures(self, model: Model, max_tokens: int, stride: int) -> dict[str, float]:
+        before = start_id(require_tokenizer(model))
+        limit = max(1, max_tokens // model.config.context_length)
+        nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
+        per_token = nats / tokens
+        per_char = per_token * len(self.val) / self.val_chars
+        figures = {
+            "loss": per_char,
+            "nats_per_char": per_char,
+            "bits_per_char": per_char / math.log(2),
+            "bits_per_byte": per_char / math.log(2) * self.val_chars / self.val_bytes,
+            "loss_per_token": per_token,
+            "perplexity": math.exp(min(per_token, 700.0)),
+            "tokens": tokens,
+        }
+        return figures if self.floor is None else {**figures, "floor": self.floor}
+
+    def sample(self, model: Model, tokens: int, seed: int) -> str:
+        """A text begun from nothing."""
+        return generate(model, "", tokens=tokens, seed=seed)[0].text
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """Nats per character, beside the floor where it is known."""
+        floor = f" (floor {figures['floor']:.3f})" if "floor" in figures else ""
+        return f"{figures['nats_per_char']:.3f} nats/char{floor}"
+
+
+def _text(source: object) -> Text:
+    assert isinstance(source, Text)  # the trainer has checked it against `reads`
+    return source
+
+
+def _floor(text: Text, start: int, stop: int) -> float | None:
+    """Nats per character below which no model can get, known for the built-in stories only."""
+    try:
+        stories.floor(text.read(start, min(stop, start + 2_000)))  # tells quickly that a text is no such one
+        return stories.floor(text.read(start, min(stop, start + 200_000)))
+    except CorpusError:
+        return None

@@ -1,0 +1,135 @@
+"""The contract between the trainer and a task, and what a task is made from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from jumok.checkpoint import RunFolder
+from jumok.config import TrainConfig
+from jumok.models import Model, ModelConfig
+from jumok.text import Text
+from jumok.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a run learns from and what it holds out.
+
+    source: read already. cut: how many of its characters or rows belong to the training part; what follows is held
+    out. held_out: held out instead; then the cut is the length of the source.
+    """
+
+    source: Text
+    cut: int
+    held_out: Text | None = None
+
+    @classmethod
+    def of(cls, source: Text, share: float, held_out: Text | None = None) -> Material:
+        """Hold out the last `share` of the source, or another source."""
+        length = source.chars
+        cut = length if held_out is not None else length - round(length * share)
+        return cls(source=source, cut=cut, held_out=held_out)
+
+    def identity(self) -> dict[str, Any]:
+        """What config.json keeps, so that a resumed run can tell other material from its own."""
+        return {
+            "sources": [source.name for source in self.source.sources],
+            "sha256": self.source.sha256,
+            "val_sha256": None if self.held_out is None else self.held_out.sha256,
+        }
+
+
+class Task(ABC):
+    """One task of one run: the loop asks it for batches, losses and figures, and knows nothing else of it.
+
+    Args:
+        folder: of the run, prepared by `prepare`. data: what `prepare` returned.
+        model: the shape. config: the training.
+    """
+
+    reads: ClassVar[type[Text]]  # what it learns from
+    kinds: ClassVar[tuple[type[ModelConfig], ...]]  # configurations it can train, the default first
+    keys: ClassVar[frozenset[str]]  # of `data`
+    loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
+    fixed_shapes: ClassVar[bool]  # all batches are alike, so that compiling pays
+
+    tokens_per_batch: int
+    validation_tokens: int
+
+    @abstractmethod
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None: ...
+
+    # --- before the run ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def training_text(cls, material: Material) -> Iterator[str]:
+        """The text that a tokenizer is trained on, in pieces; nothing of what is held out."""
+
+    @classmethod
+    def shape_fields(cls, material: Material, config: TrainConfig) -> dict[str, Any]:
+        """Fields of the model's configuration that follow from the material, for example its labels."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Write the material as ids into `folder.state`; return what config.json tells of it, `keys` and no others.
+
+        Raises:
+            TextError: there is too little of it, or it does not fit the task.
+        """
+
+    # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether anything is held out."""
+        return self.validation_tokens > 0
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know of the material, said when the run begins."""
+        return ()
+
+    @abstractmethod
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Batch `number` of the run, from 0; the same number gives the same batch. The first dimension is B."""
+
+    @abstractmethod
+    def loss(self, model: Model, batch: tuple[Tensor, ...]) -> Tensor:
+        """The mean training loss of one batch, a scalar."""
+
+    def compile(self) -> None:  # noqa: B027  # most tasks have nothing to add
+        """Compile what `loss` computes outside the model's blocks."""
+
+    @abstractmethod
+    def validate(self, model: Model, max_tokens: int) -> dict[str, float]:
+        """Figures on the held-out part, reading about `max_tokens` evenly spread tokens.
+
+        "loss" decides which weights are best; "tokens" tells how many were read.
+        """
+
+    @abstractmethod
+    def final(self, model: Model, max_tokens: int) -> dict[str, float]:
+        """The figures to quote."""
+
+    @abstractmethod
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """The figures in a few words."""
+
+    @abstractmethod
+    def sample(self, model: Model, tokens: int, seed: int) -> str:
+        """Something for people to read."""
+
+    def draw(self, model: Model, folder: RunFolder) -> None:  # noqa: B027
+        """Pictures of the finished model besides the learning curve."""
