@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 from jumok import text
 from jumok.errors import TextError
+from jumok.text import _normal, _text
 
 POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
 NFD = unicodedata.normalize("NFD", POEM)
@@ -88,7 +89,7 @@ def test_a_character_cut_by_a_block_is_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """A detector that looks at the first N bytes takes the half character at their end for a broken one."""
-    monkeypatch.setattr(text, "_BLOCK", block)
+    monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     for form, data in FORMS.items():
         assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
 
@@ -97,7 +98,7 @@ def test_a_character_cut_by_a_block_is_not_an_error(
 def test_a_character_cut_by_the_sample_is_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int
 ) -> None:
-    monkeypatch.setattr(text, "_SAMPLE", sample)
+    monkeypatch.setattr("jumok.text._decoding._SAMPLE", sample)
     for form, data in FORMS.items():
         assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
 
@@ -157,7 +158,7 @@ def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block:
     if not whole.strip():
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_BLOCK", block)
+        patch.setattr("jumok.text._decoding._BLOCK", block)
         patch.setattr(sys, "stdin", SimpleNamespace(buffer=data))
         with text.read("-", encoding="utf-8") as found:
             assert found.read() == whole
@@ -180,7 +181,7 @@ def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
     seconds |= {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
     for code in (*range(0xD800), *range(0xE000, sys.maxunicode + 1)):
         char = chr(code)
-        if text._starts_safely(char):
+        if _normal._starts_safely(char):
             first = first_of.get(char, char)
             assert first not in seconds, hex(code)
             assert unicodedata.combining(first) == 0, hex(code)
@@ -300,7 +301,7 @@ def test_encoding_that_does_not_fit_is_refused_with_the_offset(tmp_path: Path) -
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_one_bad_byte_at_the_end_of_utf_8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """Never CP949 nonsense, nor "unknown": it is UTF-8, and one byte of it is broken."""
-    monkeypatch.setattr(text, "_BLOCK", block)
+    monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     for good in (POEM, POEM * 20, "안녕하세요"):
         path = write(tmp_path, "a.txt", good.encode() + b"\xff")
         with pytest.raises(TextError, match=rf"a\.txt is not UTF-8: byte offset {len(good.encode()):,} holds 0xff"):
@@ -545,7 +546,7 @@ def test_real_tables_are_read_row_by_row(corpora: Path) -> None:
 @pytest.mark.parametrize("in_memory", [1, 64 << 20])
 def test_chunks_and_slices_behave_like_a_string(tmp_path: Path, in_memory: int) -> None:
     letters = random.Random(3)
-    string = "".join(letters.choice("가a😀漢\n 각é") for _ in range(3 * text._STRIDE + 17))
+    string = "".join(letters.choice("가a😀漢\n 각é") for _ in range(3 * _text._STRIDE + 17))
     path = write(tmp_path, "a.txt", string)
     with text.read(path, in_memory=in_memory, spool_dir=tmp_path) as found:
         for start, stop in (

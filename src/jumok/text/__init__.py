@@ -1,0 +1,21 @@
+"""Read any text: whatever its encoding, newlines and normal form, out come clean characters.
+
+A file passes four stages, block by block, so that it may be larger than memory:
+
+    bytes ──decode──▶ characters ──newlines──▶ lines end in "\\n" ──rows──▶ the text column ──compose──▶ NFC
+
+`read` makes one stream of characters of all that it is given; `read_table` keeps rows and columns, in memory.
+
+Encodings are found by *strict* decoding of the whole file. Nothing is ever replaced or dropped in silence: what
+cannot be read is a `TextError` that names the byte or the line.
+"""
+
+from __future__ import annotations
+
+from jumok.text._inputs import FORMATS, Format
+from jumok.text._normal import compose
+from jumok.text._source import Source
+from jumok.text._table import Table, from_rows, read_table
+from jumok.text._text import Text, from_string, read
+
+__all__ = ["FORMATS", "Format", "Source", "Table", "Text", "compose", "from_rows", "from_string", "read", "read_table"]

@@ -1,0 +1,269 @@
+"""Bytes to characters: which encoding is it, and its strict decoding.
+
+Encodings are found by decoding the whole file: a byte-order mark decides; then UTF-16 and UTF-32 without a mark where
+the bytes are clearly so, UTF-8, and CP949 (the superset of EUC-KR that Korean Windows writes). Only what fits none of
+them, or reads as anything but Korean in CP949, is handed to charset-normalizer.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import encodings.aliases
+import unicodedata
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from jumok.errors import TextError
+
+_BLOCK = 1 << 20  # bytes read at a time
+_SAMPLE = 1 << 16  # bytes looked at where a judgement is needed, not a proof
+
+_BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+
+_MAGIC = {
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF87a": "a GIF image",
+    b"GIF89a": "a GIF image",
+    b"%PDF-": "a PDF document",
+    b"PK\x03\x04": "a zip archive (.docx, .hwpx, .epub and .xlsx are such)",
+    b"\xd0\xcf\x11\xe0": "an .hwp, .doc or .xls document",
+    b"HWP Document File": "an .hwp document",
+    b"\x1f\x8b": "a gzip archive",
+    b"BZh9": "a bzip2 archive",
+    b"\xfd7zXZ\x00": "an xz archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"\x7fELF": "a program",
+    b"SQLite format 3\x00": "a database",
+}
+_CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
+
+# The thirty commonest syllables of novels and of film reviews make up about 40% of both. What decodes as CP949 but
+# hardly has them is another country's text in disguise. The last four are how Koreans laugh and cry online.
+_COMMON = frozenset("이다는고하지가에을그아어나의도한은기서영리화로만보게니라들를ㅋㅎㅠㅜ")
+
+
+class Encoding(NamedTuple):
+    """How the bytes of one input are to be read."""
+
+    codec: str
+    bom: int = 0  # bytes to skip
+    guessed: bool = False
+
+
+class Undecodable(Exception):
+    """The bytes at `offset` do not fit the codec."""
+
+    def __init__(self, codec: str, offset: int, data: bytes, reason: str) -> None:
+        shown = " ".join(f"0x{byte:02x}" for byte in data[:4])
+        super().__init__(f"byte offset {offset:,} holds {shown} ({reason})")
+        self.codec, self.offset = codec, offset
+
+
+def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
+    """Decode strictly from byte `start` on; a character cut by the end of a block is carried over."""
+    decoder = codecs.getincrementaldecoder(codec)("strict")
+    data.seek(start)
+    done = start
+    while True:
+        block = data.read(_BLOCK)
+        carried = len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            bad = error.object[error.start : error.end]
+            raise Undecodable(codec, done - carried + error.start, bad, error.reason) from None
+        if text:
+            yield text
+        if not block:
+            return
+        done += len(block)
+
+
+def detect(data: IO[bytes], name: str) -> Encoding:
+    """Find the encoding of a whole file by strict decoding, most certain first."""
+    head = _window(data, 0)
+    for mark, codec in _BOMS:
+        if head.startswith(mark) and codec in _WIDE:
+            return Encoding(codec, len(mark))
+    bom = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+    if kind := next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None):
+        raise TextError(f"{name} looks binary ({kind}); save it as plain text first")
+    nul = _first_nul(data)
+    wide, share = _best_wide(head)
+    if nul is not None:
+        if share >= 0.9 and not bom:
+            return Encoding(wide)
+        raise TextError(
+            f"{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with --encoding"
+        )
+    not_utf8 = _misfit(data, "utf-8")
+    if not_utf8 is not None and share >= 0.9 and _is_bare_utf16(head, wide) and _misfit(data, wide) is None:
+        return Encoding(wide)
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    if controls > len(head) // 20:
+        raise TextError(
+            f"{name} looks binary ({controls} of its first {len(head)} bytes are control characters); "
+            "give a text file, or name its encoding with --encoding"
+        )
+    if not_utf8 is None:
+        return Encoding("utf-8", bom)
+    around = _window(data, not_utf8.offset)
+    if bom or _mostly_utf8(around):
+        raise not_utf8
+    not_cp949 = _misfit(data, "cp949")
+    korean = around.decode("cp949", "ignore")
+    foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer tell nothing
+    reads_korean = _korean_share(korean) > 0.08
+    if not_cp949 is None and (reads_korean or not foreign):
+        return Encoding("cp949")
+    if not_cp949 is not None and reads_korean and foreign:
+        raise not_cp949
+    guess = _guess(around)
+    if guess is not None and _misfit(data, guess) is None:
+        return Encoding(guess, guessed=True)
+    if not_cp949 is None:
+        return Encoding("cp949")
+    raise TextError(
+        f"{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, {not_utf8}; "
+        f"as CP949, {not_cp949}; name its encoding with --encoding, or repair the file"
+    )
+
+
+def _window(data: IO[bytes], around: int) -> bytes:
+    """Read a sample about an offset, from the start of a line on, so that no character is cut there."""
+    start = max(0, around - _SAMPLE // 2)
+    data.seek(start)
+    sample = data.read(_SAMPLE)
+    newline = sample.find(b"\n", 0, around - start)
+    return sample if start == 0 or newline < 0 else sample[newline + 1 :]
+
+
+def _first_nul(data: IO[bytes]) -> int | None:
+    data.seek(0)
+    done = 0
+    while block := data.read(_BLOCK):
+        if (at := block.find(0)) >= 0:
+            return done + at
+        done += len(block)
+    return None
+
+
+def _misfit(data: IO[bytes], codec: str) -> Undecodable | None:
+    """Decode the whole file for nothing but the proof; None means that it fits."""
+    try:
+        for _ in decode(data, codec):
+            pass
+    except Undecodable as error:
+        return error
+    return None
+
+
+def _mostly_utf8(sample: bytes) -> bool:
+    """Whether a sample that is not UTF-8 is nevertheless UTF-8 with some bytes broken."""
+    text = sample.decode("utf-8", "replace")
+    before = sum(char >= "\u0800" for char in text.partition("\ufffd")[0])
+    good = sum("\u0800" <= char != "\ufffd" for char in text)
+    bad = text.count("\ufffd") - sample.count("\ufffd".encode())
+    # CP949 read as UTF-8 gives hardly anything but replacements, and never so many three-byte characters in a row.
+    return good > bad or before >= 16
+
+
+def _best_wide(sample: bytes) -> tuple[str, float]:
+    """Return the likeliest of UTF-16 and UTF-32 and the share of its characters that a Korean text may hold.
+
+    Bytes read in the wrong width or order give characters from all over Unicode, of which CP949 knows a quarter.
+    """
+    shares = {}
+    for codec in _WIDE:
+        try:
+            text = codecs.getincrementaldecoder(codec)().decode(sample)
+        except UnicodeDecodeError:
+            continue
+        text = unicodedata.normalize("NFC", text)
+        known = text.encode("cp949", "ignore").translate(None, _CONTROLS).decode("cp949", "ignore")
+        shares[codec] = len(known) / max(1, len(text))
+    best = max(shares, key=lambda codec: shares[codec], default="utf-16-le")
+    return best, shares.get(best, 0.0)
+
+
+def _is_bare_utf16(sample: bytes, wide: str) -> bool:
+    """Whether a sample without NUL, so without a space, is UTF-16 all the same: Hangul, and better so than as CP949.
+
+    Every CP949 text of even length is Hangul in UTF-16 as well, so a few bytes are left to CP949 if they fit it.
+    """
+    as_wide = _korean_share(sample.decode(wide, "ignore"))
+    as_cp949 = _korean_share(sample.decode("cp949", "ignore"))
+    try:
+        sample.decode("cp949")
+    except UnicodeDecodeError:
+        return as_wide > max(0.1, as_cp949)
+    return len(sample) >= 16 and as_wide > max(0.1, 2 * as_cp949)
+
+
+def _korean_share(text: str) -> float:
+    """Return how many of the characters beyond ASCII are among the commonest Korean syllables."""
+    beyond = [char for char in text if char > "\x7f"]
+    return sum(char in _COMMON for char in beyond) / max(1, len(beyond))
+
+
+def _guess(sample: bytes) -> str | None:
+    """Ask charset-normalizer; None where it does not know or its answer is no better than a throw of dice."""
+    from charset_normalizer import from_bytes  # here: it costs time, and hardly a file needs it
+
+    end = max((sample.rfind(byte) for byte in b"\n ,."), default=-1)  # never the second half of a character
+    sample = sample[: end + 1] or sample
+    wide = [codec.replace("-", "_") for codec in ("utf-7", "utf-8", "utf-16", "utf-32", *_WIDE)]
+    best = from_bytes(sample, cp_exclusion=wide).best()
+    if best is None or best.chaos > 0.1 or sum(byte > 127 for byte in sample) < 4:
+        return None
+    if len(str(best)) < len(sample):  # several bytes a character: a strict decoding is evidence enough
+        return str(best.encoding)
+    western = from_bytes(sample, cp_isolation=["cp1252"]).best()
+    if western is not None and western.chaos <= best.chaos + 0.1 and western.coherence >= best.coherence:
+        best = western  # neighbours such as cp1250 and cp1257 are as likely by letters alone, and rarer
+    return str(best.encoding) if best.coherence > 0.1 else None
+
+
+def known_codec(encoding: str) -> str:
+    """Return the codec that a person's `encoding` means."""
+    try:
+        info = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        info = None
+    if info is None or info.incrementaldecoder is None or not info._is_text_encoding:
+        names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
+        near = difflib.get_close_matches(encoding.lower().replace("-", "_"), names, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "try utf-8, cp949, euc-kr, utf-16 or johab"
+        raise TextError(f"unknown encoding {encoding!r}; {hint}")
+    # What calls itself EUC-KR is CP949 more often than not (the WHATWG Encoding Standard reads it so as well).
+    return {"utf-8-sig": "utf-8", "euc_kr": "cp949"}.get(info.name, info.name)
+
+
+def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
+    """Take the given codec, skip its byte-order mark, and let the mark or the bytes tell the order of UTF-16."""
+    head = _window(data, 0)
+    for mark, marked in _BOMS:
+        if head.startswith(mark) and marked.startswith(codec):
+            return Encoding(marked, len(mark))
+    if codec in ("utf-16", "utf-32"):
+        wide, _ = _best_wide(head)
+        codec = wide if wide.startswith(codec) else f"{codec}-le"
+    misfit = _misfit(data, codec)
+    if misfit is not None:
+        raise TextError(f"{name} is not {display(codec)}, which --encoding asked for: {misfit}")
+    return Encoding(codec)
+
+
+def display(codec: str) -> str:
+    """The name of a codec as people write it."""
+    return codec.upper().replace("-LE", "LE").replace("-BE", "BE")

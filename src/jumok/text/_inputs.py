@@ -1,0 +1,119 @@
+"""Where text comes from: files, folders and standard input, opened so that they can be read more than once."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+from jumok.errors import TextError
+
+Format = Literal["text", "jsonl", "csv", "tsv"]
+
+FORMATS: dict[str, Format] = {
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+}
+"""What a suffix means; a folder is searched for these, and a named file with any other suffix is plain text."""
+
+TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
+"""The suffixes of files that have rows and columns."""
+
+
+class Input(NamedTuple):
+    """One file to read, or standard input."""
+
+    name: str  # as the person gave it
+    path: str  # as the system knows it
+    format: Format
+    named: bool  # given by name, so that it must hold text; a file found in a folder may be empty
+
+
+def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "text") -> list[Input]:
+    """Turn one argument into the files it stands for; a folder is searched for the suffixes of `formats`."""
+    if name == "-":
+        return [Input("<stdin>", "-", "text", named=True)]
+    path = Path(name)
+    if not os.path.exists(name):  # unlike Path.exists, it never raises
+        path = _same_name_in_another_form(path)
+    if not path.is_dir():
+        return [Input(name, str(path), FORMATS.get(path.suffix.lower(), "text"), named=True)]
+
+    def refuse(error: OSError) -> None:
+        raise TextError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    found = []
+    for folder, subfolders, files in os.walk(path, onerror=refuse):
+        subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
+        for file in (Path(folder, file) for file in files if not file.startswith(".")):
+            if file.suffix.lower() in formats and file.is_file():
+                found.append(file)
+    if not found:
+        raise TextError(f"{name} is a folder with no {what} in it; jumok looks for {', '.join(formats)}")
+    return [
+        Input(str(file), str(file), formats[file.suffix.lower()], named=False)
+        for file in sorted(found, key=lambda file: file.parts)
+    ]
+
+
+def _same_name_in_another_form(path: Path) -> Path:
+    """Find the sibling whose name differs in normal form only (macOS writes NFD), or say what is near."""
+    try:
+        siblings = {unicodedata.normalize("NFC", sibling.name): sibling for sibling in path.parent.iterdir()}
+    except OSError as error:
+        raise TextError(f"{path} does not exist: its folder {path.parent}: {error.strerror}") from error
+    wanted = unicodedata.normalize("NFC", path.name)
+    if wanted in siblings and siblings[wanted].exists():
+        return siblings[wanted]
+    near = difflib.get_close_matches(wanted, siblings, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise TextError(f"{path} does not exist{hint}")
+
+
+def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:
+    """Open for reading with seeks; what cannot seek (standard input, a pipe) is copied first."""
+    try:
+        if file.path == "-":
+            return _copy(sys.stdin.buffer, spool_dir, in_memory)
+        stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
+    except OSError as error:
+        raise TextError(f"{file.name} cannot be read: {error.strerror}") from error
+    if stream.seekable():
+        return stream
+    with stream:
+        return _copy(stream, spool_dir, in_memory)
+
+
+def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int) -> IO[bytes]:
+    copy = spool(spool_dir, in_memory)
+    try:
+        shutil.copyfileobj(stream, copy)
+    except OSError as error:
+        copy.close()
+        raise no_room(spool_dir, error) from error
+    return copy
+
+
+def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
+    """A temporary file to write and read: in memory up to so many bytes, then in `spool_dir`."""
+    # Unnamed as soon as it is on disk, so that even a killed process leaves nothing behind.
+    return tempfile.SpooledTemporaryFile(max_size=max(in_memory, 1), dir=None if spool_dir is None else str(spool_dir))
+
+
+def no_room(spool_dir: Path | None, error: OSError) -> TextError:
+    """The error to raise where a temporary file cannot be written."""
+    return TextError(
+        f"the temporary copy of the text cannot be written to {spool_dir or tempfile.gettempdir()}: {error.strerror}; "
+        "free some space there, or point TMPDIR to a folder with room"
+    )

@@ -1,0 +1,132 @@
+"""Rows of .jsonl, .csv and .tsv, with the number of the line that each one ends on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from jumok.errors import TextError
+from jumok.text._source import Reading
+
+_MAX_FIELD = 1 << 26  # characters in one csv field; more means that a quote was never closed
+
+
+def lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without their "\\n". Not `str.splitlines`: JSON strings may hold U+2028 as it is."""
+    held: list[str] = []
+    for piece in pieces:
+        first, *rest = piece.split("\n")
+        held.append(first)
+        for line in rest:
+            yield "".join(held)
+            held = [line]
+    if any(held):
+        yield "".join(held)
+
+
+# --- JSON lines -------------------------------------------------------------------------------------------------
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object with its names in NFC, which knows the names that it was given more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        names = [unicodedata.normalize("NFC", name) for name, _ in pairs]
+        super().__init__(zip(names, (value for _, value in pairs), strict=True))
+        self.repeated = [] if len(self) == len(pairs) else [name for name, n in Counter(names).items() if n > 1]
+
+
+def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
+    """Yield line number and object of each line that is not blank; anything but an object is a `TextError`."""
+    for number, line in enumerate(lines(reading.pieces()), 1):
+        if not line.strip():
+            continue
+        where = f"{reading.file.name}, line {number:,}"
+        try:
+            row = json.loads(line, object_pairs_hook=JsonObject)
+        except (ValueError, RecursionError) as error:  # a ValueError that is no JSONDecodeError: thousands of digits
+            raise TextError(f"{where}: not JSON: {error}; each line must be one JSON object") from None
+        if not isinstance(row, JsonObject):
+            kind = type(row).__name__
+            raise TextError(f"{where}: a JSON {kind}; each line must be an object such as {{...}}")
+        if row.repeated:
+            raise TextError(f"{where}: the name {row.repeated[0]!r} occurs more than once in this object; rename one")
+        yield number, row
+
+
+# --- Delimited rows ---------------------------------------------------------------------------------------------
+
+
+class _Dialect(NamedTuple):
+    delimiter: str
+    quotes: bool
+    tabs_in_quotes: bool = True
+
+
+_CSV = _Dialect(",", quotes=True)
+# Many a .tsv was written without quoting (film reviews begin with a quotation mark), many another with. The first
+# of these that gives every row as many fields as the header is taken. A quoted field with a tab inside is a last
+# resort: an unquoted file with two stray marks would otherwise read as one long field that swallows its rows.
+_UNQUOTED_TSV = _Dialect("\t", quotes=False)
+_TSV = (_Dialect("\t", quotes=True, tabs_in_quotes=False), _UNQUOTED_TSV, _Dialect("\t", quotes=True))
+
+
+def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields of each row that is not blank: the header (in NFC), then rows of its width.
+
+    Raises `TextError` for a row of another width and for broken quoting.
+    """
+    dialect = _CSV
+    if tabs:
+        dialect = next((known for known in _TSV if _consistent(lines(reading.pieces()), known)), _UNQUOTED_TSV)
+    name, number, width = reading.file.name, 1, 0
+    try:
+        for number, fields in _records(lines(reading.pieces()), dialect):
+            if not width:
+                width = len(fields)
+                fields = [unicodedata.normalize("NFC", field) for field in fields]
+            elif len(fields) != width:
+                raise TextError(
+                    f"{name}, line {number:,}: {len(fields)} fields where the header has {width}; "
+                    f"a field with {dialect.delimiter!r} or a newline in it must stand in double quotes"
+                )
+            yield number, fields
+    except csv.Error as error:
+        raise TextError(f"{name}, after line {number:,}: broken quoting: {error}") from None
+
+
+def only_place(name: str, header: list[str], column: str) -> int:
+    """The place of a column that is in the header; a `TextError` if it is there more than once."""
+    if header.count(column) > 1:
+        raise TextError(f"{name}: the column {column!r} occurs {header.count(column)} times in the header; rename one")
+    return header.index(column)
+
+
+def _records(rows: Iterable[str], dialect: _Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields of each row that is not blank; raises `csv.Error`."""
+    csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))  # the module's one limit: only ever raised
+    reader = csv.reader(
+        (row + "\n" for row in rows),
+        delimiter=dialect.delimiter,
+        quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+    for fields in reader:
+        if fields:
+            yield reader.line_num, fields
+
+
+def _consistent(rows: Iterable[str], dialect: _Dialect) -> bool:
+    width = None
+    try:
+        for _, fields in _records(rows, dialect):
+            width = width or len(fields)
+            if len(fields) != width or (not dialect.tabs_in_quotes and any("\t" in field for field in fields)):
+                return False
+    except csv.Error:
+        return False
+    return True

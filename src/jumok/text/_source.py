@@ -1,0 +1,135 @@
+"""One input while it is read, and what is kept of it: its encoding, newlines and size."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from jumok.errors import TextError
+from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden
+from jumok.text._inputs import Format, Input
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What was found in one input.
+
+    `bytes` counts the input as it was, `chars` what it gave to the text or, cell by cell, to the table. `encoding` is a
+    name that Python's codecs know too; `guessed` says that it comes from charset-normalizer, not from a strict rule.
+    `newlines` is "\\n", "\\r\\n", "\\r", "mixed", or "" where there are none. `normalised` is true where NFC changed
+    something. `rows` is the number of rows that it gave to a table, and None where it became part of a text.
+    """
+
+    name: str
+    encoding: str
+    bom: bool
+    format: Format
+    bytes: int
+    chars: int
+    newlines: str
+    normalised: bool
+    guessed: bool = False
+    rows: int | None = None
+
+    def describe(self) -> str:
+        """Say in one line what was found: size, encoding, newlines, normal form."""
+        encoding = self.encoding + (" with BOM" if self.bom else "")
+        if self.guessed:
+            encoding += " (a guess; name it with --encoding if the text looks wrong)"
+        found: list[str] = [] if self.format == "text" else [self.format]
+        if self.rows is not None:
+            found.append(f"{self.rows:,} rows")
+        found += [f"{self.chars:,} characters", encoding]
+        if self.newlines not in ("", "\n"):
+            found.append({"\r\n": "CRLF", "\r": "CR"}.get(self.newlines, self.newlines) + " newlines")
+        if self.normalised:
+            found.append("decomposed (NFD) text composed")
+        return f"{self.name}: {', '.join(found)}"
+
+
+def describe_sources(sources: Sequence[Source], chars: int) -> str:
+    """Say in one or two lines what was read: each source, or a summary where there are more than two."""
+    if len(sources) <= 2:
+        return "\n".join(source.describe() for source in sources)
+    encodings_found = Counter(source.encoding for source in sources)
+    listed = ", ".join(f"{n} in {encoding}" for encoding, n in encodings_found.most_common())
+    composed = sum(source.normalised for source in sources)
+    guessed = [source.name for source in sources if source.guessed]
+    line = f"{len(sources)} files: {chars:,} characters, {listed}"
+    if composed:
+        line += f", decomposed (NFD) text composed in {composed}"
+    if guessed:
+        line += f"\nencoding guessed (name it with --encoding if the text looks wrong): {', '.join(guessed)}"
+    return line
+
+
+class Reading:
+    """One input whose encoding is known, to be read from the start as often as needed."""
+
+    def __init__(self, file: Input, data: IO[bytes], size: int, encoding: Encoding) -> None:
+        self.file = file
+        self._data = data
+        self._size = size
+        self._encoding = encoding
+        self._newlines = io.IncrementalNewlineDecoder(None, translate=True)
+
+    def pieces(self) -> Iterator[str]:
+        """Yield all characters, with "\\n" for newlines."""
+        self._newlines = newlines = io.IncrementalNewlineDecoder(None, translate=True)
+        for piece in decode(self._data, self._encoding.codec, self._encoding.bom):
+            yield newlines.decode(piece)  # holds a final "\r" back: a "\n" may follow
+        yield newlines.decode("", final=True)
+
+    def source(self, *, format: Format, chars: int, normalised: bool, rows: int | None = None) -> Source:
+        """What was found, once `pieces` has been read to its end."""
+        ends = self._newlines.newlines
+        return Source(
+            name=self.file.name,
+            encoding=display(self._encoding.codec),
+            bom=self._encoding.bom > 0,
+            format=format,
+            bytes=self._size,
+            chars=chars,
+            newlines="mixed" if isinstance(ends, tuple) else ends or "",
+            normalised=normalised,
+            guessed=self._encoding.guessed,
+            rows=rows,
+        )
+
+
+@contextmanager
+def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading | None]:
+    """Find the encoding of an opened input; None for an empty file that nobody named.
+
+    What fails while it is read in the block becomes a `TextError` that names the file.
+    """
+    try:
+        size = data.seek(0, os.SEEK_END)
+        if size == 0 and file.named:
+            raise TextError(f"{file.name} is empty; jumok needs text to work with")
+        if size == 0:
+            yield None
+        else:
+            found = detect(data, file.name) if codec is None else overridden(data, file.name, codec)
+            yield Reading(file, data, size, found)
+    except Undecodable as error:
+        raise TextError(
+            f"{file.name} is not {display(error.codec)}: {error}; repair the file, or name its encoding with --encoding"
+        ) from None
+    except OSError as error:
+        raise TextError(f"{file.name} cannot be read: {error.strerror}") from error
+
+
+def blank(file: Input) -> TextError:
+    """The error to raise where an input is all white space."""
+    return TextError(f"{file.name} holds nothing but white space; jumok needs text to work with")
+
+
+def half_pair(char: str) -> str:
+    """What to say about half a surrogate pair."""
+    return f"U+{ord(char):04X} is half of a surrogate pair and no character; remove it or restore its other half"

@@ -1,0 +1,312 @@
+"""Rows with named columns, in memory: what is learned from pairs of texts, or from texts and their labels."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from jumok.errors import ConfigError, TextError
+from jumok.text._decoding import known_codec
+from jumok.text._inputs import TABLES, Format, Input, find, open_input
+from jumok.text._rows import delimited_rows, json_objects, only_place
+from jumok.text._source import Reading, Source, blank, describe_sources, half_pair, reading
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Table:
+    """Rows of cells: strings in NFC with "\\n" for newlines. An empty cell is "".
+
+    Made by `read_table` and `from_rows`. `rows` holds one tuple a row, its cells in the order of `columns`;
+    `sources` says what was found in each input. Tables are told apart by `sha256`.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+    sources: tuple[Source, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> list[str]:
+        """The cells of one column, from the first row to the last. Raises `TextError` if there is no such column."""
+        wanted = unicodedata.normalize("NFC", name)
+        if wanted not in self.columns:
+            raise TextError(f"no column {wanted!r} in this table; {_known(wanted, self.columns)}")
+        at = self.columns.index(wanted)
+        return [row[at] for row in self.rows]
+
+    def split(self, at: int) -> tuple[Table, Table]:
+        """The first `at` rows, and the rest; both parts keep all sources.
+
+        Raises `ValueError` if `at` is not 0 to `len(table)`.
+        """
+        if not 0 <= at <= len(self):
+            raise ValueError(f"at={at} is no place to split {len(self)} rows; use 0 to {len(self)}")
+        first, second = (
+            Table(columns=self.columns, rows=rows, sources=self.sources) for rows in (self.rows[:at], self.rows[at:])
+        )
+        return first, second
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of columns and cells: one JSON array a line, the columns first, as compact JSON in UTF-8."""
+        digest = hashlib.sha256()
+        for row in (self.columns, *self.rows):
+            digest.update(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        return digest.hexdigest()
+
+    @cached_property
+    def empty_cells(self) -> int:
+        """How many cells are empty; white space is not."""
+        return sum(row.count("") for row in self.rows)
+
+    def describe(self) -> str:
+        """Say in a few lines what is here: rows, columns and empty cells, then the sources."""
+        line = f"{len(self):,} rows of {', '.join(self.columns)}"
+        if self.empty_cells:
+            counted = {name: self.column(name).count("") for name in self.columns}
+            line += f"; empty cells: {', '.join(f'{n:,} in {name}' for name, n in counted.items() if n)}"
+        return f"{line}\n{describe_sources(self.sources, sum(source.chars for source in self.sources))}"
+
+
+def read_table(
+    paths: Sequence[str | Path] | str | Path,
+    columns: Sequence[str] | str,
+    *,
+    encoding: str | None = None,
+    optional: Sequence[str] | str = (),
+) -> Table:
+    """Read the named columns of .csv, .tsv and .jsonl files, one file after the other, into one table.
+
+    Encodings, newlines, normal form and folders are as for `read`; a folder is searched for tables only. Standard
+    input ("-") is read as JSON lines if it begins with "{", else as .tsv. Lines without a character are no rows.
+
+    - .csv and .tsv begin with a header that names the columns. In a .csv, double quotes enclose a cell with a comma, a
+      quote (doubled) or a newline in it (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a .tsv they do so only
+      if the whole file then has rows of one width; otherwise a quote is a character like any other.
+    - In .jsonl, a number and a truth value become their JSON spelling; null, and a name that a row lacks, become "".
+
+    `columns` must be in every input. Those of `optional`, which are other ones, follow them: "" in the rows of an
+    input without it, and left out of the table where no input has it. Other columns are not looked at.
+
+    Raises `TextError` for what cannot be read, naming file and line, and `ConfigError` for no or repeated `columns`.
+    """
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    wanted = _Wanted(columns, optional)
+    codec = None if encoding is None else known_codec(encoding)
+    files = [found for path in paths for found in _find(str(path))]
+    if not files:
+        raise TextError("no table was given; name at least one file or folder, or - for standard input")
+    writer = _TableWriter(wanted)
+    for file in files:
+        with open_input(file) as data, reading(file, data, codec) as found:
+            if found is not None:
+                _read_source(found, writer)
+    if not writer.sources:
+        raise TextError(f"{paths[0]} holds only empty tables; jumok needs rows to work with")
+    return writer.finish()
+
+
+def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
+    """Make a `Table` of rows in memory: the same newlines, NFC and checks as for a file.
+
+    A cell is a string, or a value that JSON spells (number, truth value, None for an empty cell). Raises `TextError`,
+    naming the row (counted from 1), for any other cell and for a row of another length than `columns`, or if there
+    are no rows; `ConfigError` for no or repeated `columns`.
+    """
+    wanted = _Wanted(columns, ())
+    writer = _TableWriter(wanted)
+    writer.present.update(wanted.columns)
+    size = 0
+    for number, row in enumerate(rows, 1):
+        where = f"{name}, row {number:,}"
+        if isinstance(row, str) or len(row) != len(wanted.columns):
+            given = repr(row) if isinstance(row, str) else f"{len(row)} cells"
+            raise TextError(f"{where}: {given} where a sequence of {len(wanted.columns)} cells is expected")
+        cells = [_spelled(where, column, cell) for column, cell in zip(wanted.columns, row, strict=True)]
+        writer.write(where, cells)
+        size += sum(len(cell.encode()) for cell in cells)
+    if not writer.rows:
+        raise TextError(f"{name} has no rows; jumok needs rows to work with")
+    writer.end_source(
+        Source(
+            name=name,
+            encoding="UTF-8",
+            bom=False,
+            format="text",
+            bytes=size,
+            chars=writer.chars,
+            newlines="",
+            normalised=writer.composed,
+            rows=writer.new_rows,
+        )
+    )
+    return writer.finish()
+
+
+# --- What is asked for ----------------------------------------------------------------------------------------------
+
+
+class _Wanted:
+    """The names of the columns to read, in NFC: those that must be there, then those that may be."""
+
+    def __init__(self, required: Sequence[str] | str, optional: Sequence[str] | str) -> None:
+        self.required, further = (
+            tuple(unicodedata.normalize("NFC", name) for name in ([names] if isinstance(names, str) else names))
+            for names in (required, optional)
+        )
+        self.columns = self.required + further
+        if not self.required:
+            raise ConfigError("columns=() names no column; name at least one")
+        if len(set(self.columns)) < len(self.columns):
+            raise ConfigError(f"columns {self.columns} name one of them twice; name each column once")
+
+
+def _find(name: str) -> list[Input]:
+    """Turn one argument into tables: the file itself, or those of a folder."""
+    files = find(name, TABLES, what="table")
+    for file in files:
+        if file.format == "text" and file.path != "-":
+            raise TextError(
+                f"{file.name} is no table that jumok knows by its suffix; give {', '.join(TABLES)} files with named "
+                "columns, or - for standard input"
+            )
+    return files
+
+
+# --- Reading --------------------------------------------------------------------------------------------------------
+
+
+def _read_source(table: Reading, writer: _TableWriter) -> None:
+    """Add the rows of one input; an empty or blank file that nobody named leaves nothing."""
+    format = _format(table)
+    cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
+    for number, row in cells:
+        writer.write(f"{table.file.name}, line {number:,}", row)
+    if writer.new_rows:
+        writer.end_source(
+            table.source(format=format, chars=writer.chars, normalised=writer.composed, rows=writer.new_rows)
+        )
+    elif table.file.named:
+        raise blank(table.file)
+
+
+def _format(table: Reading) -> Format:
+    """What the suffix says; standard input has none, so its first character tells."""
+    if table.file.path != "-":
+        return table.file.format
+    start = next((piece for piece in table.pieces() if not piece.isspace()), "")
+    return "jsonl" if start.lstrip().startswith("{") else "tsv"
+
+
+def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, list[str]]]:
+    names: dict[str, None] = {}  # in the order in which they appear
+    for number, row in json_objects(table):
+        names.update(dict.fromkeys(row))
+        where = f"{table.file.name}, line {number:,}"
+        yield number, [_spelled(where, column, row.get(column)) for column in writer.wanted.columns]
+    for column in writer.wanted.required if writer.new_rows else ():
+        if column not in names:
+            raise TextError(f"{table.file.name}: no column {column!r} in any line; {_known(column, list(names))}")
+    writer.present.update(names)
+
+
+def _spelled(where: str, column: str, value: object) -> str:
+    """A string as it is, None as no text, a number or a truth value as JSON writes it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise TextError(f"{where}: column {column!r} holds {str(value)[:40]}, which is no text, number or truth value")
+
+
+def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+    name = table.file.name
+    rows = delimited_rows(table, tabs=tabs)
+    _, header = next(rows, (0, []))
+    if not header:
+        return
+    for column in writer.wanted.required:
+        if column not in header:
+            raise TextError(
+                f"{name}: no column {column!r} in its first line, which must name the columns; "
+                f"{_known(column, header)}{_other_suffix(column, header)}"
+            )
+    places = [only_place(name, header, column) if column in header else None for column in writer.wanted.columns]
+    for number, fields in rows:
+        yield number, ["" if at is None else fields[at] for at in places]
+    if not writer.new_rows and table.file.named:
+        raise TextError(f"{name} has a header and no rows; jumok needs rows to work with")
+    writer.present.update(header)
+
+
+def _known(column: str, columns: Sequence[str]) -> str:
+    """List the columns there are, and say which one may have been meant."""
+    listed = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns[:12]] or ["none"]
+    more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
+    near = difflib.get_close_matches(column, columns, n=1)
+    return f"the columns are {', '.join(listed)}{more}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _other_suffix(column: str, header: Sequence[str]) -> str:
+    """Say so where the one field of the header is a header of the other format."""
+    for mark, suffix in ((",", ".csv"), ("\t", ".tsv")):
+        if len(header) == 1 and column in header[0].split(mark):
+            return f"; its cells are parted by {mark!r}: give it as a {suffix} file"
+    return ""
+
+
+# --- Writing the table down -----------------------------------------------------------------------------------------
+
+
+class _TableWriter:
+    """Take the rows of all sources, cell by cell into NFC with "\\n" for newlines."""
+
+    def __init__(self, wanted: _Wanted) -> None:
+        self.wanted = wanted
+        self.present: set[str] = set()  # names of columns met in any source
+        self.rows: list[Row] = []
+        self.sources: list[Source] = []
+        self.chars = 0  # of the present source, as are the next two
+        self.new_rows = 0
+        self.composed = False
+
+    def write(self, where: str, cells: Sequence[str]) -> None:
+        """Add a row of the present source."""
+        row = []
+        for cell in cells:
+            unified = cell.replace("\r\n", "\n").replace("\r", "\n")
+            normal = unicodedata.normalize("NFC", unified)
+            try:
+                normal.encode()
+            except UnicodeEncodeError as error:
+                raise TextError(f"{where}: {half_pair(normal[error.start])}") from None
+            self.composed = self.composed or normal != unified
+            self.chars += len(normal)
+            row.append(normal)
+        self.rows.append(tuple(row))
+        self.new_rows += 1
+
+    def end_source(self, source: Source) -> None:
+        """Close the present source."""
+        self.sources.append(source)
+        self.chars, self.new_rows, self.composed = 0, 0, False
+
+    def finish(self) -> Table:
+        """Leave out the columns that no source has and hand the table over."""
+        kept = [at for at, name in enumerate(self.wanted.columns) if name in self.present]
+        rows = self.rows
+        if len(kept) < len(self.wanted.columns):
+            rows = [tuple(row[at] for at in kept) for row in rows]
+        return Table(columns=tuple(self.wanted.columns[at] for at in kept), rows=rows, sources=tuple(self.sources))

@@ -1,0 +1,403 @@
+"""jumok.text.read_table and from_rows: any table in, rows of clean cells out.
+
+Bad input, all below: no table, no such column (near name, none near, in the second file, in JSON), no header, a header
+alone, empty and blank files and folders, ragged rows, broken quoting, a column named twice (in the header, in JSON, in
+the question), wrong suffix, wrong separator, broken JSON, JSON that is no object, cells that are none, half surrogate
+pairs, broken bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import sys
+import tempfile
+import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jumok import text
+from jumok.errors import ConfigError, TextError
+
+ROWS = [("재미있어요", "1"), ("별로예요, 정말", "0"), ("", "1"), ('"최고"라더니', "0")]
+TSV = "document\tlabel\n" + "".join(f"{document}\t{label}\n" for document, label in ROWS)
+
+
+def write(folder: Path, name: str, content: bytes | str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def as_csv(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows([columns, *rows])
+    return out.getvalue()
+
+
+def as_jsonl(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "".join(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
+
+
+def stdin(patch: pytest.MonkeyPatch, content: bytes | str) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+# --- One table in every form --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "encoding"),
+    [
+        ("a.tsv", TSV.encode(), "UTF-8"),
+        ("a.tsv", TSV.encode("cp949"), "CP949"),
+        ("a.TSV", TSV.encode("utf-8-sig"), "UTF-8"),
+        ("a.tsv", TSV.encode("utf-16"), "UTF-16LE"),
+        ("a.tsv", TSV.encode("utf-16-be"), "UTF-16BE"),
+        ("a.tsv", unicodedata.normalize("NFD", TSV).encode(), "UTF-8"),
+        ("a.tsv", TSV.replace("\n", "\r\n").encode("cp949"), "CP949"),
+        ("a.tsv", TSV.replace("\n", "\r").encode(), "UTF-8"),
+        ("a.csv", as_csv(("document", "label"), ROWS).encode("cp949"), "CP949"),
+        ("a.csv", as_csv(("label", "id", "document"), [(b, "7", a) for a, b in ROWS]).encode("utf-8-sig"), "UTF-8"),
+        ("a.jsonl", as_jsonl(("document", "label"), ROWS).encode(), "UTF-8"),
+        ("a.ndjson", as_jsonl(("label", "document"), [(b, a) for a, b in ROWS]).encode("utf-16"), "UTF-16LE"),
+    ],
+)
+def test_the_same_rows_in_every_form_are_the_same_table(tmp_path: Path, name: str, data: bytes, encoding: str) -> None:
+    table = text.read_table(write(tmp_path, name, data), ["document", "label"])
+    assert table.columns == ("document", "label")
+    assert table.rows == ROWS
+    assert len(table) == 4
+    assert table.empty_cells == 1
+    assert table.sha256 == text.from_rows(["document", "label"], ROWS).sha256
+    (source,) = table.sources
+    assert (source.encoding, source.rows, source.bytes) == (encoding, 4, len(data))
+    assert source.chars == sum(len(cell) for row in ROWS for cell in row)
+
+
+def test_what_was_found_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", unicodedata.normalize("NFD", TSV).replace("\n", "\r\n").encode("utf-8-sig"))
+    table = text.read_table(path, ["document", "label"])
+    assert table.sources[0].normalised
+    assert table.describe() == (
+        "4 rows of document, label; empty cells: 1 in document\n"
+        f"{path}: tsv, 4 rows, 24 characters, UTF-8 with BOM, CRLF newlines, decomposed (NFD) text composed"
+    )
+    for n in range(3):
+        write(tmp_path, f"folder/{n}.csv", f"label\n{n}\n")
+    assert (
+        text.read_table(tmp_path / "folder", "label").describe() == "3 rows of label\n3 files: 3 characters, 3 in UTF-8"
+    )
+
+
+def test_the_checksum_is_that_of_the_rows_as_json(tmp_path: Path) -> None:
+    """Other columns and the form of the file do not count; the order of columns, the cells and their borders do."""
+    lines = '["document","label"]\n["재미있어요","1"]\n["별로예요, 정말","0"]\n["","1"]\n["\\"최고\\"라더니","0"]\n'
+    table = text.read_table(write(tmp_path, "a.tsv", TSV), ["document", "label"])
+    assert table.sha256 == hashlib.sha256(lines.encode()).hexdigest()
+    assert text.read_table(tmp_path / "a.tsv", ["label", "document"]).sha256 != table.sha256
+    assert text.from_rows(["a", "b"], [("가나", "다")]).sha256 != text.from_rows(["a", "b"], [("가", "나다")]).sha256
+
+
+def test_names_of_columns_are_compared_composed(tmp_path: Path) -> None:
+    """A header that macOS decomposed looks the same on screen and was not found."""
+    decomposed = unicodedata.normalize("NFD", "본문,분류\n가,나\n")
+    for name, content in (
+        ("a.csv", decomposed),
+        ("a.jsonl", unicodedata.normalize("NFD", '{"본문": "가", "분류": "나"}')),
+    ):
+        path = write(tmp_path, name, content)
+        assert text.read_table(path, ["본문", unicodedata.normalize("NFD", "분류")]).rows == [("가", "나")]
+        with text.read(path, column="본문") as found:
+            assert found.read().strip() == "가"
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('",\t\r\n가각\u1100\u1161\u0301'))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1))
+def test_any_rows_survive_csv_and_jsonl(rows: list[tuple[str, str]]) -> None:
+    expected = text.from_rows(["a", "b"], rows)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("a.csv", as_csv(("a", "b"), rows)), ("a.jsonl", as_jsonl(("a", "b"), rows))):
+            found = text.read_table(write(Path(folder), name, content), ["a", "b"], encoding="utf-8")
+            assert found.rows == expected.rows
+            assert found.sha256 == expected.sha256
+
+
+# --- Quotes, newlines, empty cells ----------------------------------------------------------------------------------
+
+
+def test_csv_quotes_enclose_commas_quotes_and_newlines(tmp_path: Path) -> None:
+    content = 'id,text\r\n1,"쉼표, ""따옴표"",\r\n줄"\r\n\r\n2,5" 화면\r\n'
+    table = text.read_table(write(tmp_path, "a.csv", content), ["text", "id"])
+    assert table.rows == [('쉼표, "따옴표",\n줄', "1"), ('5" 화면', "2")]
+
+
+def test_a_quote_in_a_tsv_is_a_character(tmp_path: Path) -> None:
+    """Film reviews begin with a stray quotation mark; a csv reader then swallows all rows up to the next one."""
+    content = 'document\tlabel\n"최고\t1\n그저 그렇다"\t0\n"\t1\n또 "보고"싶다\t1\n'
+    table = text.read_table(write(tmp_path, "a.tsv", content), ["document", "label"])
+    assert table.rows == [('"최고', "1"), ('그저 그렇다"', "0"), ('"', "1"), ('또 "보고"싶다', "1")]
+
+
+def test_a_tsv_that_was_written_with_quotes_is_unquoted(tmp_path: Path) -> None:
+    content = 'text\tn\n"두\n줄"\t1\n"""인용"""\t2\n'
+    assert text.read_table(write(tmp_path, "a.tsv", content), ["n", "text"]).rows == [("1", "두\n줄"), ("2", '"인용"')]
+    tabs = 'text\tn\n"탭\t안"\t1\n셋\t2\n'
+    assert text.read_table(write(tmp_path, "a.tsv", tabs), ["text", "n"]).rows == [("탭\t안", "1"), ("셋", "2")]
+
+
+def test_empty_cells_are_kept_and_counted(tmp_path: Path) -> None:
+    table = text.read_table(write(tmp_path, "a.csv", "a,b\n,\n1,\n , 2\n"), ["a", "b"])
+    assert table.rows == [("", ""), ("1", ""), (" ", " 2")]
+    assert table.empty_cells == 3
+    assert "; empty cells: 1 in a, 2 in b\n" in table.describe()
+
+
+def test_json_values_become_their_spelling(tmp_path: Path) -> None:
+    lines = [
+        '{"a": "줄\\r\\n\\u1100\\u1161", "b": 1}',
+        '{"b": true, "a": null}',
+        '{"b": -0.5}',
+        '{"b": false, "a": "", "c": [1]}',
+    ]
+    table = text.read_table(write(tmp_path, "a.jsonl", "\n\n".join(lines)), ["a", "b"])
+    assert table.rows == [("줄\n가", "1"), ("", "true"), ("", "-0.5"), ("", "false")]
+    assert table.empty_cells == 3
+    assert table.sources[0].normalised
+
+
+# --- Several inputs -------------------------------------------------------------------------------------------------
+
+
+def test_files_of_several_formats_make_one_table(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path, "a.csv", "n,text,more\n1,하나,x\n"),
+        write(tmp_path, "b.tsv", "text\tn\n둘\t2\n".encode("cp949")),
+        write(tmp_path, "c.jsonl", '{"n": 3, "text": "셋"}'),
+    ]
+    table = text.read_table(paths, ["text", "n"])
+    assert table.rows == [("하나", "1"), ("둘", "2"), ("셋", "3")]
+    assert [(source.name, source.format, source.rows) for source in table.sources] == [
+        (str(paths[0]), "csv", 1),
+        (str(paths[1]), "tsv", 1),
+        (str(paths[2]), "jsonl", 1),
+    ]
+
+
+def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
+    write(tmp_path, "b/2.tsv", "text\n둘\n")
+    write(tmp_path, "a.csv", "text\n하나\n")
+    write(tmp_path, "README.md", "no table")
+    write(tmp_path, "b/.hidden.csv", "text\n숨은 줄\n")
+    write(tmp_path, "b/empty.csv", "")
+    write(tmp_path, "b/blank.csv", "\n\n")
+    write(tmp_path, "b/header.csv", "text\n")
+    table = text.read_table(tmp_path, "text")
+    assert table.rows == [("하나",), ("둘",)]
+    assert len(table.sources) == 2
+    for name in ("a.csv", "b/2.tsv"):
+        (tmp_path / name).unlink()
+    with pytest.raises(TextError, match="only empty tables"):
+        text.read_table(tmp_path, "text")
+    for name in ("b/empty.csv", "b/blank.csv", "b/header.csv"):
+        (tmp_path / name).unlink()
+    with pytest.raises(TextError, match=r"folder with no table in it; jumok looks for \.jsonl, .*\.tsv$"):
+        text.read_table(tmp_path, "text")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TSV,
+        TSV.encode("cp949"),
+        as_jsonl(("document", "label"), ROWS),
+        ("\n \n" + as_jsonl(("label", "document"), [(b, a) for a, b in ROWS])).encode("utf-16"),
+    ],
+)
+def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
+    stdin(monkeypatch, content)
+    table = text.read_table("-", ["document", "label"])
+    assert table.rows == ROWS
+    assert table.sources[0].name == "<stdin>"
+
+
+def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> None:
+    with_label = write(tmp_path, "a.tsv", "label\tdocument\n1\t하나\n")
+    without = write(tmp_path, "b.csv", "document\n둘\n")
+    some = write(tmp_path, "c.jsonl", '{"document": "셋"}\n{"document": "넷", "label": 0}\n')
+    options = {"optional": ["label", "weight"]}
+    table = text.read_table([with_label, without, some], "document", **options)
+    assert table.columns == ("document", "label")
+    assert table.rows == [("하나", "1"), ("둘", ""), ("셋", ""), ("넷", "0")]
+    assert table.empty_cells == 2
+    alone = text.read_table(without, "document", optional="label")
+    assert (alone.columns, alone.rows, alone.empty_cells) == (("document",), [("둘",)], 0)
+
+
+# --- Tables that cannot be read -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.tsv",
+            "document\tlable\n가\t1\n",
+            r"a\.tsv: no column 'label' in its first line, .*the columns are 'document', 'lable'; "
+            r"did you mean 'lable'\?$",
+        ),
+        ("a.csv", "Q,A\n가,나\n", r"no column 'document' .*the columns are 'Q', 'A'$"),
+        (
+            "a.tsv",
+            f"{'정말 재미있는 영화였어요' * 9}\t1\n나\t0\n",
+            r"first line, which must name the columns; .*'정말.{28}…', '1'$",
+        ),
+        ("a.tsv", "\t".join(map(str, range(20))) + "\n", r"'11' and 8 more$"),
+        (
+            "a.tsv",
+            "document,label\n가,1\n",
+            r"the columns are 'document,label'.* parted by ',': give it as a \.csv file$",
+        ),
+        ("a.csv", "document\tlabel\n가\t1\n", r"parted by '\\t': give it as a \.tsv file$"),
+        ("a.csv", "document,label\n", r"a\.csv has a header and no rows"),
+        ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
+        ("a.csv", "", r"a\.csv is empty"),
+        ("a.jsonl", "", r"a\.jsonl is empty"),
+        ("a.csv", "\n\n", r"a\.csv holds nothing but white space"),
+        ("a.jsonl", " \n\t\n", r"a\.jsonl holds nothing but white space"),
+        (
+            "a.csv",
+            "document,label\n가,1\n나, 다,1\n",
+            r"a\.csv, line 3: 3 fields where the header has 2.*double quotes",
+        ),
+        ("a.tsv", "document\tlabel\n가\t1\n\n나\n", r"a\.tsv, line 4: 1 fields where the header has 2"),
+        ("a.csv", 'document,label\n가,1\n"나,1\n다,1\n', r"a\.csv, after line 2: broken quoting"),
+        ("a.csv", 'document,label\n"가" 나,1\n', r"a\.csv, after line 1: broken quoting"),
+        ("a.csv", "label,document,label\n1,가,0\n", r"the column 'label' occurs 2 times in the header; rename"),
+        ("a.jsonl", '{"document": "가", "label": 1}\n{"document"\n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", '{"document": "가", "label": 1}\n["나", 0]\n', r"a\.jsonl, line 2: a JSON list"),
+        ("a.jsonl", '"document"\n', r"a\.jsonl, line 1: a JSON str"),
+        ("a.jsonl", '{"document": "가", "label": 1, "label": 0}', r"line 1: the name 'label' occurs more than once"),
+        ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is no text"),
+        ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
+        ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"no column 'label' in any line; .*did you mean 'lable'\?$"),
+        ("a.jsonl", "{}\n", r"no column 'document' in any line; the columns are none$"),
+        ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
+        ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
+        ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
+        ("a.txt", TSV, r"a\.txt is no table .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
+        ("a.json", "[]", r"a\.json is no table .*give \.jsonl"),
+    ],
+)
+def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:
+    with pytest.raises(TextError, match=said):
+        text.read_table(write(tmp_path, name, content), ["document", "label"])
+
+
+def test_a_column_that_the_second_file_lacks_is_missed_there(tmp_path: Path) -> None:
+    paths = [write(tmp_path, "a.tsv", "document\tlabel\n가\t1\n"), write(tmp_path, "b.tsv", "review\tlabel\n나\t0\n")]
+    with pytest.raises(TextError, match=r"b\.tsv: no column 'document' .*the columns are 'review', 'label'$"):
+        text.read_table(paths, ["document", "label"])
+
+
+def test_a_csv_on_standard_input_is_told_from_a_wrong_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin(monkeypatch, "document,label\n가,1\n")
+    with pytest.raises(TextError, match=r"<stdin>: no column .*parted by ',': give it as a \.csv file$"):
+        text.read_table("-", ["document", "label"])
+
+
+def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", TSV)
+    with pytest.raises(TextError, match="no table was given"):
+        text.read_table([], "document")
+    with pytest.raises(TextError, match=r"b\.tsv does not exist; did you mean 'a\.tsv'\?"):
+        text.read_table(tmp_path / "b.tsv", "document")
+    with pytest.raises(TextError, match="unknown encoding 'cp499'"):
+        text.read_table(path, "document", encoding="cp499")
+    with pytest.raises(ConfigError, match="name at least one"):
+        text.read_table(path, [])
+    for columns, optional in ((["label", "label"], ()), (["label"], ["label"])):
+        with pytest.raises(ConfigError, match="name each column once"):
+            text.read_table(path, columns, optional=optional)
+
+
+def test_what_a_table_refuses_a_text_refuses_too(tmp_path: Path) -> None:
+    """`read` took the first of two columns of the same name, and the last of two JSON names, without a word.
+
+    A number of thousands of digits beside the text ended in a traceback: Python's limit on such is no JSONDecodeError.
+    """
+    for name, content, said in (
+        ("a.csv", "text,text\n가,나\n", "the column 'text' occurs 2 times"),
+        ("a.jsonl", '{"text": "가", "text": "나"}', "'text' occurs more than once"),
+        ("a.jsonl", f'{{"text": "가", "n": {"1" * 5000}}}', "line 1: not JSON"),
+    ):
+        with pytest.raises(TextError, match=said):
+            text.read(write(tmp_path, name, content))
+
+
+# --- Rows in memory -------------------------------------------------------------------------------------------------
+
+
+def test_rows_in_memory_become_a_table() -> None:
+    rows = [(unicodedata.normalize("NFD", "가\r\n나"), 1), ["다", None], ("라", True), ("마", 0.5)]
+    table = text.from_rows(["본문", "n"], iter(rows), name="demo")
+    assert table.columns == ("본문", "n")
+    assert table.rows == [("가\n나", "1"), ("다", ""), ("라", "true"), ("마", "0.5")]
+    (source,) = table.sources
+    assert (source.name, source.rows, source.chars, source.bytes, source.normalised) == ("demo", 4, 14, 31, True)
+    assert table.describe() == (
+        "4 rows of 본문, n; empty cells: 1 in n\ndemo: 4 rows, 14 characters, UTF-8, decomposed (NFD) text composed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "demo has no rows"),
+        ([("가", "나"), ("다",)], "demo, row 2: 1 cells where a sequence of 2 cells is expected"),
+        (["가나"], "demo, row 1: '가나' where a sequence of 2 cells is expected"),
+        ([("가", b"x")], r"demo, row 1: column 'b' holds b'x', which is no text"),
+        ([("가", ["나"])], "which is no text, number or truth value"),
+        ([("\ud83d", "나")], r"demo, row 1: U\+D83D is half of a surrogate pair"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: list[tuple[object, ...]], said: str) -> None:
+    with pytest.raises(TextError, match=said):
+        text.from_rows(["a", "b"], rows, name="demo")
+
+
+def test_columns_and_parts_of_a_table() -> None:
+    table = text.from_rows(["document", "label"], ROWS)
+    assert table.column("label") == ["1", "0", "1", "0"]
+    assert table.column("document") == [document for document, _ in ROWS]
+    with pytest.raises(TextError, match=r"no column 'lable' in this table; .*did you mean 'label'\?"):
+        table.column("lable")
+    for at in range(5):
+        first, second = table.split(at)
+        assert first.rows == ROWS[:at]
+        assert second.rows == ROWS[at:]
+        assert first.columns == second.columns == table.columns
+        assert first.sources == second.sources == table.sources
+        assert first.empty_cells + second.empty_cells == 1
+    for at in (-1, 5):
+        with pytest.raises(ValueError, match=rf"at={at} .*use 0 to 4"):
+            table.split(at)
+
+
+def test_real_tables_are_read_row_by_row(corpora: Path) -> None:
+    """The reviews are unquoted, the answers of the chatbot are short: each line is a row."""
+    for name, columns in (("nsmc_train.tsv", ["document", "label"]), ("chatbot.tsv", ["question", "answer"])):
+        lines = unicodedata.normalize("NFC", (corpora / name).read_text(encoding="utf-8")).split("\n")
+        table = text.read_table(corpora / name, columns)
+        assert table.rows == [tuple(line.split("\t")) for line in lines[1:] if line]
