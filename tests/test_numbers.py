@@ -1,0 +1,432 @@
+"""The built-in pairs: hand-checked readings, a parser that reads them back, and what the stream promises."""
+
+from __future__ import annotations
+
+import doctest
+import hashlib
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice, pairwise
+
+import pytest
+
+from jumok.corpora import numbers
+from jumok.corpora.numbers import (
+    read_counted,
+    read_date,
+    read_decimal,
+    read_digits,
+    read_native,
+    read_number,
+    read_phone,
+    read_time,
+)
+from jumok.errors import ConfigError
+from jumok.text import from_rows
+
+# --- Readings, checked by hand ------------------------------------------------------------------------------------
+
+SINO = {
+    0: "영",
+    1: "일",
+    2: "이",
+    3: "삼",
+    4: "사",
+    5: "오",
+    6: "육",
+    7: "칠",
+    8: "팔",
+    9: "구",
+    10: "십",
+    11: "십일",
+    16: "십육",
+    20: "이십",
+    21: "이십일",
+    99: "구십구",
+    100: "백",
+    101: "백일",
+    110: "백십",
+    111: "백십일",
+    200: "이백",
+    999: "구백구십구",
+    1000: "천",
+    1001: "천일",
+    1010: "천십",
+    1100: "천백",
+    1111: "천백십일",
+    2024: "이천이십사",
+    5000: "오천",
+    9999: "구천구백구십구",
+    10_000: "만",
+    10_001: "만일",
+    10_100: "만백",
+    11_000: "만천",
+    11_111: "만천백십일",
+    12_500: "만이천오백",
+    19_999: "만구천구백구십구",
+    20_000: "이만",
+    100_000: "십만",
+    101_000: "십만천",
+    110_000: "십일만",
+    111_111: "십일만천백십일",
+    1_000_000: "백만",
+    1_010_000: "백일만",
+    1_234_567: "백이십삼만사천오백육십칠",
+    10_000_000: "천만",
+    10_010_000: "천일만",
+    99_999_999: "구천구백구십구만구천구백구십구",
+    100_000_000: "일억",
+    100_000_001: "일억일",
+    100_010_000: "일억일만",
+    100_100_000: "일억십만",
+    110_000_000: "일억천만",
+    1_000_000_000: "십억",
+    1_234_567_898: "십이억삼천사백오십육만칠천팔백구십팔",
+    10**12: "일조",
+    10**12 + 10**8: "일조일억",
+    10**12 + 10**4: "일조일만",
+    10**13: "십조",
+    10**16: "일경",
+    10**16 + 1: "일경일",
+    7_3243_7867_8927_6354: "칠경삼천이백사십삼조칠천팔백육십칠억팔천구백이십칠만육천삼백오십사",
+    10**20 - 1: "구천구백구십구경구천구백구십구조구천구백구십구억구천구백구십구만구천구백구십구",
+}
+
+
+@pytest.mark.parametrize(("number", "reading"), SINO.items())
+def test_sino_korean_numbers_are_read_as_taught(number: int, reading: str) -> None:
+    assert read_number(number) == reading
+
+
+@pytest.mark.parametrize(
+    ("number", "alone", "before_noun"),
+    [
+        (1, "하나", "한"),
+        (2, "둘", "두"),
+        (3, "셋", "세"),
+        (4, "넷", "네"),
+        (5, "다섯", "다섯"),
+        (6, "여섯", "여섯"),
+        (7, "일곱", "일곱"),
+        (8, "여덟", "여덟"),
+        (9, "아홉", "아홉"),
+        (10, "열", "열"),
+        (11, "열하나", "열한"),
+        (14, "열넷", "열네"),
+        (19, "열아홉", "열아홉"),
+        (20, "스물", "스무"),
+        (21, "스물하나", "스물한"),
+        (22, "스물둘", "스물두"),
+        (30, "서른", "서른"),
+        (33, "서른셋", "서른세"),
+        (40, "마흔", "마흔"),
+        (54, "쉰넷", "쉰네"),
+        (60, "예순", "예순"),
+        (75, "일흔다섯", "일흔다섯"),
+        (86, "여든여섯", "여든여섯"),
+        (99, "아흔아홉", "아흔아홉"),
+    ],
+)
+def test_native_numbers_change_before_a_noun(number: int, alone: str, before_noun: str) -> None:
+    assert read_native(number) == alone
+    assert read_native(number, before_noun=True) == before_noun
+
+
+def test_the_rest_is_read_as_taught() -> None:
+    assert [read_counted(1, "개"), read_counted(3, "마리"), read_counted(20, "살")] == ["한 개", "세 마리", "스무 살"]
+    assert [read_counted(n, "번째") for n in (1, 2, 20, 21)] == ["첫 번째", "두 번째", "스무 번째", "스물한 번째"]
+    assert read_date(2024, 3, 1) == "이천이십사년 삼월 일일"
+    assert read_date(1910, 8, 29) == "천구백십년 팔월 이십구일"
+    assert [read_date(None, month, month) for month in (6, 10, 11, 12)] == [
+        "유월 육일",
+        "시월 십일",
+        "십일월 십일일",
+        "십이월 십이일",
+    ]
+    assert read_date(None, 2, 29) == "이월 이십구일"
+    assert [read_time(3, 25), read_time(12), read_time(1, 0, 7)] == ["세 시 이십오 분", "열두 시", "한 시 칠 초"]
+    assert [read_time(0, 5), read_time(13, 10), read_time(20)] == ["영 시 오 분", "십삼 시 십 분", "이십 시"]
+    assert read_phone("010-1234-5678") == "공일공 일이삼사 오육칠팔"
+    assert read_phone("02-700-8090") == "공이 칠공공 팔공구공"
+    assert [read_decimal(d) for d in ("3.14", "0.5", "10.05", "3.50", "1,000.6", "12")] == [
+        "삼 점 일사",
+        "영 점 오",
+        "십 점 영오",
+        "삼 점 오영",
+        "천 점 육",
+        "십이",
+    ]
+    assert (read_digits("2024"), read_digits("119", zero="공")) == ("이영이사", "일일구")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda: read_number(-1), "number=-1 is not a whole number from 0 to 99,999,999,999,999,999,999"),
+        (lambda: read_number(10**20), "number=100000000000000000000 is not"),
+        (lambda: read_number(1.0), "number=1.0 is not a whole number"),  # type: ignore[arg-type]
+        (lambda: read_number(True), "number=True is not a whole number"),
+        (lambda: read_native(0), "number=0 is not a whole number from 1 to 99"),
+        (lambda: read_native(100), "number=100 is not"),
+        (lambda: read_digits("12a"), "digits='12a' is not a row of digits"),
+        (lambda: read_digits("１２"), "is not a row of digits from 0 to 9"),
+        (lambda: read_phone("010--1"), "digits='' is not"),
+        (lambda: read_decimal("3."), "decimal='3.' is not a number such as 3.14"),
+        (lambda: read_decimal(".5"), "decimal='.5' is not"),
+        (lambda: read_decimal("12,34"), "decimal='12,34' is not"),
+        (lambda: read_date(2023, 2, 29), "year=2023, month=2, day=29 is not a date"),
+        (lambda: read_date(0, 1, 1), "year=0, month=1, day=1 is not a date"),
+        (lambda: read_time(24), "hour=24 is not a whole number from 0 to 23"),
+        (lambda: read_time(3, 60), "minute=60 is not"),
+        (lambda: read_time(3, 0, -1), "second=-1 is not"),
+    ],
+)
+def test_what_has_no_reading_is_refused(read: Callable[[], str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read()
+
+
+# --- Readings, parsed back by another rule ------------------------------------------------------------------------
+
+
+def parse_sino(reading: str) -> int:
+    """The number of a reading: a multiplier is what was said since the last unit, 1 if nothing was."""
+    total = group = digit = 0
+    for syllable in reading:
+        if syllable in "영일이삼사오육칠팔구":
+            assert digit == 0
+            digit = "영일이삼사오육칠팔구".index(syllable)
+        elif syllable in "십백천":
+            group += (digit or 1) * {"십": 10, "백": 100, "천": 1000}[syllable]
+            digit = 0
+        else:
+            total += (group + digit or 1) * {"만": 10**4, "억": 10**8, "조": 10**12, "경": 10**16}[syllable]
+            group = digit = 0
+    return total + group + digit
+
+
+def test_ten_thousand_readings_are_read_back() -> None:
+    draw = random.Random(5)
+    for _ in range(10_000):
+        digits = draw.randint(1, 20)
+        number = draw.randrange(10**digits)
+        if draw.random() < 0.5:  # with groups and digits of 0 and 1, where the rules are
+            number = int("".join(draw.choice("0001125") for _ in range(digits)))
+        reading = read_number(number)
+        assert parse_sino(reading) == number, reading
+        assert not re.search("일[십백천]", reading), reading
+        assert not reading.startswith("일만"), reading
+        assert ("영" in reading) == (number == 0)
+
+
+def test_examples_in_the_docstrings_hold() -> None:
+    assert doctest.testmod(numbers) == (0, 5)
+
+
+def test_native_readings_are_all_different() -> None:
+    assert len({read_native(n) for n in range(1, 100)}) == 99
+    assert len({read_native(n, before_noun=True) for n in range(1, 100)}) == 99
+
+
+# --- The stream ---------------------------------------------------------------------------------------------------
+
+SAMPLE = list(numbers.write(20_000, seed=3))
+
+NATIVE_UNITS = "개|마리|명|권|대|송이|그루|켤레|벌|병|잔|그릇|채|자루|통|가지|곳|살|번째"
+SINO_UNITS = "세|층|도|개월|인분|페이지|학년"
+SYMBOLS = {
+    "km": "킬로미터",
+    "m": "미터",
+    "cm": "센티미터",
+    "mm": "밀리미터",
+    "kg": "킬로그램",
+    "g": "그램",
+    "L": "리터",
+    "mL": "밀리리터",
+    "%": "퍼센트",
+}
+FORMS: dict[str, tuple[str, Callable[..., str]]] = {
+    "number": (r"(\d{1,3}(?:,\d{3})*|\d+)", lambda n: read_number(int(n.replace(",", "")))),
+    "price": (r"(\d{1,3}(?:,\d{3})*|\d+)원", lambda n: read_number(int(n.replace(",", ""))) + " 원"),
+    "count": (
+        rf"([가-힣]+ )?(\d+)({NATIVE_UNITS})",
+        lambda noun, n, unit: (noun or "") + read_counted(int(n), unit),
+    ),
+    "date": (
+        r"(?:(\d{4})년 )?(\d+)월 (\d+)일",
+        lambda year, month, day: read_date(int(year) if year else None, int(month), int(day)),
+    ),
+    "time": (
+        r"(오전 |오후 )?(\d+)시(?: (\d+)분)?(?: (\d+)초)?",
+        lambda half, *clock: (half or "") + read_time(*(int(part or 0) for part in clock)),
+    ),
+    "phone": (r"(0\d+-\d+-\d{4})", read_phone),
+    "measure": (
+        rf"([\d.]+)(?:({SINO_UNITS})|(km|m|cm|mm|kg|g|L|mL))",
+        lambda n, unit, symbol: f"{read_decimal(n)} {unit or SYMBOLS[symbol]}",
+    ),
+    "decimal": (r"([\d,]+\.\d+)", read_decimal),
+    "percent": (r"([\d.]+)%", lambda n: f"{read_decimal(n)} 퍼센트"),
+    "fraction": (r"(\d+)/(\d+)", lambda above, below: f"{read_number(int(below))}분의 {read_number(int(above))}"),
+}
+
+
+def kind_of(source: str) -> str:
+    (kind,) = [kind for kind, (form, _) in FORMS.items() if re.fullmatch(form, source)]
+    return kind
+
+
+def test_the_first_thousand_pairs_of_seed_0_never_change() -> None:
+    """Trained models and published accuracies refer to these pairs."""
+    text = "".join(f"{source}\t{target}\n" for source, target in numbers.write(1_000))
+    assert (
+        hashlib.sha256(text.encode()).hexdigest() == "467f729b700269d4aa261f9ef81e40665825ba78046280ed2c1a3be89c4a9c9b"
+    )
+
+
+def test_a_source_has_one_form_and_so_one_target() -> None:
+    """The forms of the kinds exclude one another, and the form and the digits give the target."""
+    for source, target in SAMPLE:
+        form, read = FORMS[kind_of(source)]
+        found = re.fullmatch(form, source)
+        assert found is not None
+        assert read(*found.groups()) == target, source
+
+
+def test_the_seed_decides_and_streams_agree() -> None:
+    assert list(numbers.write(200, seed=3)) == list(numbers.write(200, seed=3))
+    streams = [dict(numbers.write(3_000, seed=seed)) for seed in range(5)]
+    assert len({tuple(stream) for stream in streams}) == 5
+    known: dict[str, str] = {}
+    for stream in streams:
+        for source, target in stream.items():
+            assert known.setdefault(source, target) == target
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10, 999, 50_000])
+def test_no_source_occurs_twice_with_or_without_commas(rows: int) -> None:
+    pairs = list(numbers.write(rows, seed=rows))
+    assert len(pairs) == rows
+    assert len({source.replace(",", "") for source, _ in pairs}) == rows
+
+
+@pytest.mark.parametrize("kind", ["count", "percent", "fraction"])
+def test_a_kind_can_be_written_to_its_end(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"rows=10000000: there are [\d,]+ different sources of") as error:
+        numbers.write(10_000_000, kinds=[kind])
+    size = int(re.findall(r"there are ([\d,]+)", str(error.value))[0].replace(",", ""))
+    sources = {source for source, _ in numbers.write(size, kinds=[kind])}
+    assert len(sources) == size
+    assert {kind_of(source) for source in sources} == {kind}
+    with pytest.raises(ConfigError, match=rf"rows={size + 1}: "):
+        numbers.write(size + 1, kinds=kind)
+
+
+def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
+    """The last tenth is what a run holds out: no kind and no length may be used up before it."""
+    pairs = list(numbers.write(50_000, seed=1))
+    first, last = (Counter(kind_of(source) for source, _ in part) for part in (pairs[:5_000], pairs[-5_000:]))
+    assert set(first) == set(last) == set(numbers.KINDS)
+    for kind in numbers.KINDS:
+        assert abs(first[kind] - last[kind]) < 6 * (first[kind] + last[kind]) ** 0.5, kind
+    assert all(last["number"] > 3 * last[kind] for kind in numbers.KINDS if kind != "number")
+    plain = [source.replace(",", "") for source, _ in pairs[-5_000:] if kind_of(source) == "number"]
+    assert set(map(len, plain)) >= set(range(2, numbers.LONGEST + 1))
+
+
+def test_short_and_long_round_and_crooked_numbers_are_as_frequent() -> None:
+    plain = [source for source, _ in numbers.write(20_000, kinds=["number"])]
+    values = [source.replace(",", "") for source in plain]
+    lengths = Counter(map(len, values))
+    assert [lengths[1], lengths[2]] == [10, 90]
+    assert all(lengths[n] > 1_900 for n in range(6, 13))
+    zeros = Counter(value.count("0") for value in values if len(value) == 12)
+    assert [zeros[11], zeros[12]] == [9, 0]
+    assert all(zeros[n] > 150 for n in range(10))
+    empty_groups = sum("0000" in (value[-4:], value[-8:-4], value[-12:-8]) for value in values)
+    assert empty_groups > len(values) / 10
+    grouped = sum("," in source for source in plain if len(source) > 3)
+    assert 0.48 < grouped / sum(len(source) > 3 for source in plain) < 0.52
+
+
+@pytest.mark.parametrize(("digits", "zeros"), [(2, 0), (2, 1), (3, 1), (4, 2), (4, 3), (5, 2)])
+def test_numbers_are_told_apart_by_their_zeros(digits: int, zeros: int) -> None:
+    expected = [n for n in range(10 ** (digits - 1), 10**digits) if str(n).count("0") == zeros]
+    size = 9 * numbers._ways(digits - 1, zeros)
+    assert [numbers._with_zeros(digits, zeros, index) for index in range(size)] == expected
+
+
+@pytest.mark.parametrize("kinds", [("number",), ("percent",), ("count", "fraction"), numbers.KINDS])
+def test_rows_are_dealt_out_fairly(kinds: tuple[str, ...]) -> None:
+    """Rounding up gave each of a hundred small pools a row of its own: forty rows were nothing but round numbers."""
+    chosen = [numbers._KINDS[kind] for kind in kinds]
+    sizes = sum(pool.size for kind in chosen for pool in kind.pools)
+    for rows in (0, 1, 2, 40, 1_000, 123_456, sizes // 2, sizes - 1, sizes):
+        quotas = numbers._quotas(chosen, min(rows, sizes))
+        assert sum(quota for _, quota in quotas) == min(rows, sizes)
+        assert all(0 <= quota <= pool.size for pool, quota in quotas)
+    if kinds == numbers.KINDS:
+        counted = Counter(kind_of(source) for source, _ in numbers.write(200))
+        assert all(abs(counted[kind] - 2 * numbers._KINDS[kind].share) <= 8 for kind in kinds), counted
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 90, 366, 9702, 10**12])
+def test_an_order_is_complete_and_none(size: int) -> None:
+    """Each number once; and where they can be counted, no tendency from one to the next, high digits or low."""
+    for seed in range(3):
+        order = list(islice(numbers._shuffled(size, random.Random(seed).random), 20_000))
+        assert len(set(order)) == len(order) == min(size, 20_000)
+        assert min(order) >= 0
+        assert max(order) < size
+        if size >= 1_000:
+            for bucket in (lambda n: 10 * n // size, lambda n: n % 10):
+                steps = Counter(pairwise(map(bucket, order)))
+                expected = (len(order) - 1) / 100
+                chi2 = sum((steps[a, b] - expected) ** 2 / expected for a in range(10) for b in range(10))
+                assert 45 < chi2 < 175  # 99 degrees of freedom: 99 ± 5 standard deviations of 14
+
+
+def test_kinds_can_be_chosen() -> None:
+    for kinds in (["date"], ["time", "phone"], ["measure", "decimal", "measure"]):
+        assert {kind_of(source) for source, _ in numbers.write(300, kinds=kinds)} == set(kinds)
+
+
+def test_cells_are_plain_and_fit_a_table() -> None:
+    for source, target in SAMPLE:
+        assert re.fullmatch(r"[0-9가-힣a-zA-Z.,%/ -]+", source)
+        assert re.fullmatch(r"[가-힣]+( [가-힣]+)*", target), target
+        assert not re.search("[0-9]", target)
+        assert unicodedata.is_normalized("NFC", source + target)
+    table = from_rows(numbers.COLUMNS, SAMPLE)
+    assert table.rows == SAMPLE
+    assert table.empty_cells == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"rows": -1}, "rows=-1 is not a whole number of 0 or more"),
+        ({"rows": 1.5}, "rows=1.5 is not"),
+        ({"rows": 1, "seed": -1}, "seed=-1 is not"),
+        ({"rows": 1, "seed": True}, "seed=True is not"),
+        (
+            {"rows": 1, "kinds": ["dates"]},
+            r"unknown kind 'dates'; the kinds are number, count, .*did you mean 'date'\?",
+        ),
+        ({"rows": 1, "kinds": "klingon"}, r"unknown kind 'klingon'; the kinds are [a-z, ]+$"),
+        ({"rows": 1, "kinds": []}, "rows=1: there are 0 different sources of no kind"),
+    ],
+)
+def test_bad_questions_are_refused_at_once(arguments: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        numbers.write(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_long_stream_begins_at_once() -> None:
+    """Nothing is drawn up beforehand, however many rows are asked for."""
+    stream = numbers.write(10**9, kinds=["number", "phone"])
+    sources = {next(stream)[0] for _ in range(100)}
+    assert len(sources) == 100
