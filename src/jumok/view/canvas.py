@@ -1,0 +1,104 @@
+"""What every picture shares: a canvas without a window, fonts with Hangul, a PNG that is whole or not there."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumok.errors import ConfigError
+from jumok.files import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Families with Hangul and the files they come in, the most even-looking first.
+HANGUL_FONTS = {
+    "NanumGothic": ("NanumGothic.ttf", "NanumGothicBold.ttf"),
+    "Noto Sans CJK KR": ("NotoSansCJKkr-Regular.otf", "NotoSansCJK-Regular.ttc"),
+    "Noto Sans KR": ("NotoSansKR-Regular.ttf", "NotoSansKR-Regular.otf", "NotoSansKR[wght].ttf"),
+    "Pretendard": ("Pretendard-Regular.ttf", "Pretendard-Regular.otf"),
+    "NanumBarunGothic": ("NanumBarunGothic.ttf",),
+    "Malgun Gothic": ("malgun.ttf", "malgunbd.ttf"),
+    "Apple SD Gothic Neo": ("AppleSDGothicNeo.ttc",),
+    "AppleGothic": ("AppleGothic.ttf",),
+    "UnDotum": ("UnDotum.ttf",),
+    "Baekmuk Dotum": ("dotum.ttf",),
+}
+FALLBACK = "DejaVu Sans"  # comes with matplotlib, and has the signs of mathematics
+
+_MISSING = re.compile(r"Glyph (\d+) .*missing from")
+
+
+@contextmanager
+def canvas(path: Path | str, width: float, height: float, *, dpi: int, tight: bool = False) -> Iterator[Figure]:
+    """An empty figure to draw on; it is written to `path` as a PNG when the block ends well.
+
+    Args:
+        path: where the PNG goes; an older one there is replaced.
+        width, height: in inches. dpi: pixels per inch. tight: cut off what is empty around the drawing.
+
+    The same drawing gives the same bytes, on one machine. Raises `ConfigError` if the folder of `path` is not there.
+    Warns, with the remedy, if no installed font has a character of the drawing: it shows as an empty box.
+    """
+    from matplotlib import rc_context, rcdefaults, rcParams  # slow to import, and not needed to use a model
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+    with rc_context():
+        rcdefaults()  # whatever the settings of this person are, the picture is the same
+        rcParams.update({"font.family": _families(), "axes.unicode_minus": False})
+        figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+        settings: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1} if tight else {}
+        with atomic_path(path) as temporary, _missing_glyphs_named():
+            figure.savefig(temporary, format="png", metadata={"Software": None}, **settings)
+
+
+def _families() -> list[str]:
+    """The first installed family with Hangul, then the fallback."""
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    found = next((family for family in HANGUL_FONTS if family in known), None) or _newly_installed()
+    return [found, FALLBACK] if found else [FALLBACK]
+
+
+def _newly_installed() -> str | None:
+    """A family that was installed after matplotlib last looked: it keeps its list of fonts and never looks again."""
+    from matplotlib import font_manager
+
+    files = {Path(file).name: file for file in font_manager.findSystemFonts()}
+    for names in HANGUL_FONTS.values():
+        there = [files[name] for name in names if name in files]
+        for file in there:
+            font_manager.fontManager.addfont(file)
+        if there:
+            return font_manager.FontProperties(fname=there[0]).get_name()
+    return None
+
+
+@contextmanager
+def _missing_glyphs_named() -> Iterator[None]:
+    """One warning with the remedy in place of one for each character that no font has."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    missing = {chr(int(match[1])) for warning in caught if (match := _MISSING.search(str(warning.message)))}
+    for warning in caught:
+        if not _MISSING.search(str(warning.message)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if missing:
+        warnings.warn(
+            f"no installed font can draw {''.join(sorted(missing)[:20])!r}; the picture shows boxes there. Install a "
+            "font with Hangul: fonts-nanum (Debian, Ubuntu), google-noto-sans-cjk-fonts (Fedora) or "
+            "'Noto Sans KR' (anywhere).",
+            stacklevel=2,
+        )

@@ -1,0 +1,355 @@
+"""Pictures that teach: matrices as heatmaps, curves, bars. Each function draws one PNG; its words may be Hangul.
+
+The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
+around zero, and for lines the palette of Okabe and Ito with a marker of its own for each
+(https://jfly.uni-koeln.de/color/).
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jumok.errors import ConfigError
+from jumok.view.canvas import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.image import AxesImage
+
+DPI = 130
+WIDEST = 7.0  # inches; 910 pixels fit a README
+CELL = 0.62  # inches, of a matrix that has room
+NUMBERED = 16  # columns up to which a cell has room for its number
+PER_ROW = 4  # matrices side by side
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "os^Dv*P"
+INK, FAINT, EMPTY = "#222222", "#8a8a8a", "#e4e4e4"
+
+
+def draw_matrix(
+    values: ArrayLike,
+    path: Path | str,
+    *,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+    numbers: bool = True,
+    diverging: bool = False,
+    label: str = "",
+) -> None:
+    """Draw a matrix as a heatmap, the first row at the top.
+
+    Args:
+        values: (T, S), a tensor, an array or lists; booleans count as 0 and 1. Infinite and undefined cells are grey
+            and say so.
+        path: where the PNG goes.
+        rows: T labels, e.g. the tokens that ask; without them the numbers from 0. columns: S labels.
+        title: above. label: beside the colour bar; there is one if it is given, or without numbers.
+        numbers: write each value into its cell, if there are at most 16 columns.
+        diverging: put zero in the middle of the colours, for values of both signs.
+
+    Raises `ConfigError` for values that are no matrix, and for labels that are too many or too few.
+    """
+    matrix = _matrix(values, "values")
+    height, width = matrix.shape
+    cell = min(CELL, 5.5 / max(matrix.shape))
+    with canvas(path, cell * width + 1.9, cell * height + 1.3, dpi=DPI, tight=True) as figure:
+        axes = figure.add_subplot()
+        image = _heatmap(axes, matrix, _colour_range([matrix], diverging), diverging, cell, numbers)
+        _label_cells(axes, matrix.shape, rows, columns, cell)
+        if title:
+            axes.set_title(title, fontsize=12, color=INK, pad=10)
+        if label or not numbers:
+            _colour_bar(image, axes, label)
+
+
+def draw_matrices(
+    values: Sequence[ArrayLike],
+    path: Path | str,
+    *,
+    titles: Sequence[str],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    numbers: bool = False,
+    diverging: bool = False,
+) -> None:
+    """Draw several matrices of one shape side by side, with the same colours for the same values.
+
+    Args:
+        values: matrices (T, S), e.g. one for each head. titles: one for each.
+        path, rows, columns, numbers, diverging: as for `draw_matrix`.
+
+    Raises `ConfigError` as `draw_matrix`, and for matrices of different shapes or without their titles.
+    """
+    matrices = [_matrix(value, f"values[{index}]") for index, value in enumerate(values)]
+    shapes = {matrix.shape for matrix in matrices}
+    if len(shapes) != 1:
+        given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+        raise ConfigError(f"values must be matrices of one shape; given: {given}.")
+    if len(titles) != len(matrices):
+        raise ConfigError(f"titles has {len(titles)} entries for {len(matrices)} matrices; give one for each.")
+    across = min(PER_ROW, len(matrices))
+    down = math.ceil(len(matrices) / across)
+    height, width = matrices[0].shape
+    cell = min(CELL, (WIDEST - 1.6 - 0.25 * across) / (across * width), 3.5 / height)
+    size = (across * (cell * width + 0.25) + 1.6, down * (cell * height + 0.95) + 0.3)
+    colour_range = _colour_range(matrices, diverging)
+    with canvas(path, *size, dpi=DPI, tight=True) as figure:
+        figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.08)
+        grid = figure.subplots(down, across, squeeze=False)
+        for index, axes in enumerate(grid.flat):
+            if index >= len(matrices):
+                axes.remove()
+                continue
+            image = _heatmap(axes, matrices[index], colour_range, diverging, cell, numbers)
+            _label_cells(axes, matrices[index].shape, rows, columns, cell, with_rows=index % across == 0)
+            axes.set_title(titles[index], fontsize=11, color=INK, pad=6)
+        if not numbers:
+            _colour_bar(image, list(figure.axes), "")
+
+
+def draw_lines(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    path: Path | str,
+    *,
+    x_label: str = "",
+    y_label: str = "",
+    title: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    markers: bool = True,
+) -> None:
+    """Draw curves, one for each label.
+
+    Args:
+        series: {label: (xs, ys)}, both of one length. path: where the PNG goes.
+        x_label, y_label, title: what is measured, with its unit. log_x, log_y: logarithmic axes.
+        markers: a sign at each point; leave them out where points are many.
+
+    Raises `ConfigError` for nothing to draw, and for xs and ys of different lengths.
+    """
+    if not series:
+        raise ConfigError("series is empty; give at least one {label: (xs, ys)}.")
+    points = {name: (_vector(xs, name), _vector(ys, name)) for name, (xs, ys) in series.items()}
+    for name, (xs, ys) in points.items():
+        if len(xs) != len(ys):
+            raise ConfigError(f"series {name!r} has {len(xs)} xs and {len(ys)} ys; give as many of each.")
+    with canvas(path, 6.4, 3.8, dpi=DPI) as figure:
+        axes = figure.add_subplot()
+        for index, (name, (xs, ys)) in enumerate(points.items()):
+            marker = MARKERS[index % len(MARKERS)] if markers else None
+            line = "-" if index < len(COLOURS) else "--"
+            axes.plot(
+                xs,
+                ys,
+                line,
+                color=COLOURS[index % len(COLOURS)],
+                marker=marker,
+                markersize=5,
+                linewidth=1.8,
+                label=name,
+            )
+        axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+        for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
+            _label_powers(axis)
+        measured = sorted({float(x) for xs, _ in points.values() for x in xs})
+        if log_x and len(measured) <= 9:
+            axes.set_xticks(measured, [_short(x) for x in measured])
+            axes.set_xticks([], minor=True)
+        _dress(axes, x_label, y_label, title)
+        if any(points):
+            axes.legend(frameon=False, fontsize=9.5)
+
+
+def draw_bars(values: Mapping[str, float], path: Path | str, *, y_label: str = "", title: str = "") -> None:
+    """Draw one bar for each label, with its value above it.
+
+    Args:
+        values: {label: number}. path: where the PNG goes. y_label: what is measured, with its unit. title: above.
+
+    Raises `ConfigError` for nothing to draw.
+    """
+    if not values:
+        raise ConfigError("values is empty; give at least one {label: number}.")
+    heights = _vector(list(values.values()), "values")
+    room = 5.6 / len(values)  # inches for each bar
+    with canvas(path, 6.4, 3.8, dpi=DPI) as figure:
+        axes = figure.add_subplot()
+        bars = axes.bar(range(len(values)), heights, width=0.62, color=COLOURS[0])
+        axes.bar_label(bars, [_short(value) for value in heights], padding=3, fontsize=9, color=INK)
+        axes.set_xticks(range(len(values)), list(values), **_slant(list(values), room, 9, on_top=False))
+        axes.margins(y=0.12)
+        _dress(axes, "", y_label, title)
+        axes.grid(visible=False, axis="x")
+        if heights.min() < 0:
+            axes.axhline(0, color=INK, linewidth=0.8)
+
+
+def _heatmap(
+    axes: Axes,
+    matrix: np.ndarray[Any, Any],
+    colour_range: tuple[float, float],
+    diverging: bool,
+    cell: float,
+    numbers: bool,
+) -> AxesImage:
+    """The coloured cells of one matrix, with white lines between them and, if wanted, their numbers."""
+    low, high = colour_range
+    shown = np.ma.masked_invalid(matrix)
+    axes.set_facecolor(EMPTY)
+    image = axes.imshow(shown, cmap="PuOr_r" if diverging else "Blues", vmin=low, vmax=high, aspect="equal")
+    height, width = matrix.shape
+    if max(matrix.shape) <= 2 * NUMBERED:
+        axes.set_xticks(np.arange(0.5, width - 1), minor=True)
+        axes.set_yticks(np.arange(0.5, height - 1), minor=True)
+        axes.grid(which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    if numbers and width <= NUMBERED:
+        whole = bool(np.all(shown == np.round(shown)))
+        for (row, column), value in np.ndenumerate(matrix):
+            text = _short(value, whole)
+            size = min(10.0, cell * 72 / (0.62 * max(len(text), 4)))
+            dark = math.isfinite(value) and sum(image.to_rgba(value)[:3]) < 1.5
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color="white" if dark else INK)
+    return image
+
+
+def _label_cells(
+    axes: Axes,
+    shape: tuple[int, ...],
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    cell: float,
+    with_rows: bool = True,
+) -> None:
+    """Tokens or numbers at the left and on top; of numbers without room for each, every second, fifth, tenth, ..."""
+    axes.xaxis.tick_top()
+    for axis, name, labels, count in (("y", "rows", rows, shape[0]), ("x", "columns", columns, shape[1])):
+        if labels is not None and len(labels) != count:
+            raise ConfigError(f"{name} has {len(labels)} labels for {count} {name}; give one for each.")
+        step = 1 if labels is not None else _step(count, cell)
+        size = min(10.0, step * cell * 72 * 0.75)
+        ticks = list(range(0, count, step))
+        texts = [str(tick) for tick in ticks] if labels is None else [str(text) for text in labels]
+        if axis == "x":
+            axes.set_xticks(ticks, texts, fontsize=size, color=INK, **_slant(texts, step * cell, size, on_top=True))
+        elif with_rows:
+            axes.set_yticks(ticks, texts, fontsize=size, color=INK)
+        else:
+            axes.set_yticks([])
+
+
+def _colour_bar(image: AxesImage, axes: Axes | list[Axes], label: str) -> None:
+    figure = image.get_figure(root=True)
+    assert figure is not None  # it was just drawn on one
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, aspect=22, pad=0.03)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8, colors=INK, length=2)
+    bar.set_label(label, fontsize=9.5, color=INK)
+
+
+def _step(count: int, cell: float) -> int:
+    """Every how many rows there is room for a number."""
+    return next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500) if step * cell > 0.24), count)
+
+
+def _label_powers(axis: Axis) -> None:
+    """The ticks of a logarithmic axis: 0.01, 100, and powers further out; between them only if the axis is short.
+
+    The labels of matplotlib's own have a minus sign that common Korean fonts lack; the one within $...$ comes with it.
+    """
+
+    def power(value: float, _: float) -> str:
+        exponent = round(math.log10(value))
+        return f"{value:,g}" if abs(exponent) <= 3 else f"$10^{{{exponent}}}$"
+
+    def between(value: float, _: float) -> str:
+        low, high = sorted(axis.get_view_interval())
+        return f"{value:,.3g}" if high < 20 * low else ""
+
+    axis.set_major_formatter(power)
+    axis.set_minor_formatter(between)
+
+
+def _dress(axes: Axes, x_label: str, y_label: str, title: str) -> None:
+    """Title, labels and a quiet frame."""
+    axes.set_title(title, fontsize=12, color=INK, pad=10)
+    axes.set_xlabel(x_label, fontsize=10, color=INK)
+    axes.set_ylabel(y_label, fontsize=10, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=9, length=3)
+    axes.grid(alpha=0.25)
+    axes.set_axisbelow(True)
+
+
+def _colour_range(matrices: Sequence[np.ndarray[Any, Any]], diverging: bool) -> tuple[float, float]:
+    """What the palest and the darkest colour stand for: from zero for amounts, around zero for both signs."""
+    finite = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if diverging:
+        reach = max(abs(low), abs(high)) or 1.0
+        return -reach, reach
+    low = min(low, 0.0)
+    return low, high if high > low else low + 1.0
+
+
+def _matrix(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
+    matrix = _numbers(values, name)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ConfigError(f"{name} has the shape {matrix.shape}; give a matrix (T, S), e.g. one head of one text.")
+    return matrix
+
+
+def _vector(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
+    vector = _numbers(values, name)
+    if vector.ndim != 1:
+        raise ConfigError(f"{name!r} has the shape {vector.shape}; give a list of numbers.")
+    return vector
+
+
+def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
+    """Any tensor (on any device, of any type, with a gradient), array or list as float64."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double().numpy()
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name!r} is not made of numbers, or its rows are of different lengths.") from None
+
+
+def _short(value: float, whole: bool | None = None) -> str:
+    """A number as short as it can be read: 3, 0.25, 12.5, 4,800, -∞."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    digits = (
+        0 if whole or abs(value) >= 1000 or (whole is None and value == round(value)) else 1 if abs(value) >= 10 else 2
+    )
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # + 0.0: no -0.00
+
+
+def _slant(texts: Sequence[str], room: float, size: float, *, on_top: bool) -> dict[str, Any]:
+    """How to write labels side by side: slanted where they would touch each other.
+
+    room: inches for each. size: of the letters, in points. on_top: above the axis, so that they lean the other way.
+    """
+    widest = max(sum(1.0 if unicodedata.east_asian_width(char) in "WF" else 0.6 for char in text) for text in texts)
+    if (widest + 0.5) * size <= room * 72:
+        return {}
+    return {
+        "rotation": 35 if room * 72 > 2 * size else 60,
+        "rotation_mode": "anchor",
+        "ha": "left" if on_top else "right",
+    }
