@@ -248,6 +248,33 @@ def test_cross_attention_takes_a_context_of_another_width_and_length():
     assert attention.k_proj.weight.shape == (8, 10)
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
+@pytest.mark.parametrize("length", [1, 5, 20])
+@pytest.mark.parametrize("n_kv_head", [4, 2, 1])
+@pytest.mark.parametrize("call", ["plain", "causal", "mask", "mask and causal", "context", "context and mask"])
+def test_one_sequence_needs_no_batch(call: str, n_kv_head: int, length: int, training: bool):
+    """(T, C) in, (T, C) out: the very numbers of a batch of one, for each way of calling the layer."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(8, 12, 4, n_kv_head=n_kv_head, qkv_bias=True, qk_norm=1e-6).double()
+    x = torch.randn(length, 8, dtype=torch.float64)
+    context = torch.randn(7, 8, dtype=torch.float64) if "context" in call else None
+    s = length if context is None else 7
+    mask = torch.rand(4, length, s) < 0.6 if "mask" in call else None  # another one for each head
+    with torch.set_grad_enabled(training):
+        alone = attention(x, context, mask=mask, causal="causal" in call)
+        batch = attention(x[None], None if context is None else context[None], mask=mask, causal="causal" in call)
+    assert alone.shape == (length, 12)
+    torch.testing.assert_close(alone, batch[0], **EXACT)
+
+
+def test_one_sequence_may_have_rotary_positions_and_no_projection():
+    attention = MultiHeadAttention(6, 8, 2, project=False).double()
+    x, (cos, sin) = torch.randn(5, 6, dtype=torch.float64), rotary(5, 4)
+    alone = attention(x, causal=True, rotary=(cos.double(), sin.double()))
+    batch = attention(x[None], causal=True, rotary=(cos.double(), sin.double()))
+    torch.testing.assert_close(alone, batch[0], **EXACT)
+
+
 def test_context_behind_a_mask_has_no_influence():
     attention = MultiHeadAttention(4, 4, 2).double()
     x, context = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)

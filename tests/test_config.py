@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from jumok.config import (
-    FAMILY_DEFAULTS,
+    CLASSIC_DEFAULTS,
     SIZES,
     GPTConfig,
     TrainConfig,
@@ -191,7 +191,7 @@ def test_types_and_choices_of_fields() -> None:
     assert field_types(TrainConfig)["minutes"] is float
     assert field_types(GPTConfig)["family"] is str
     assert field_types(GPTConfig)["tie_embeddings"] is bool
-    assert field_choices(TrainConfig)["schedule"] == ("linear", "cosine", "constant")
+    assert field_choices(TrainConfig)["schedule"] == ("linear", "cosine", "constant", "invsqrt")
     assert "steps" not in field_choices(TrainConfig)
 
 
@@ -201,7 +201,7 @@ def test_types_and_choices_of_fields() -> None:
 def test_what_is_given_goes_before_the_size_before_the_family() -> None:
     model, train = resolve({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
     assert (model["n_layer"], model["n_head"], model["n_embd"]) == (3, 6, 384)
-    assert train == FAMILY_DEFAULTS["classic"]
+    assert train == CLASSIC_DEFAULTS
     _, train = resolve({"learning_rate": 0.5}, "nanokogpt")
     assert (train["learning_rate"], train["optimizer"], train["beta2"]) == (0.5, "adamw", 0.999)
 

@@ -12,13 +12,22 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel, PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    Qwen3ForCausalLM,
+)
 
+import jumok
 from jumok.config import SIZES, GPTConfig, field_types
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.generate import generate
 from jumok.interop import from_hf, to_hf
-from jumok.interop.hf import FILES
+from jumok.interop.folder import FILES
+from jumok.models.framing import Framing
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer
 
@@ -38,8 +47,8 @@ def tiny(seed: int = 0, kind: str = "char", **changes: Any) -> GPT:
     """A small float64 model whose every parameter is random."""
     tokenizer = train_tokenizer(TEXT, kind, special_tokens=["[MASK]"])
     torch.manual_seed(seed)
-    shape = {"context_length": 24, "n_layer": 2, "n_head": 4, "n_embd": 16, **changes}
-    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **shape)).double().eval()
+    sizes = {"vocab_size": tokenizer.vocab_size, "context_length": 24, "n_layer": 2, "n_head": 4, "n_embd": 16}
+    model = GPT(GPTConfig(**{**sizes, **changes})).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     model.tokenizer = tokenizer
@@ -200,7 +209,7 @@ def test_a_failed_export_leaves_the_earlier_one(folder: Path, monkeypatch: pytes
     def full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("jumok.interop.hf.save_file", full_disk)
+    monkeypatch.setattr("jumok.interop.folder.save_file", full_disk)
     with pytest.raises(RunError, match="No space left on device"):
         to_hf(tiny(seed=1), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -224,6 +233,79 @@ def test_an_export_that_cannot_be_moved_into_place_brings_the_earlier_one_back(
     with pytest.raises(RunError, match="Permission denied"):
         to_hf(tiny(seed=1), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# --- classifiers ------------------------------------------------------------------------------------------------------
+
+LABELS = ("부정", "중립", "긍정")
+FAMILIES = pytest.mark.parametrize("family", ["modern", "classic"])
+
+
+def classified(model: GPT, ids: Tensor, mask: Tensor) -> Tensor:
+    return model.classify(model.hidden(ids), mask)
+
+
+@FAMILIES
+@torch.no_grad()
+def test_a_classifier_leaves_and_comes_back(family: str, folder: Path):
+    """The stock classes read a text off its last token that is no filling, and have no output layer."""
+    model = tiny(family=family, labels=LABELS, pooling="last", pad_id=0)
+    to_hf(model, folder)
+    stock, info = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float64, output_loading_info=True
+    )
+    assert not any(info.values())
+    assert stock.config.id2label == dict(enumerate(LABELS))
+    ids = some_ids(model).clamp(min=1)
+    mask = torch.arange(24) < torch.tensor([[24], [11], [1]])
+    ids[~mask] = 0
+    wanted = stock.eval()(ids, attention_mask=mask.long()).logits
+    torch.testing.assert_close(classified(model, ids, mask), wanted, rtol=0, atol=1e-9)
+    back = jumok.load(folder, kind=GPT)
+    assert back.config == model.config
+    torch.testing.assert_close(classified(back, ids, mask), wanted, rtol=0, atol=1e-9)
+    for size in ("1GB", "5KB"):
+        stock.save_pretrained(folder.parent / size, max_shard_size=size)
+        again = jumok.load(folder.parent / size)
+        torch.testing.assert_close(classified(again, ids, mask), wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("special", [["[PAD]", "[SEP]"], ["[PAD]"]], ids=["separator", "newline"])
+@torch.no_grad()
+def test_a_text_is_classified_alike(special: list[str], folder: Path):
+    """From the text on: stock code ends it as the model was trained to see it end, and fills up with its pad id."""
+    tokenizer = train_tokenizer(TEXT, special_tokens=special)
+    model = tiny(labels=LABELS, pooling="last", pad_id=0, vocab_size=tokenizer.vocab_size)
+    model.tokenizer = tokenizer
+    to_hf(model, folder)
+    texts = ["나는 학교에 갔다", "너는"]
+    inputs = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float64)
+    framing = Framing.of(model.config, tokenizer)
+    for i, text in enumerate(texts):
+        ids = torch.from_numpy(framing.frame(tokenizer.encode(text)).ids.astype(int))[None]
+        assert inputs["input_ids"][i, : ids.shape[1]].tolist() == ids[0].tolist()
+        wanted = classified(model, ids, torch.ones_like(ids, dtype=torch.bool))
+        torch.testing.assert_close(stock(**inputs).logits[i : i + 1], wanted, rtol=0, atol=1e-9)
+
+
+@FAMILIES
+@torch.no_grad()
+def test_a_classifier_of_its_own_output_layer_leaves_without_it(family: str, folder: Path):
+    model = tiny(family=family, labels=LABELS, pooling="last", pad_id=0, tie_embeddings=False)
+    to_hf(model, folder)
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    ids, mask = some_ids(model), torch.ones(3, 24, dtype=torch.bool)
+    torch.testing.assert_close(classified(from_hf(folder), ids, mask), classified(model, ids, mask), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "attention"])
+def test_a_classifier_that_no_stock_class_can_express_is_refused(pooling: str, folder: Path):
+    """It would be read off another place there, and say something else without a word."""
+    with pytest.raises(JumokError, match=f"by pooling='{pooling}', and the stock class knows 'last' alone"):
+        to_hf(tiny(labels=LABELS, pooling=pooling), folder)
+    assert not folder.exists()
+    to_hf(tiny(pooling=pooling), folder)  # nothing is summed up without labels
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
@@ -291,6 +373,34 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
     (folder / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.parametrize("family", ["modern", "classic"])
+@torch.no_grad()
+def test_load_takes_stock_folders_too(family: str, folder: Path):
+    """`jumok.load` asks no one which kind of folder it is, and says so if the kind of model is a wrong one."""
+    model = tiny(family=family)
+    to_hf(model, folder)
+    back = jumok.load(folder)
+    torch.testing.assert_close(back(some_ids(model)), model(some_ids(model)), rtol=0, atol=1e-12)
+    assert generate(back, "나는", tokens=5, temperature=0) == generate(model, "나는", tokens=5, temperature=0)
+    assert jumok.load(folder, kind=GPT).config == model.config
+    with pytest.raises(RunError, match="of the kind GPT, and one of the kind BERT is needed here"):
+        jumok.load(folder, kind=jumok.BERT)
+
+
+def test_load_names_what_is_no_model(folder: Path):
+    with pytest.raises(RunError, match="there is no run folder"):
+        jumok.load(folder)
+    folder.mkdir()
+    with pytest.raises(RunError, match=r"has no config\.json"):
+        jumok.load(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(RunError, match="is damaged or not written by jumok"):
+        jumok.load(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(JumokError, match="of model_type 'llama', and names no class; jumok reads Qwen3ForCausalLM, "):
+        jumok.load(folder)
+
+
 def test_a_missing_folder_is_named(folder: Path):
     with pytest.raises(RunError, match="there is no folder"):
         from_hf(folder)
@@ -322,10 +432,53 @@ def test_a_truncated_weights_file_is_named(folder: Path):
         from_hf(folder)
 
 
-def test_a_pickle_is_not_opened(folder: Path):
+@torch.no_grad()
+def test_an_older_file_of_tensors_can_be_read(folder: Path):
+    """pytorch_model.bin is a pickle, of which only tensors are taken."""
+    model = tiny()
+    to_hf(model, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    torch.testing.assert_close(from_hf(folder)(some_ids(model)), model(some_ids(model)), rtol=0, atol=1e-12)
+
+
+class Trap:
+    """What a stranger may put into a pickle: opening it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_that_runs_code_is_not_opened(folder: Path, tmp_path: Path):
     to_hf(tiny(), folder)
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(RunError, match=r"pytorch_model.bin is a pickle.*save_pretrained"):
+    (folder / "model.safetensors").unlink()
+    trap, sprung = folder / "pytorch_model.bin", tmp_path / "sprung"
+    torch.save({"transformer.wte.weight": Trap(sprung)}, trap)
+    with pytest.raises(RunError, match=r"pytorch_model.bin is damaged, or holds more than tensors.*model.safetensors"):
+        from_hf(folder)
+    assert not sprung.exists()
+    torch.load(trap, weights_only=False)  # the trap is one
+    assert sprung.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a pickle", b"PK\x03\x04 nor an archive"])
+def test_a_damaged_pickle_is_named(content: bytes, folder: Path):
+    to_hf(tiny(), folder)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(RunError, match=r"pytorch_model.bin is damaged"):
+        from_hf(folder)
+
+
+@pytest.mark.parametrize("content", [[torch.zeros(2)], {"a": 1.0}, torch.zeros(2)], ids=["list", "number", "tensor"])
+def test_a_pickle_of_something_else_is_named(content: object, folder: Path):
+    to_hf(tiny(), folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(content, folder / "pytorch_model.bin")
+    with pytest.raises(RunError, match=r"pytorch_model.bin holds something else than tensors by name"):
         from_hf(folder)
 
 
@@ -341,8 +494,14 @@ def test_an_index_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM; jumok reads Qwen3ForCausalLM and GPT2LMHeadModel"),
-        ({"architectures": None, "model_type": "bert"}, "of model_type 'bert'"),
+        (
+            {"architectures": ["LlamaForCausalLM"]},
+            "LlamaForCausalLM; jumok reads Qwen3ForCausalLM, ",
+        ),
+        (
+            {"architectures": None, "model_type": "llama"},
+            "of model_type 'llama', and names no class; jumok",
+        ),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"attention_bias": True}, "attention_bias"),
         ({"use_sliding_window": True}, "use_sliding_window"),

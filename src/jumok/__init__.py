@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jumok.checkpoint import load, save
-    from jumok.config import GPTConfig, TrainConfig
+    from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, TrainConfig
     from jumok.errors import JumokError
     from jumok.generate import generate
+    from jumok.models.bert import BERT
+    from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
     from jumok.tokenizers import train_tokenizer
     from jumok.trainer import Trainer
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BERT",
     "GPT",
+    "BERTConfig",
+    "EncoderDecoder",
+    "EncoderDecoderConfig",
     "GPTConfig",
     "JumokError",
     "TrainConfig",
@@ -38,6 +44,10 @@ __all__ = [
 ]
 
 _HOME = {
+    "BERT": "jumok.models.bert",
+    "BERTConfig": "jumok.config",
+    "EncoderDecoder": "jumok.models.encoder_decoder",
+    "EncoderDecoderConfig": "jumok.config",
     "GPT": "jumok.models.gpt",
     "GPTConfig": "jumok.config",
     "JumokError": "jumok.errors",

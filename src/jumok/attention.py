@@ -175,24 +175,35 @@ class MultiHeadAttention(nn.Module):
             x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or None for self-attention.
             mask: bool, broadcastable to (B, H, T, S). causal: no looking ahead.
             rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
-            cache: past keys and values, extended by those of x.
+            cache: past keys and values, extended by those of x. Those of a context, which does not grow, are computed
+                once: a cache that holds any is read, and the context is not looked at again.
 
         Returns:
             (B, T, d_out), or (T, d_out).
         """
-        source = x if context is None else context
         q = self._split(self.q_proj(x), self.n_head)  # (B, H, T, D)
-        k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
-        v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
         if rotary is not None:
-            q, k = rotate(q, *rotary), rotate(k, *rotary)
-        if cache is not None:
-            k, v = cache.append(k, v)
+            q = rotate(q, *rotary)
+        if context is not None and cache is not None and cache.length:
+            k, v = cache.held()  # (B, G, S, D) each
+        else:
+            k, v = self._keys_and_values(x if context is None else context, rotary)  # (B, G, S, D) each
+            if cache is not None:
+                k, v = cache.append(k, v)
         heads = self.attend(q, k, v, mask, causal)  # (B, H, T, D)
         merged = heads.transpose(-3, -2).flatten(-2)  # (B, T, H*D)
         return merged if self.o_proj is None else self.o_proj(merged)  # (B, T, d_out)
+
+    def _keys_and_values(self, source: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+        k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
+        v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        if rotary is not None:
+            k = rotate(k, *rotary)
+        return k, v
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         return x.unflatten(-1, (heads, self.head_dim)).transpose(-3, -2)  # (B, heads, T, D)

@@ -99,6 +99,7 @@ class Block(nn.Module):
         mask: Tensor | None = None,
         context: Tensor | None = None,
         context_mask: Tensor | None = None,
+        context_cache: LayerCache | None = None,
     ) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
@@ -107,12 +108,24 @@ class Block(nn.Module):
             cache: keys and values of the positions before x, extended in place.
             mask: bool, broadcastable to (B, H, T, S), on top of the causal one.
             context: (B, S, C), what cross-attention looks at. context_mask: as `mask`, for its S positions.
+            context_cache: keys and values of the context, filled at the first call and read at the others.
+
+        Raises:
+            ValueError: a block with cross-attention has no context, or one without it has.
         """
+        if (context is None) != (self.cross_attention is None):
+            raise ValueError(
+                "this block has cross-attention and needs a context"
+                if context is None
+                else "this block has no cross-attention to look at a context with; make it with cross=True"
+            )
         x = self._join(
             x, self.attention_norm, self.attention, mask=mask, causal=self.causal, rotary=rotary, cache=cache
         )
         if self.cross_attention is not None:
-            x = self._join(x, self.cross_norm, self.cross_attention, context=context, mask=context_mask)
+            x = self._join(
+                x, self.cross_norm, self.cross_attention, context=context, mask=context_mask, cache=context_cache
+            )
         return x if self.mlp is None else self._join(x, self.mlp_norm, self.mlp)
 
     def _join(self, x: Tensor, norm: nn.Module | None, part: nn.Module, **inputs: Any) -> Tensor:

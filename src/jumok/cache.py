@@ -21,6 +21,10 @@ class LayerCache:
         self.length = 0
         self._keys = self._values = empty
 
+    def held(self) -> tuple[Tensor, Tensor]:
+        """Keys and values so far, (B, G, length, D) each."""
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add k, v of T new positions, (B, G, T, D) each; return all so far, (B, G, length, D) each.
 
@@ -36,7 +40,17 @@ class LayerCache:
         self._keys[:, :, start:stop] = k
         self._values[:, :, start:stop] = v
         self.length = stop
-        return self._keys[:, :, :stop], self._values[:, :, :stop]
+        return self.held()
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows of the batch, (N,), in this order; one may come twice."""
+        self._keys, self._values = (_selected(kept, rows, self.length) for kept in (self._keys, self._values))
+
+
+def _selected(old: Tensor, rows: Tensor, length: int) -> Tensor:
+    new = old.new_empty(len(rows), *old.shape[1:])
+    new[:, :, :length] = old[rows, :, :length]
+    return new
 
 
 def _enlarged(old: Tensor, length: int, room: int) -> Tensor:
@@ -74,3 +88,40 @@ class KVCache:
         """Forget everything; the room stays allocated."""
         for layer in self.layers:
             layer.length = 0
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows of the batch, (N,), in this order; one may come twice."""
+        for layer in self.layers:
+            layer.select(rows)
+
+
+class EncoderDecoderCache:
+    """What a decoder keeps while it writes about one source.
+
+    target: keys and values of what it wrote. source: those of the encoded source, which cross-attention computes at
+    the first step and reads at all others; for another source, `clear` it or take a new one. Arguments: see `KVCache`.
+    """
+
+    def __init__(
+        self,
+        n_layer: int,
+        batch: int,
+        n_head: int,
+        capacity: int,
+        head_dim: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.target = KVCache(n_layer, batch, n_head, capacity, head_dim, dtype=dtype, device=device)
+        self.source = KVCache(n_layer, batch, n_head, capacity, head_dim, dtype=dtype, device=device)
+
+    @property
+    def length(self) -> int:
+        """Number of positions of the target held."""
+        return self.target.length
+
+    def clear(self) -> None:
+        """Forget everything; the room stays allocated."""
+        self.target.clear()
+        self.source.clear()

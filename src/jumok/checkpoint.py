@@ -24,25 +24,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from jumok.config import GPTConfig, from_dict, to_dict
+from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import atomic_path, sync_folder, write_atomic
-from jumok.models import KINDS, build, kind_of
-from jumok.models.gpt import GPT
+from jumok.interop.hf import from_hf, is_hf
+from jumok.models import KINDS, Model, build, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 STATE_FILES = ("tensors.safetensors", "numbers.json")
 # What a start that was killed can leave behind, config.json being written last.
-UNFINISHED_START = re.compile(r"(state|tokenizer\.json|\..+\.tmp)(/(train\.(ids|npy)|val\.(ids|npy)|lock|\..+\.tmp))?")
+UNFINISHED_START = re.compile(r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy)|lock|\..+\.tmp))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,10 @@ class State:
     numbers: dict[str, Any]
 
 
-def save(model: GPT, folder: str | os.PathLike[str]) -> None:
+M = TypeVar("M", bound=nn.Module)
+
+
+def save(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a model with its tokenizer as a run folder that `load`, `generate` and `evaluate` take.
 
     Raises:
@@ -74,20 +77,42 @@ def save(model: GPT, folder: str | os.PathLike[str]) -> None:
         run.write_weights(model)
 
 
-def load(path: str | os.PathLike[str], device: str = "cpu") -> GPT:
-    """The model of a run folder with its best weights, in eval mode, its tokenizer at `.tokenizer`.
+@overload
+def load(path: str | os.PathLike[str], device: str = "cpu") -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M]) -> M: ...
+def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module) -> Any:
+    """The model of a run folder with its best weights, or that of a Hugging Face folder.
+
+    Args:
+        path: a run folder, or the folder of a stock model that `jumok.stock` names.
+        kind: GPT, BERT or EncoderDecoder, for who needs one of them.
+
+    Returns:
+        The model, of its kind, in eval mode, its tokenizer at `.tokenizer`.
 
     Raises:
-        RunError: the folder is no run, or a file of it is missing, damaged, or does not fit the others.
+        RunError: the folder is neither, or a file of it is missing, damaged, or does not fit the others; or the model
+            is of another kind.
+        JumokError: the stock model is another one, or has something that jumok has not.
     """
-    run = RunFolder.open(Path(path))
+    folder = Path(path)
+    model = from_hf(folder) if is_hf(folder) else _load_run(folder)
+    if not isinstance(model, kind):
+        found, wanted = type(model).__name__, kind.__name__
+        raise RunError(f"{path} holds a model of the kind {found}, and one of the kind {wanted} is needed here.")
+    return model.to(device)
+
+
+def _load_run(path: Path) -> Model:
+    run = RunFolder.open(path)
     model = build(run.model_config())
     model.tokenizer = run.read_tokenizer()
     run.read_weights(model)
-    return model.to(device).eval()
+    return model.eval()
 
 
-def describe_model(config: GPTConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """The head of a config.json."""
     # A model may have more ids than its tokenizer: published ones are padded to round numbers.
     ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
@@ -111,21 +136,36 @@ class RunFolder:
             RunError: it cannot be made, is not empty and no run, or is a run already.
         """
         run = cls(path)
+        run.require_free(allow_existing_run=allow_existing_run)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise run._unusable(error) from None
+        return run
+
+    def require_free(self, *, allow_existing_run: bool = False) -> None:
+        """Refuse a place that holds something else; nothing is made yet.
+
+        Raises:
+            RunError: it is a file, or a folder that is not empty and no run, or a run already.
+        """
+        path = self.path
         try:
             if path.exists() and not path.is_dir():
                 raise RunError(f"{path} is a file; give a folder for the run, for example --out {path}-run.")
-            if path.is_dir() and any(path.iterdir()) and not run._is_unfinished_start():
-                if not run._is_run():
+            if path.is_dir() and any(path.iterdir()) and not self._is_unfinished_start():
+                if not self._is_run():
                     raise RunError(f"{path} holds other files and no jumok run; choose a new folder, or an empty one.")
                 if not allow_existing_run:
                     raise RunError(
                         f"{path} holds a run already. Continue it with --resume, or choose another --out; "
                         "delete the folder yourself if you no longer want it."
                     )
-            path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"cannot use {path} for the run: {error.strerror or error}.") from None
-        return run
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> RunError:
+        return RunError(f"cannot use {self.path} for the run: {error.strerror or error}.")
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -207,7 +247,7 @@ class RunFolder:
         with self.writing("config.json"):
             write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
-    def model_config(self) -> GPTConfig:
+    def model_config(self) -> ModelConfig:
         """The model's shape."""
         fields = self.read_config()["model"]
         kind = fields.pop("type")
@@ -395,6 +435,23 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
     if faults:
         raise RunError(f"{where} does not fit the model of config.json: {'; '.join(faults)}.")
     model.load_state_dict(dict(tensors), strict=False)  # not strict: the second name of a shared tensor is absent
+
+
+def adopt_weights(model: nn.Module, other: nn.Module) -> None:
+    """Copy what both models have by the same name and shape; the rest of `model` keeps its first weights.
+
+    So does a classifier of other labels, be they as many: its rows stand for something else.
+    """
+    wanted = model.state_dict()
+    labels = [getattr(one.config, "labels", ()) for one in (model, other)]
+    shared = {
+        name: tensor
+        for name, tensor in other.state_dict().items()
+        if name in wanted
+        and wanted[name].shape == tensor.shape
+        and not (name.startswith("classifier.") and labels[0] != labels[1])
+    }
+    model.load_state_dict(shared, strict=False)
 
 
 def _sha256(path: Path) -> str:

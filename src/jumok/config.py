@@ -23,6 +23,10 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
+Head = Literal["none", "pooler", "mlm", "classify"]
+PoolingKind = Literal["first", "last", "mean", "attention"]
+EncoderDecoderFamily = Literal["classic", "original"]
+
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:
     """' Did you mean 'x'?' for the closest allowed word, or '' when nothing is close."""
@@ -55,7 +59,7 @@ def require_type(name: str, value: object, kind: type) -> None:
         raise ConfigError(f"{name}={value!r} is of type {type(value).__name__}; it must be of type {kind.__name__}.")
 
 
-def _require_types(config: GPTConfig | TrainConfig) -> None:
+def _require_types(config: ModelConfig | TrainConfig) -> None:
     kinds = field_types(type(config))
     for setting in dataclasses.fields(config):
         value = getattr(config, setting.name)
@@ -66,6 +70,24 @@ def _require_types(config: GPTConfig | TrainConfig) -> None:
 def _nearest_multiples(value: int, of: int) -> str:
     below = value // of * of
     return f"{below + of}" if below == 0 else f"{below} or {below + of}"
+
+
+def _require_whole_heads(
+    config: GPTConfig | BERTConfig | EncoderDecoderConfig, heads: str = "n_head", otherwise: str = ""
+) -> None:
+    """Raise ConfigError unless `n_embd` splits into as many heads as the field `heads` says."""
+    number = getattr(config, heads)
+    if config.n_embd % number:
+        raise ConfigError(
+            f"n_embd={config.n_embd} is not divisible by {heads}={number}; use n_embd="
+            f"{_nearest_multiples(config.n_embd, number)}{otherwise}."
+        )
+
+
+def _require_id(name: str, value: int | None, vocab_size: int) -> None:
+    """Raise ConfigError unless `value` is None or one of the ids 0 to vocab_size - 1."""
+    if value is not None:
+        require_range(name, value, 0, vocab_size - 1)
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -101,18 +123,49 @@ class BlockConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTConfig:
+class ModelConfig:
+    """What the configurations of all models have; each field says what it is in its `help`."""
+
+    vocab_size: int = field(metadata={"help": "number of token ids"})
+    context_length: int = _setting(256, "most tokens the model sees at once")
+    dropout: float = _setting(0.0, "rate on embeddings and all residual branches")
+
+    def _missing(self, name: str) -> bool:
+        return getattr(self, name) is None
+
+    def _fill(self, name: str, value: object) -> None:
+        if self._missing(name):
+            object.__setattr__(self, name, value)
+
+    def _require_sizes(self, *names: str) -> None:
+        for name in names:
+            require_range(name, getattr(self, name), 1)
+
+
+def _take_labels(config: GPTConfig | BERTConfig) -> None:
+    """Make the labels a tuple, and raise ConfigError unless they are different names."""
+    labels: object = config.labels
+    if isinstance(labels, list):  # as it comes out of JSON, and as most people write it
+        object.__setattr__(config, "labels", tuple(labels))
+    require_type("labels", config.labels, tuple)
+    for label in config.labels:
+        require_type("a label", label, str)
+    if len(set(config.labels)) < len(config.labels):
+        raise ConfigError(f"labels={list(config.labels)} names a class twice; give each class a name of its own.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(ModelConfig):
     """The shape of a GPT; each field says what it is in its `help`.
 
     `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
-    except that the total head width n_head * head_dim may differ from n_embd.
+    except that the total head width n_head * head_dim may differ from n_embd. With labels it classifies texts, too; with
+    `pooling="last"` as Qwen3ForSequenceClassification and GPT2ForSequenceClassification do.
 
     Raises:
         ConfigError: a value is out of range or two of them do not fit together; the message names both.
     """
 
-    vocab_size: int = field(metadata={"help": "number of token ids"})
-    context_length: int = _setting(256, "most tokens the model sees at once")
     family: Family = _setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
     n_layer: int = _setting(4, "blocks")
     n_head: int = _setting(4, "query heads")
@@ -127,30 +180,31 @@ class GPTConfig:
     tie_embeddings: bool = _setting(True, "share the token embedding with the output layer")
     norm_eps: float = _setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
     rope_theta: float = _setting(10_000.0, "base of the rotary wavelengths (modern)")
+    labels: tuple[str, ...] = _setting((), "names of the classes, in the order of their logits; none: no classifier")
+    pooling: PoolingKind = _setting("last", "what sums up a text for its label: first, last, mean or attention")
+    pad_id: int | None = _setting(None, "id that fills up the shorter texts of a batch")
 
     def __post_init__(self) -> None:
+        _take_labels(self)
         _require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"
-        for name in ("vocab_size", "context_length", "n_layer", "n_head", "n_embd"):
-            require_range(name, getattr(self, name), 1)
-        if self._missing("head_dim") and self.n_embd % self.n_head:
-            raise ConfigError(
-                f"n_embd={self.n_embd} is not divisible by n_head={self.n_head}; use n_embd="
-                f"{_nearest_multiples(self.n_embd, self.n_head)}, or give head_dim yourself."
-            )
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
+        if self._missing("head_dim"):
+            _require_whole_heads(self, otherwise=", or give head_dim yourself")
         self._fill("head_dim", self.n_embd // self.n_head)
         self._fill("n_kv_head", self.n_head)
         self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)
         self._fill("activation", ACTIVATIONS[self.family][0])
         self._fill("norm_eps", 1e-6 if modern else 1e-5)
-        for name in ("head_dim", "n_kv_head", "mlp_width"):
-            require_range(name, getattr(self, name), 1)
+        self._require_sizes("head_dim", "n_kv_head", "mlp_width")
         require_choice("activation", self.activation, ACTIVATIONS[self.family])
         require_range("norm_eps", self.norm_eps, 0)
         require_range("dropout", self.dropout, 0, 0.95)
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         require_range("rope_theta", self.rope_theta, 1)
+        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        _require_id("pad_id", self.pad_id, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, self.n_head + 1) if self.n_head % n == 0]
             raise ConfigError(
@@ -187,13 +241,6 @@ class GPTConfig:
             attention_dropout=self.attention_dropout,
         )
 
-    def _missing(self, name: str) -> bool:
-        return getattr(self, name) is None
-
-    def _fill(self, name: str, value: object) -> None:
-        if self._missing(name):
-            object.__setattr__(self, name, value)
-
 
 Mixing = Literal["none", "average", "attention"]
 
@@ -203,12 +250,25 @@ class RungConfig(GPTConfig):
     """A GPT with parts left out: a rung of the ladder in `jumok.lessons`. No stock class can express it.
 
     With everything left in it is the GPT of its family.
+
+    Raises:
+        ConfigError: as GPTConfig; or mixing="average" with heads that together are not as wide as the model.
     """
 
     mixing: Mixing = _setting("attention", "none (no blocks at all), average (of the past) or attention")
     feed_forward: bool = _setting(True, "whether blocks have an MLP")
     residual: bool = _setting(True, "whether a block adds to its input, or replaces it")
     norm: bool = _setting(True, "whether there are norms")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("mixing", self.mixing, typing.get_args(Mixing))
+        if self.mixing == "average" and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd:
+            raise ConfigError(
+                f'mixing="average" needs heads that together are as wide as the model, queries and values alike: '
+                f"n_head={self.n_head} and n_kv_head={self.n_kv_head} of head_dim={self.head_dim} are not "
+                f"n_embd={self.n_embd}. Leave n_kv_head and head_dim out."
+            )
 
     def block(self) -> BlockConfig:
         """What is left of a block."""
@@ -223,6 +283,159 @@ class RungConfig(GPTConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BERTConfig(ModelConfig):
+    """The shape of a BERT and what stands on top of it; each field says what it is in its `help`.
+
+    It is exactly what `transformers` calls BertModel (`head="pooler"`), BertForMaskedLM (`"mlm"`) or
+    BertForSequenceClassification (`"classify"`): norms after each addition, learned positions, GELU in its exact (erf)
+    form, biases everywhere (https://arxiv.org/abs/1810.04805). With `head="none"` it is a BertModel without its pooler.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    n_layer: int = _setting(4, "blocks")
+    n_head: int = _setting(4, "heads")
+    n_embd: int = _setting(256, "width of the residual stream, a multiple of n_head")
+    mlp_width: int = _setting(None, "hidden width of the MLP [4 n_embd]")
+    n_token_type: int = _setting(2, "token types: which of two joined texts a token belongs to")
+    dropout: float = _setting(0.1, "rate on embeddings, both residual branches and what a classifier sees")
+    attention_dropout: float = _setting(0.1, "rate on the attention weights")
+    norm_eps: float = _setting(1e-12, "epsilon of the norms")
+    head: Head = _setting("mlm", "none, pooler, mlm (hidden words) or classify (of whole texts)")
+    labels: tuple[str, ...] = _setting((), "names of the classes, in the order of their logits (classify)")
+    pooling: PoolingKind = _setting("first", "what sums up a text: first ([CLS], as in BERT), last, mean or attention")
+    pad_id: int | None = _setting(None, "id that fills up the shorter texts of a batch")
+
+    def __post_init__(self) -> None:
+        _take_labels(self)
+        _require_types(self)
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd", "n_token_type")
+        _require_whole_heads(self)
+        self._fill("mlp_width", 4 * self.n_embd)
+        self._require_sizes("mlp_width")
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        require_range("norm_eps", self.norm_eps, 0)
+        require_choice("head", self.head, typing.get_args(Head))
+        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        _require_id("pad_id", self.pad_id, self.vocab_size)
+        self._require_labels()
+
+    def _require_labels(self) -> None:
+        if self.head == "classify" and not self.labels:
+            raise ConfigError('head="classify" needs labels, the names of the classes; give for example ["no", "yes"].')
+        if self.head != "classify" and self.labels:
+            raise ConfigError(
+                f'labels={list(self.labels)} are for head="classify", and head is {self.head!r}; leave one of them out.'
+            )
+
+    def block(self) -> BlockConfig:
+        """What the blocks of this model are made of."""
+        return _post_norm_block(self, "gelu", self.n_head, self.mlp_width, self.norm_eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(ModelConfig):
+    """The shape of an encoder and a decoder; each field says what it is in its `help`.
+
+    `family="classic"` is exactly what `transformers` calls BartForConditionalGeneration: learned positions and a norm
+    over the embeddings (https://arxiv.org/abs/1910.13461). `family="original"` is the Transformer of 2017, with
+    sinusoidal positions and no such norm (https://arxiv.org/abs/1706.03762), which is MarianMTModel there. Both have
+    norms after each addition, biases, and one matrix for the embeddings of source and target and the output layer.
+
+    The six ids are None where the model has no such token.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    context_length: int = _setting(256, "most tokens of the source, and of the target")
+    family: EncoderDecoderFamily = _setting("classic", "classic (as BART) or original (the paper of 2017)")
+    n_layer: int = _setting(4, "blocks of the encoder")
+    n_decoder_layer: int = _setting(None, "blocks of the decoder [n_layer]")
+    n_head: int = _setting(4, "heads in the encoder")
+    n_decoder_head: int = _setting(None, "heads in the decoder [n_head]")
+    n_embd: int = _setting(256, "width of the residual streams, a multiple of both numbers of heads")
+    mlp_width: int = _setting(None, "hidden width of the encoder's MLPs [4 n_embd]")
+    decoder_mlp_width: int = _setting(None, "hidden width of the decoder's MLPs [mlp_width]")
+    activation: Activation = _setting(None, "gelu (erf form), relu or silu [classic gelu, original relu]")
+    scale_embedding: bool = _setting(None, "multiply embeddings by the root of n_embd [classic no, original yes]")
+    dropout: float = _setting(0.1, "rate on embeddings and all residual branches")
+    attention_dropout: float = _setting(0.0, "rate on the attention weights")
+    pad_id: int | None = _setting(None, "id that fills up the shorter texts of a batch")
+    bos_id: int | None = _setting(None, "id that begins a text")
+    eos_id: int | None = _setting(None, "id that ends a text")
+    decoder_start_id: int | None = _setting(None, "id that the decoder sees first")
+    forced_bos_id: int | None = _setting(None, "id that the decoder always writes first")
+    forced_eos_id: int | None = _setting(None, "id that the decoder always writes last, when its room is used up")
+
+    def __post_init__(self) -> None:
+        _require_types(self)
+        require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
+        original = self.family == "original"
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
+        self._fill("n_decoder_layer", self.n_layer)
+        self._fill("n_decoder_head", self.n_head)
+        self._fill("mlp_width", 4 * self.n_embd)
+        self._fill("decoder_mlp_width", self.mlp_width)
+        self._fill("activation", "relu" if original else "gelu")
+        self._fill("scale_embedding", original)
+        self._require_sizes("n_decoder_layer", "n_decoder_head", "mlp_width", "decoder_mlp_width")
+        _require_whole_heads(self)
+        _require_whole_heads(self, "n_decoder_head")
+        require_choice("activation", self.activation, typing.get_args(Activation))
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        for name in SPECIAL_IDS:
+            _require_id(name, getattr(self, name), self.vocab_size)
+
+    @classmethod
+    def paper_2017(cls, *, vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
+        """The base model of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, table 3).
+
+        With the shared vocabulary of 37,000 pieces of its English–German model it has the 65 million parameters that
+        the paper tells of. The "big" one has n_embd=1024, n_head=16, mlp_width=4096 and dropout=0.3.
+
+        Args:
+            vocab_size: pieces that source and target share. changes: any other fields.
+        """
+        base: dict[str, Any] = {"family": "original", "n_layer": 6, "n_head": 8, "n_embd": 512, "context_length": 512}
+        return from_dict(cls, {**base, "vocab_size": vocab_size, **changes})
+
+    def encoder_block(self) -> BlockConfig:
+        """What the blocks of the encoder are made of."""
+        return _post_norm_block(self, self.activation, self.n_head, self.mlp_width)
+
+    def decoder_block(self) -> BlockConfig:
+        """What the blocks of the decoder are made of."""
+        return _post_norm_block(self, self.activation, self.n_decoder_head, self.decoder_mlp_width)
+
+
+SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id", "forced_eos_id")
+
+
+def _post_norm_block(
+    config: BERTConfig | EncoderDecoderConfig, activation: str, n_head: int, mlp_width: int, norm_eps: float = 1e-5
+) -> BlockConfig:
+    return BlockConfig(
+        width=config.n_embd,
+        n_head=n_head,
+        n_kv_head=n_head,
+        head_dim=config.n_embd // n_head,
+        mlp_width=mlp_width,
+        activation=activation,
+        norm_eps=norm_eps,
+        pre_norm=False,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+    )
+
+
+TaskName = Literal["lm", "mlm", "classify", "seq2seq"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a model is trained; each field says what it is in its `help`.
 
@@ -232,15 +445,19 @@ class TrainConfig:
         ConfigError: a value is out of range or two of them do not fit together.
     """
 
-    task: Literal["lm"] = _setting("lm", "what is learned: lm (the next token)")
+    task: TaskName = _setting(
+        "lm", "lm (the next token), mlm (hidden tokens), classify (labels of texts) or seq2seq (pairs of texts)"
+    )
     steps: int | None = _setting(None, "length of the run in optimizer steps")
     minutes: float | None = _setting(None, "or in minutes by the clock, all included [10]")
-    batch_size: int = _setting(16, "sequences of context_length tokens in one pass")
+    batch_size: int = _setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
     accumulate: int = _setting(1, "passes per optimizer step")
     optimizer: Literal["muon", "adamw"] = _setting("muon", "muon (matrices; adamw for the rest) or adamw")
     learning_rate: float = _setting(5e-3, "peak rate of AdamW")
     matrix_learning_rate: float = _setting(0.02, "peak rate of Muon")
-    schedule: Literal["linear", "cosine", "constant"] = _setting("linear", "how the rate falls after the warm-up")
+    schedule: Literal["linear", "cosine", "constant", "invsqrt"] = _setting(
+        "linear", "how the rate falls after the warm-up; invsqrt is that of the paper of 2017"
+    )
     final_rate: float = _setting(0.0, "rate at the end, as a share of the peak")
     warmup: float = _setting(0.02, "share of the run in which the rate rises from zero")
     weight_decay: float = _setting(0.1, "decoupled weight decay, on matrices only")
@@ -248,8 +465,14 @@ class TrainConfig:
     beta2: float = _setting(0.95, "AdamW's second moment")
     momentum: float = _setting(0.95, "Muon's momentum")
     clip: float = _setting(1.0, "largest gradient norm, 0 for no clipping")
+    mask_rate: float = _setting(0.15, "share of the tokens that are hidden (mlm)")
+    whole_words: bool = _setting(False, "hide whole words, eojeol, instead of single tokens (mlm)")
+    class_weights: bool = _setting(False, "weigh rare classes more, by one over their frequency (classify)")
+    lm_weight: float = _setting(0.0, "weight of the next-token loss beside that of the classes (classify, gpt)")
+    label_smoothing: float = _setting(0.0, "share of the probability spread over all tokens (seq2seq)")
     val: float = _setting(0.1, "share of the text to hold out, its last part")
     eval_every: int = _setting(0, "steps between validations [12 in the run]")
+    eval_tokens: int = _setting(0, "held-out tokens read at each validation [2% of the training time]")
     patience: int = _setting(5, "validations without a new best before the run is brought to its end, 0 for never")
     sample_tokens: int = _setting(60, "tokens of the sample written at each validation, 0 for none")
     save_every: float = _setting(60.0, "seconds between saves of the training state")
@@ -271,14 +494,14 @@ class TrainConfig:
             require_range(name, getattr(self, name), 1)
         for name, allowed in field_choices(type(self)).items():
             require_choice(name, getattr(self, name), allowed)
-        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every"):
+        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every", "lm_weight"):
             require_range(name, getattr(self, name), 0)
-        for name in ("final_rate", "warmup"):
+        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing"):
             require_range(name, getattr(self, name), 0, 1)
         for name in ("beta1", "beta2", "momentum"):
             require_range(name, getattr(self, name), 0, 0.99999)
         require_range("val", self.val, 0, 0.9)
-        for name in ("eval_every", "patience", "sample_tokens"):
+        for name in ("eval_every", "eval_tokens", "patience", "sample_tokens"):
             require_range(name, getattr(self, name), 0)
         require_range("seed", self.seed, 0, 2**31 - 1)
 
@@ -300,17 +523,22 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# What the classic family wants different in training.
-FAMILY_DEFAULTS: dict[str, dict[str, Any]] = {
-    "modern": {},
-    "classic": {"optimizer": "adamw", "learning_rate": 1e-3},
+# What the classic family of GPT wants different in training.
+CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
+
+# What tasks want different, for the model and for its training.
+TASK_DEFAULTS: dict[str, dict[str, Any]] = {
+    "lm": {},
+    "mlm": {"warmup": 0.05},
+    "classify": {"context_length": 128, "batch_size": 32},
+    "seq2seq": {"n_layer": 3, "context_length": 64, "batch_size": 64, "warmup": 0.05},
 }
 
 
 def resolve(
-    settings: Mapping[str, Any], size: str | None = None, kind: type[GPTConfig] = GPTConfig
+    settings: Mapping[str, Any], size: str | None = None, kind: type[ModelConfig] = GPTConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings for the model and for its training: what was given goes before the size, the size before the family.
+    """Settings for the model and for its training: what was given, then of the size, of the task, and of the family.
 
     Args:
         settings: any fields of `kind` and TrainConfig; a None counts as not given.
@@ -325,12 +553,15 @@ def resolve(
     if size is not None:
         require_choice("size", size, SIZES)
     given = {key: value for key, value in settings.items() if value is not None}
-    chosen = {**SIZES.get(size or "", {}), **given}
+    task = given.get("task", "lm")
+    require_choice("task", task, TASK_DEFAULTS)
+    chosen = {**TASK_DEFAULTS[task], **SIZES.get(size or "", {}), **given}
     if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
         chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}
-    family = chosen.get("family", "modern")
-    require_choice("family", family, FAMILY_DEFAULTS)
-    chosen = {**FAMILY_DEFAULTS[family], **chosen}
+    if issubclass(kind, GPTConfig):
+        require_choice("family", chosen.get("family", "modern"), ACTIVATIONS)
+        if chosen.get("family") == "classic":
+            chosen = {**CLASSIC_DEFAULTS, **chosen}
     model_fields, train_fields = field_types(kind), field_types(TrainConfig)
     for key in chosen:
         if key == "vocab_size" or key not in {**model_fields, **train_fields}:
@@ -342,16 +573,17 @@ def resolve(
     )
 
 
-Config = TypeVar("Config", bound="GPTConfig | TrainConfig")
+Config = TypeVar("Config", bound="ModelConfig | TrainConfig")
 
 
 def field_types(config: type) -> dict[str, Any]:
-    """Field name -> plain type (int, float, bool, str) of a configuration class, None taken off."""
+    """Field name -> plain type (int, float, bool, str, tuple) of a configuration class, None taken off."""
     plain = {}
     for name, hint in typing.get_type_hints(config).items():
         if isinstance(hint, types.UnionType):
             hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
-        plain[name] = type(typing.get_args(hint)[0]) if typing.get_origin(hint) is Literal else hint
+        outer = typing.get_origin(hint)
+        plain[name] = type(typing.get_args(hint)[0]) if outer is Literal else outer or hint
     return plain
 
 
@@ -377,6 +609,6 @@ def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
         raise ConfigError(f"{config.__name__}: {error}") from None
 
 
-def to_dict(config: GPTConfig | TrainConfig) -> dict[str, Any]:
+def to_dict(config: ModelConfig | TrainConfig) -> dict[str, Any]:
     """All fields as plain values, ready for JSON."""
     return dataclasses.asdict(config)

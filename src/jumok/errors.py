@@ -7,7 +7,8 @@ JumokError                  the base: catch this one to catch them all
 ├── TokenizerError          a tokenizer cannot be trained, loaded or used
 ├── RunError                a run folder is missing, incomplete, damaged or in the way
 │   └── ResumeError         a run cannot go on with what was given: other data, other settings
-└── TrainingError           training cannot go on: three steps in a row without a finite loss
+├── TrainingError           training cannot go on: three steps in a row without a finite loss
+└── LessonError             a chapter is missing in this installation, or cannot be read or written as asked
 
 Each message says what was given, what is allowed and what to do. The command line prints the message alone,
 without a traceback, and ends with `exit_code`.
@@ -50,3 +51,7 @@ class ResumeError(RunError):
 
 class TrainingError(JumokError):
     """Training cannot go on."""
+
+
+class LessonError(JumokError):
+    """A chapter is missing in this installation, or cannot be read or written as asked."""

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from jumok.config import GPTConfig, RungConfig
+from typing import Any, overload
+
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, RungConfig
+from jumok.models.bert import BERT
+from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
 
-Model = GPT
-ModelConfig = GPTConfig
+Model = GPT | BERT | EncoderDecoder
 
-MODELS: dict[type[GPTConfig], type[GPT]] = {GPTConfig: GPT, RungConfig: Rung}
-KINDS: dict[str, type[GPTConfig]] = {"gpt": GPTConfig, "rung": RungConfig}  # by the "type" of a config.json
+MODELS: dict[type[ModelConfig], type[Any]] = {
+    GPTConfig: GPT,
+    RungConfig: Rung,
+    BERTConfig: BERT,
+    EncoderDecoderConfig: EncoderDecoder,
+}
+KINDS: dict[str, type[ModelConfig]] = {  # by the "type" of a config.json
+    "gpt": GPTConfig,
+    "rung": RungConfig,
+    "bert": BERTConfig,
+    "encoder_decoder": EncoderDecoderConfig,
+}
+
+__all__ = ["KINDS", "MODELS", "Model", "ModelConfig", "build", "kind_name", "kind_of"]
 
 
-def build(config: GPTConfig) -> GPT:
+@overload
+def build(config: GPTConfig) -> GPT: ...
+@overload
+def build(config: BERTConfig) -> BERT: ...
+@overload
+def build(config: EncoderDecoderConfig) -> EncoderDecoder: ...
+@overload
+def build(config: ModelConfig) -> Model: ...
+def build(config: ModelConfig) -> Model:
     """The model that `config` describes, with its first weights."""
     return MODELS[type(config)](config)
 
 
-def kind_of(config: GPTConfig) -> str:
+def kind_of(config: ModelConfig) -> str:
     """The name under which a config.json keeps this kind of configuration."""
-    return next(name for name, kind in KINDS.items() if kind is type(config))
+    return kind_name(type(config))
+
+
+def kind_name(kind: type[ModelConfig]) -> str:
+    """As `kind_of`, for the class."""
+    return next(name for name, known in KINDS.items() if known is kind)

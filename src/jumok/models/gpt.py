@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from jumok.blocks import Block, make_norm
 from jumok.cache import KVCache
 from jumok.config import GPTConfig
+from jumok.errors import JumokError
 from jumok.layers import Dropout
+from jumok.models.pooling import Pooling
 from jumok.positions import rotary
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class GPT(nn.Module):
-    """A causal language model.
+    """A causal language model, and with `config.labels` a classifier of texts beside it.
 
     Args:
         config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
@@ -45,6 +47,8 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.token_embedding.weight
+        self.pooling = Pooling(config.pooling, config.n_embd) if config.labels else None
+        self.classifier = nn.Linear(config.n_embd, len(config.labels), bias=False) if config.labels else None
         angles = rotary(config.context_length, config.head_dim, base=config.rope_theta) if modern else (None, None)
         self.register_buffer("cos", angles[0], persistent=False)
         self.register_buffer("sin", angles[1], persistent=False)
@@ -95,6 +99,22 @@ class GPT(nn.Module):
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""
         return self.head(self.hidden(ids, cache))
+
+    def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits of the classes of `config.labels`: (B, T, C) -> (B, number of labels).
+
+        Args:
+            hidden: what `hidden` returned. mask: (B, T), True where there is a token and False behind the end of a
+                shorter text; None: all are as long as the batch. `hidden` needs none, since no token sees a later one.
+
+        Raises:
+            JumokError: this GPT has no labels.
+        """
+        if self.pooling is None or self.classifier is None:
+            raise JumokError(
+                "this GPT has no labels to choose from; train it with --task classify, or load a model that has some."
+            )
+        return self.classifier(self.pooling(hidden, mask))
 
     def new_cache(self, batch: int = 1) -> KVCache:
         """An empty cache for this model, for `batch` sequences of up to context_length tokens."""

@@ -1,0 +1,168 @@
+"""BERT: embeddings, a stack of blocks that see in both directions, and a head for what is to be done with them.
+
+Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.attention`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.blocks import Block, make_norm
+from jumok.config import BERTConfig
+from jumok.errors import JumokError
+from jumok.layers import Dropout
+from jumok.models.inputs import checked_ids, key_mask
+from jumok.models.pooling import Pooling
+from jumok.stock import read_config
+
+if TYPE_CHECKING:
+    from jumok.tokenizers import Tokenizer
+
+
+class MaskedLMHead(nn.Module):
+    """Logits over the vocabulary for hidden words: a layer with a norm, then the embedding as output layer, and a bias.
+
+    Args:
+        config: of the model it stands on.
+    """
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.n_embd, config.n_embd)
+        self.norm = make_norm(config.block())
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        """hidden (..., C), embedding (V, C) -> (..., V)."""
+        return F.linear(self.norm(F.gelu(self.dense(hidden))), embedding, self.bias)
+
+
+class BERT(nn.Module):
+    """An encoder of texts: each position sees all others.
+
+    Called with ids it returns the last hidden states. What comes after them depends on `config.head`: `mlm_logits`
+    ("mlm"), `pooled` ("pooler" and "classify"), `classify` ("classify"). By default a text is summed up by its first
+    token, [CLS], as the stock classes do it, so that a trained classifier can leave for them; see `Pooling`.
+
+    Args:
+        config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
+    """
+
+    tokenizer: Tokenizer | None = None  # set by `jumok.load`, so that text can be given wherever ids can
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
+        self.position_embedding = nn.Embedding(config.context_length, config.n_embd)
+        self.type_embedding = nn.Embedding(config.n_token_type, config.n_embd)
+        self.embedding_norm = make_norm(config.block())
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config.block(), causal=False) for _ in range(config.n_layer))
+        self.mlm_head = MaskedLMHead(config) if config.head == "mlm" else None
+        pools = config.head in ("pooler", "classify")
+        self.pooling = Pooling(config.pooling, config.n_embd) if pools else None
+        self.pooler = nn.Linear(config.n_embd, config.n_embd) if pools else None
+        self.classifier = nn.Linear(config.n_embd, len(config.labels)) if config.head == "classify" else None
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    @classmethod
+    def from_config(cls, path: str | os.PathLike[str]) -> BERT:
+        """A new model with the shape and the head that a stock config.json describes; `jumok.load` loads weights too.
+
+        Raises:
+            RunError, ConfigError, JumokError: the file is missing or damaged, or describes something else.
+        """
+        config = read_config(path)
+        if not isinstance(config, BERTConfig):
+            raise JumokError(f"{path} describes a model that is no BERT; jumok.load loads the other kinds, too.")
+        return cls(config)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+        """The last hidden states.
+
+        Args:
+            ids: (B, T), whole numbers below vocab_size, T at most context_length.
+            mask: (B, T), True where there is a token and False where a shorter text was filled up; None: all tokens.
+            token_types: (B, T), which of two joined texts a token belongs to; None: the first.
+
+        Returns:
+            (B, T, C).
+
+        Raises:
+            ValueError: ids or token types that the model has not, too many of them, or shapes that do not agree.
+        """
+        ids = checked_ids(ids, self.config.vocab_size, self.config.context_length)
+        x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]  # (B, T, C)
+        x = self.dropout(self.embedding_norm(x + self._types(ids, token_types)))  # (B, T, C)
+        allowed = key_mask(mask, ids)  # (B, 1, 1, T)
+        for block in self.blocks:
+            x = block(x, mask=allowed)  # (B, T, C)
+        return x
+
+    def _types(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
+        if token_types is None:
+            return self.type_embedding.weight[0]  # (C,)
+        types = checked_ids(token_types, self.config.n_token_type, self.config.context_length, "token_types")
+        if types.shape != ids.shape:
+            raise ValueError(
+                f"token_types have the shape {tuple(types.shape)}, the ids {tuple(ids.shape)}; they must agree"
+            )
+        return self.type_embedding(types)  # (B, T, C)
+
+    def mlm_logits(self, hidden: Tensor) -> Tensor:
+        """Logits of the words that were hidden: (..., C) -> (..., V).
+
+        In training give the masked positions alone, (N, C): the logits of all others would be thrown away.
+
+        Raises:
+            JumokError: the head is another one.
+        """
+        if self.mlm_head is None:
+            raise self._lacks("mlm")
+        return self.mlm_head(hidden, self.token_embedding.weight)
+
+    def pooled(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Each text in one vector, tanh of a layer over what `config.pooling` makes of it: (B, T, C) -> (B, C).
+
+        Args:
+            hidden: (B, T, C), the last hidden states. mask: (B, T), as in `forward`.
+
+        Raises:
+            JumokError: the head is another one.
+        """
+        if self.pooling is None or self.pooler is None:
+            raise self._lacks("pooler")
+        return torch.tanh(self.pooler(self.pooling(hidden, mask)))
+
+    def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits of the classes of `config.labels`: (B, T, C) -> (B, number of labels).
+
+        Args:
+            hidden: (B, T, C), the last hidden states. mask: (B, T), as in `forward`.
+
+        Raises:
+            JumokError: the head is another one.
+        """
+        if self.classifier is None:
+            raise self._lacks("classify")
+        return self.classifier(self.dropout(self.pooled(hidden, mask)))
+
+    def _lacks(self, head: str) -> JumokError:
+        return JumokError(
+            f"this BERT has head={self.config.head!r}, and this needs head={head!r}; train it with one, or load a "
+            "model that has it."
+        )
+
+    def parameter_count(self) -> int:
+        """Number of trained numbers, a shared matrix counted once."""
+        return sum(p.numel() for p in self.parameters())

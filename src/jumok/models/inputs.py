@@ -1,0 +1,56 @@
+"""What the models of whole texts check before they compute: ids that they have, and masks that fit the ids."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: int = 0) -> Tensor:
+    """The ids as an embedding takes them: (B, T), whole numbers of any type -> (B, T), int64.
+
+    In training on an accelerator the values are not looked at, since the host would have to wait for the device at
+    each step.
+
+    Args:
+        number: ids are below it. length: past + T is at most this. name: for messages.
+
+    Raises:
+        ValueError: they are not such ids; the message names what is wrong.
+    """
+    if ids.dim() != 2:
+        raise ValueError(f"{name} have the shape {tuple(ids.shape)}; give (B, T), one text alone as (1, T)")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ValueError(f"{name} are of type {ids.dtype}; give whole numbers, torch.int64 for example")
+    if past + ids.shape[1] > length:
+        raise ValueError(f"{past + ids.shape[1]} {name} exceed the {length} positions of this model; cut the text")
+    ids = ids.long()  # those of a tokenizer are of the smallest type that holds them
+    training = ids.device.type != "cpu" and torch.is_grad_enabled()
+    if ids.numel() and not training and not torch.compiler.is_compiling():
+        lowest, highest = torch.stack(torch.aminmax(ids)).tolist()
+        if lowest < 0 or highest >= number:
+            wrong = lowest if lowest < 0 else highest
+            raise ValueError(
+                f"{name} hold {wrong}, and this model has 0 to {number - 1}; use the tokenizer made for it"
+            )
+    return ids
+
+
+def key_mask(mask: Tensor | None, keys: Tensor, name: str = "mask") -> Tensor | None:
+    """A mask over positions as attention wants it: (B, S) -> (B, 1, 1, S), bool.
+
+    Args:
+        mask: bool, or 0 and 1 as `transformers` writes it; True where a token may be attended to.
+        keys: (B, S) or (B, S, C), what the mask belongs to.
+
+    Raises:
+        ValueError: the shape is another one, or the mask holds fractions.
+    """
+    if mask is None:
+        return None
+    wanted = tuple(keys.shape[:2])
+    if mask.shape != wanted:
+        raise ValueError(f"{name} has the shape {tuple(mask.shape)}; it must be that of the ids, {wanted}")
+    if mask.is_floating_point():
+        raise ValueError(f"{name} is of type {mask.dtype}; give bool, True where a token may be attended to")
+    return mask.bool()[:, None, None, :]  # (B, 1, 1, S)
