@@ -6,25 +6,31 @@ taken, damaged; settings that are unknown, misspelt, out of range, of the wrong 
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import types
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from conftest import TINY
 from jumok import cli
 from jumok.checkpoint import RunFolder
+from jumok.cli._verbs import plain_floats
 from jumok.config import GPTConfig, TrainConfig
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
@@ -234,7 +240,7 @@ WRONG_TOML: list[tuple[str, str]] = [
     ("vocab_size = '8k'", "vocab_size='8k' is of type str"),
     ("min_count = 1.5", "min_count=1.5 is of type float"),
     ("out = 'elsewhere'", "unknown setting 'out'"),
-    ("[model]\nn_layer = 3", "unknown setting 'model'"),
+    ("[shape]\nn_layer = 3", "unknown setting 'shape'"),
 ]
 
 
@@ -393,7 +399,7 @@ def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
 
 
 def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "STORIES_CHARS", 5_000)
+    monkeypatch.setattr(cli.train, "STORIES_CHARS", 5_000)
     end = jumok("train", "--json", *FLAGS)
     assert end.code == 0, end.err
     assert end.json["run"] == "runs/stories"
@@ -447,7 +453,7 @@ def test_resume_with_something_else(jumok: Jumok, text: Path) -> None:
     assert "n_layer=1, not 3" in end.err
     end = jumok("train", "--resume", "--out", "run", "--tokenizer", "bpe")
     assert end.code == 2
-    assert "with its own tokenizer" in end.err
+    assert "with its own model and tokenizer" in end.err
     assert jumok("train", text, "--resume", "--out", "run", *FLAGS).code == 0
 
 
@@ -547,7 +553,7 @@ def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> Non
 
 def test_infinity_is_null_in_json() -> None:
     """JSON has no Infinity, and a perplexity can be one."""
-    assert cli.plain_floats({"a": float("inf"), "b": float("nan"), "c": 1.23456789, "d": 3}) == {
+    assert plain_floats({"a": float("inf"), "b": float("nan"), "c": 1.23456789, "d": 3}) == {
         "a": None, "b": None, "c": 1.234568, "d": 3,
     }  # fmt: skip
 
@@ -599,8 +605,218 @@ def test_corpus_list_and_write(jumok: Jumok) -> None:
     assert jumok("corpus", "get", "no-such-corpus").code == 1
 
 
+# --- learn ---
+
+CHAPTER = "causal-mask"  # number 4
+
+
+@pytest.fixture
+def ladder(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
+    """The calls of the ladder, in place of an hour of training."""
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    module = types.ModuleType("jumok.cli.ladder")
+    module.run_ladder = lambda texts, **settings: calls.append((texts, settings))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jumok.cli.ladder", module)
+    return calls
+
+
+def test_learn_lists_the_chapters_and_the_ladder(jumok: Jumok) -> None:
+    listed = jumok("learn", "--lang", "en", "--json").json
+    shown = jumok("learn", "--lang", "en").out
+    assert listed["ladder"] == "ladder"
+    assert [chapter["number"] for chapter in listed["chapters"]] == sorted({c["number"] for c in listed["chapters"]})
+    for chapter in listed["chapters"]:
+        assert chapter["language"] == "en"
+        assert chapter["title"] in shown
+        assert chapter["slug"] in shown
+        assert Path(chapter["path"]).is_file()
+    assert "jumok learn ladder" in shown
+
+
+def test_learn_reads_a_chapter(jumok: Jumok) -> None:
+    """By number or by name; plain where stdout is no terminal."""
+    end = jumok("learn", 4, "--lang", "ko")
+    assert (end.code, end.err) == (0, "")
+    assert "\x1b" not in end.out
+    assert "    │ torch.Size([5, 8]) True\n" in end.out
+    assert jumok("learn", CHAPTER, "--lang", "ko").out == end.out
+    assert jumok("learn", CHAPTER, "--lang", "en").out != end.out
+    values = jumok("learn", 4, "--lang", "ko", "--json").json
+    assert (values["number"], values["slug"], values["language"]) == (4, CHAPTER, "ko")
+    assert values["text"] == Path(values["path"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "ko_KR.UTF-8"}, "ko"),
+        ({"LANG": "ko"}, "ko"),
+        ({"LANG": "kok_IN"}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "ko_KR.UTF-8", "LC_ALL": "en_US.UTF-8"}, "en"),
+        ({"LANG": "ko_KR.UTF-8", "LC_ALL": ""}, "ko"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "ko_KR"}, "ko"),
+    ],
+    ids=str,
+)
+def test_learn_speaks_the_language_of_the_system(
+    jumok: Jumok, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], language: str
+) -> None:
+    """LC_ALL, then LC_MESSAGES, then LANG; an empty one counts as not set. kok is Konkani."""
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert jumok("learn", "--json").json["language"] == language
+    assert jumok("learn", "--json", "--lang", "ko").json["language"] == "ko"
+
+
+WRONG_LEARN: list[tuple[list[str], str]] = [
+    (["causal-maks"], "there is no chapter 'causal-maks'"),
+    (["causal-maks"], "Did you mean 'causal-mask'?"),
+    (["lader"], "Did you mean 'ladder'?"),
+    (["0"], "there is no chapter 0; there are chapters 1 to"),
+    (["99"], "there is no chapter 99; there are chapters 1 to"),
+    (["tales.txt"], "To train on that text: jumok learn ladder tales.txt"),
+    (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
+    (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
+    (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
+    (["4", "--seed", "1"], "--seed makes no sense here: it belongs to the ladder"),
+    (["4", "--device", "auto"], "--device makes no sense here"),
+    (["4", "--out", "run"], "--out makes no sense here"),
+    (["4", "--steps-per-rung", "5"], "--steps-per-rung makes no sense here"),
+    (["--minutes-per-rung", "5"], "--minutes-per-rung makes no sense here"),
+    (["4", "--column", "text"], "--column makes no sense here"),
+    (["4", "--encoding", "cp949"], "--encoding makes no sense here"),
+    (["--notebook", "a.ipynb"], "--notebook makes no sense here: say which chapter"),
+    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is no chapter"),
+    (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_LEARN, ids=lambda value: str(value)[:40])
+def test_wrong_use_of_learn(jumok: Jumok, text: Path, ladder: list[Any], arguments: list[str], message: str) -> None:
+    """Exit code 2 and a remedy, and nothing is read, written or trained."""
+    end = jumok("learn", *arguments, "--json")
+    assert end.code == 2, end.err
+    assert message in " ".join(end.err.split())
+    assert message in end.json["error"]
+    assert ladder == []
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+def test_learn_writes_a_notebook(jumok: Jumok) -> None:
+    end = jumok("learn", 4, "--lang", "ko", "--notebook", "four.ipynb", "--json")
+    assert end.code == 0, end.err
+    assert (end.json["notebook"], end.json["slug"]) == ("four.ipynb", CHAPTER)
+    assert "Wrote four.ipynb" in end.err
+    assert json.loads(Path("four.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
+    assert jumok("learn", 4, "--notebook", "quiet.ipynb", "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("tales.ipynb", "tales.ipynb exists already; give another name, or remove it first."),
+        ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
+        ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
+        ("4.txt", "4.txt is no name for a notebook"),
+    ],
+)
+def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) -> None:
+    Path("tales.ipynb").write_text("mine")
+    end = jumok("learn", 4, "--notebook", path)
+    assert (end.code, end.out) == (1, "")
+    assert message in end.err
+    assert [each.name for each in Path().iterdir()] == ["tales.ipynb"]
+    assert Path("tales.ipynb").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_notebook_in_a_folder_that_is_not_mine(jumok: Jumok) -> None:
+    Path("theirs").mkdir(mode=0o555)
+    end = jumok("learn", 4, "--notebook", "theirs/4.ipynb")
+    assert end.code == 1
+    assert "cannot write theirs/4.ipynb: Permission denied. Give a file in a folder of yours." in end.err
+
+
+def test_a_notebook_on_a_full_disk(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    end = jumok("learn", 4, "--notebook", "4.ipynb")
+    assert end.code == 1
+    assert "cannot write 4.ipynb: No space left on device" in end.err
+    assert list(Path().iterdir()) == []
+
+
+def test_learn_hands_over_to_the_ladder(jumok: Jumok, ladder: list[tuple[Any, dict[str, Any]]]) -> None:
+    assert jumok("learn", "ladder", "a.txt", "b.txt", "--lang", "ko").code == 0
+    defaults = {
+        "out": None, "minutes_per_rung": 1.0, "steps_per_rung": None, "language": "ko",
+        "reading": {"encoding": None, "column": None}, "seed": None, "device": "auto", "as_json": False, "quiet": False,
+    }  # fmt: skip
+    assert ladder.pop() == (("a.txt", "b.txt"), defaults)
+    flags = ["--steps-per-rung=7", "--out=o", "--encoding=cp949", "--column=c", "--seed=3", "--device=cpu", "--quiet"]
+    assert jumok("learn", "ladder", "--lang", "en", *flags, "--json").code == 0
+    given = {
+        "out": Path("o"), "minutes_per_rung": None, "steps_per_rung": 7, "language": "en",
+        "reading": {"encoding": "cp949", "column": "c"}, "seed": 3, "device": "cpu", "as_json": True, "quiet": True,
+    }  # fmt: skip
+    assert ladder.pop() == ((), given)
+
+
+def in_terminal(*arguments: str, columns: int, lines: int, **environment: str) -> str:
+    """What a terminal of this size gets to see of `jumok ...`."""
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jumok.cli", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, env={**kept, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):  # Linux reports the end of a terminal as an error
+        while piece := os.read(ours, 65536):
+            seen += piece
+    os.close(ours)
+    assert process.wait(60) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+PAGER = "sed s/^/|/"  # marks each line that went through it
+
+
+def test_a_long_chapter_goes_through_the_pager() -> None:
+    seen = in_terminal("learn", CHAPTER, "--lang", "ko", columns=60, lines=24, PAGER=PAGER)
+    lines = seen.splitlines()
+    assert len(lines) > 24
+    assert all(line.startswith("|") for line in lines)
+
+
+def test_a_short_list_does_not() -> None:
+    seen = in_terminal("learn", "--lang", "ko", columns=60, lines=200, PAGER=PAGER)
+    assert "causal-mask" in seen
+    assert "|" not in seen
+    assert "\x1b[" in seen
+    assert max(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in seen.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
+    for arguments in (["learn"], ["learn", CHAPTER]):
+        seen = in_terminal(*arguments, "--lang", "en", columns=60, lines=1000, **environment)
+        assert "\x1b" not in seen
+        assert len(seen) > 200
+    assert "\x1b[" in in_terminal("learn", CHAPTER, "--lang", "en", columns=60, lines=1000, NO_COLOR="")
+
+
 def test_help_shows_examples(jumok: Jumok) -> None:
-    for verb in ("train", "generate", "evaluate", "convert"):
+    for verb in ("train", "generate", "evaluate", "learn", "convert"):
         end = jumok(verb, "--help")
         assert end.code == 0
         assert f"jumok {verb}" in end.out

@@ -13,6 +13,13 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from jumok.corpora.catalogue import Corpus
+from jumok.lessons.chapters import Language
+from jumok.lessons.ladder import LadderEvent, RungFinished, RungStarted
+from jumok.lessons.record import LadderRecord
+from jumok.lessons.report import printable
+from jumok.lessons.report import table as table_of
+from jumok.lessons.rungs import RUNGS
+from jumok.lessons.words import say
 from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
 
 
@@ -141,6 +148,7 @@ def show_corpora(corpora: Iterable[Corpus]) -> None:
     for heading in ("name", "size", "what", "licence"):
         table.add_column(heading, justify="right" if heading == "size" else "left")
     table.add_row("stories", "any", "short tales, built in (jumok corpus write stories)", "Apache-2.0")
+    table.add_row("numbers", "any", "digits, how they are read, built in (jumok corpus write numbers)", "Apache-2.0")
     for corpus in corpora:
         table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
     Console().print(table)
@@ -150,3 +158,111 @@ def clock(seconds: float) -> str:
     """75 -> "1:15"."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+class LadderView:
+    """Shows the events of a ladder: a live bar for each rung in a terminal, a line for each quarter anywhere else."""
+
+    def __init__(self, language: Language, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._language = language
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._live = self._console.is_terminal and not quiet
+        self._bar = Progress(
+            BarColumn(bar_width=16),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=not self._live,
+        )
+        self._task = self._bar.add_task("", total=1.0)
+        self._rung = ""
+        self._held_out = ""
+        self._quarters = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, text: str, style: str = "") -> None:
+        """A line above the bar."""
+        if not self.quiet:
+            self._console.print(Line(text, style=style))
+
+    def show(self, event: LadderEvent) -> None:
+        """Show one event."""
+        match event:
+            case RungStarted():
+                self._start(event)
+            case RungFinished():
+                self._finish(event)
+            case Step():
+                self._bar.update(self._task, completed=event.progress, description=self._describe(event))
+                self._quarter(event)
+            case Eval():
+                self._held_out = self._say("held_out", loss=event.figures["nats_per_char"])
+            case Notice():
+                self.say(f"  {event.text}")
+
+    def _say(self, key: str, **values: object) -> str:
+        return say(key, self._language, **values)
+
+    def _start(self, event: RungStarted) -> None:
+        self._held_out, self._quarters = "", 0
+        self._rung = f"{event.number}/{len(RUNGS)} {event.rung.title[self._language]}"
+        self._bar.reset(self._task)
+        self._bar.update(self._task, description=self._rung)
+        self.say(f"\n{self._rung}: {event.rung.adds[self._language]}", style="bold")
+        facts = [self._say("started", parameters=event.parameters)]
+        if event.step:
+            facts.append(self._say("continued", step=event.step))
+        self.say(f"  {' · '.join(facts)}")
+        self._sample("before", event.before)
+
+    def _describe(self, step: Step) -> str:
+        loss = self._held_out.rsplit(" ", 2)[-2] if self._held_out else f"{step.loss:.3f}"
+        speed = self._say("speed", speed=step.tokens_per_second)
+        return f"{self._rung} · {loss} · {speed} · {self._say('left', clock=clock(step.remaining))}"
+
+    def _quarter(self, step: Step) -> None:
+        if not self._live and int(4 * step.progress) > self._quarters:
+            self._quarters = int(4 * step.progress)
+            parts = [f"{step.progress:.0%}", self._say("step", step=step.step), clock(step.seconds), self._held_out]
+            self.say(f"  {' · '.join(part for part in parts if part)}")
+
+    def _finish(self, event: RungFinished) -> None:
+        if event.earlier:
+            title = event.rung.title[self._language]
+            figure = self._say("held_out", loss=event.result.nats_per_char)
+            self.say(f"{event.number}/{len(RUNGS)} {title}: {self._say('earlier')} · {figure}")
+            return
+        self._sample("after", event.result.after)
+        figure = self._say("held_out", loss=event.result.nats_per_char)
+        self.say(f"  {figure} · {self._say('speed', speed=event.result.tokens_per_second)}")
+        self.say(f"  {event.meaning}", style="dim")
+
+    def _sample(self, when: str, text: str) -> None:
+        if text and not self.quiet:
+            shown = " ⏎ ".join(printable(text).split("\n"))
+            self._console.print(Line.assemble((f"  {self._say(when)}: ", "dim"), (shown, "italic")))
+
+
+WIDE = 72  # columns, from which the last one of the ladder's table has room
+
+
+def show_ladder(record: LadderRecord, language: Language) -> None:
+    """The table of a ladder, on stdout."""
+    console = Console(highlight=False)
+    headings, rows = table_of(record, language)
+    columns = len(headings) if console.width >= WIDE else len(headings) - 1
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(headings[:columns]):
+        table.add_column(heading, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row[:columns])
+    console.print(table)

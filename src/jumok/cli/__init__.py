@@ -1,0 +1,78 @@
+"""The command line: `jumok VERB`. Verbs import what they need when they run, so that `--help` answers at once.
+
+stdout carries results: generated text, figures, and with --json one JSON object as its last line. Progress and logs go
+to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the training state is saved).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import warnings
+
+import click
+
+from jumok import __version__
+from jumok.cli import convert, corpus, evaluate, generate, learn, predict, train
+from jumok.cli._verbs import INTERRUPTED, print_json, say
+from jumok.errors import JumokError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="jumok")
+def app() -> None:
+    """주목: from a Korean text file to a Transformer you trained, can talk to, and can look inside.
+
+    \b
+    Examples:
+      jumok train novel.txt --minutes 5 --out runs/novel
+      jumok generate runs/novel --prompt "그날 밤"
+      jumok evaluate runs/novel other.txt
+    """
+
+
+for verb in (
+    train.train,
+    generate.generate,
+    evaluate.evaluate,
+    predict.predict,
+    learn.learn,
+    convert.convert,
+    corpus.corpus,
+):
+    app.add_command(verb)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    # What torch and its compiler tell developers is not for the person at this keyboard.
+    warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    as_json, failure = "--json" in sys.argv, ""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, and what was begun is taken back
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for one that cannot show Hangul
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        failure, code = error.format_message(), error.exit_code
+    except JumokError as error:
+        say(f"jumok: {error}")
+        failure, code = str(error), error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        say("\njumok: interrupted.")
+        code = INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter complains again while closing it
+        code = 1
+    except OSError as error:
+        failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
+        say(f"jumok: {failure}")
+    if failure and as_json:
+        print_json({"error": failure})
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,158 @@
+"""What the verbs share: how they look in --help, their common options, and how they speak."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+if TYPE_CHECKING:
+    from jumok.text import Table, Text
+
+NUMBERS_ROWS = 50_000  # of the built-in pairs, when no table is given
+STORIES_CHARS = 2_000_000  # of the built-in corpus, when no text is given
+INTERRUPTED = 130
+Command = Callable[..., None]
+
+
+class Verb(click.Command):
+    """A command whose options are listed under headings, and whose examples keep their line breaks."""
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each under the heading that `option` gave it."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record and isinstance(parameter, click.Option):  # arguments are explained above the options
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they are."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().splitlines():
+                    formatter.write(f"  {line.strip()}\n")
+
+
+class SectionedOption(click.Option):
+    """An option that knows the heading it belongs under."""
+
+    def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+def option(*names: str, section: str = "Options", **settings: Any) -> Callable[[Command], Command]:
+    """A click option under a heading."""
+    return click.option(*names, cls=SectionedOption, section=section, **settings)
+
+
+def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
+    """The options that verbs share."""
+
+    def add(function: Command) -> Command:
+        function = option("--quiet", is_flag=True, section="Common", help="no progress, no notices")(function)
+        function = option(
+            "--json", "as_json", is_flag=True, section="Common", help="one JSON object as the last line of stdout"
+        )(function)
+        if seed:
+            function = option("--seed", type=int, section="Common", help="for the same result again")(function)
+        if device:
+            function = option(
+                "--device", default="auto", section="Common", help="auto, cpu, cuda or mps [auto: the fastest]"
+            )(function)
+        return function
+
+    return add
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A line for the person, on stderr."""
+    if not quiet:
+        click.echo(text, err=True)
+
+
+def print_json(values: Mapping[str, Any]) -> None:
+    """The one JSON object of --json."""
+    click.echo(json.dumps(values, ensure_ascii=False))
+
+
+def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
+    """Numbers short enough to read, and None for infinity, which JSON lacks."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, float):
+            return value
+        return round(value, digits) if math.isfinite(value) else None
+
+    return {key: plain(value) for key, value in values.items()}
+
+
+READING = ("encoding", "column")  # options that say how texts are read
+COLUMNS = {"classify": ("text", "label"), "seq2seq": ("source", "target")}  # that a task needs of a table
+COLUMN_NAMES = tuple(name for names in COLUMNS.values() for name in names)  # options that give them other names
+
+
+def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
+    """The texts of the command line as one. reading: encoding and column, or None for each."""
+    from jumok import text as reader
+
+    return reader.read(texts, encoding=reading.get("encoding"), column=reading.get("column"))
+
+
+def read_material(task: str, texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text | Table:
+    """What a task learns from: a text, or the columns of a table. reading: any of READING and COLUMN_NAMES."""
+    from jumok import text as reader
+
+    if task not in COLUMNS:
+        return read_texts(texts, reading)
+    columns = [reading.get(name) or name for name in COLUMNS[task]]
+    return reader.read_table(texts, columns, encoding=reading.get("encoding"))
+
+
+def stories_text() -> Text:
+    """The built-in corpus, for whoever gives no text."""
+    from jumok import text as reader
+    from jumok.corpora import stories
+
+    return reader.from_string("".join(stories.write(STORIES_CHARS)), name="stories (built in)")
+
+
+class Stoppable(Protocol):
+    """What can be asked to come to an early end."""
+
+    def request_stop(self) -> None:
+        """Finish the step, save, and end. Called from a signal handler."""
+
+
+@contextmanager
+def stopping(training: Stoppable, tell: Callable[[str], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask a training to stop after its step; a second Ctrl-C ends at once."""
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+        training.request_stop()
+        tell("Finishing this step, then saving ... (Ctrl-C again: end at once, losing what came after the last save)")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,34 @@
+"""`jumok convert`: to the folders of stock `transformers`, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jumok.cli._verbs import Verb, common, option, print_json, say
+
+
+@click.command(
+    cls=Verb,
+    examples="""
+    jumok convert runs/novel novel-hf --to hf
+    jumok convert novel-hf runs/back --to jumok
+    """,
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path))
+@option("--to", "form", type=click.Choice(["hf", "jumok"]), required=True, help="what TARGET shall be")
+@common(device=False)
+def convert(source: Path, target: Path, form: str, as_json: bool, quiet: bool) -> None:
+    """Turn a run folder into a folder for stock `transformers`, or back."""
+    from jumok import checkpoint
+    from jumok.interop import hf
+
+    if form == "hf":
+        hf.to_hf(checkpoint.load(source), target)
+    else:
+        checkpoint.save(hf.from_hf(source), target)
+    say(f"Wrote {target}.", quiet=quiet)
+    if as_json:
+        print_json({"source": str(source), "target": str(target), "to": form})

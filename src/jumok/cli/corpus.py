@@ -1,0 +1,89 @@
+"""`jumok corpus`: Korean texts to start from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import chain
+
+import click
+
+from jumok.cli._verbs import NUMBERS_ROWS, STORIES_CHARS, Verb, common, option, print_json, say
+
+BUILT_IN = {"stories": "short tales, built in", "numbers": "digits and how they are read, built in"}
+
+
+@click.group()
+def corpus() -> None:
+    """Korean text to start from: built in, or downloaded at a pinned version."""
+
+
+@corpus.command("list", cls=Verb, examples="jumok corpus list")
+@common(device=False)
+def corpus_list(as_json: bool, quiet: bool) -> None:
+    """List the corpora, their sizes and licences."""
+    from jumok.console import show_corpora
+    from jumok.corpora import catalogue
+
+    corpora = catalogue.entries().values()
+    if as_json:
+        listed = [{"name": c.name, "title": c.title, "licence": c.licence, "bytes": c.bytes} for c in corpora]
+        print_json(
+            {"corpora": [*listed, *({"name": n, "title": t, "licence": "Apache-2.0"} for n, t in BUILT_IN.items())]}
+        )
+    else:
+        show_corpora(corpora)
+
+
+@corpus.command("get", cls=Verb, examples='jumok corpus get novels\njumok train "$(jumok corpus get novels)"')
+@click.argument("name")
+@common(device=False)
+def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
+    """Download a corpus, check it, keep it in the cache, and print where it is."""
+    from jumok.console import DownloadView
+    from jumok.corpora import catalogue
+
+    known = catalogue.entries()
+    if name in known:
+        say(f"{known[name].title}. Licence: {known[name].licence}.", quiet=quiet)
+    with DownloadView(quiet=quiet) as view:
+        path = catalogue.get(name, progress=view.show)
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+    else:
+        click.echo(str(path))
+
+
+@corpus.command(
+    "write",
+    cls=Verb,
+    examples="""
+    jumok corpus write stories --chars 2000000 > stories.txt
+    jumok corpus write numbers --rows 50000 > numbers.tsv
+    jumok corpus write numbers --rows 2000 --kind number --kind price
+    """,
+)
+@click.argument("name", type=click.Choice(["stories", "numbers"]))
+@option("--chars", type=int, help=f"stories: at least so many characters [{STORIES_CHARS}]")
+@option("--rows", type=int, help=f"numbers: so many pairs, under the header source and target [{NUMBERS_ROWS}]")
+@option("--kind", "kinds", multiple=True, help="numbers: only this kind, for example number, date or price; repeatable")
+@option("--seed", default=0, show_default=True, help="another seed, other tales and pairs")
+def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[str, ...], seed: int) -> None:
+    """Write a built-in corpus to stdout, as UTF-8: tales, or digits and how they are read in Korean as .tsv."""
+    strange = {"stories": {"--rows": rows, "--kind": kinds or None}, "numbers": {"--chars": chars}}[name]
+    for flag, value in strange.items():
+        if value is not None:
+            raise click.UsageError(f"{flag} is not for {name}; see jumok corpus write --help.")
+    lines: Iterable[str]
+    if name == "stories":
+        from jumok.corpora import stories
+
+        lines = stories.write(STORIES_CHARS if chars is None else chars, seed)
+    else:
+        from jumok.corpora import numbers
+
+        pairs = numbers.write(NUMBERS_ROWS if rows is None else rows, seed, kinds or None)
+        lines = (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], pairs))
+    for line in lines:
+        sys.stdout.buffer.write(line.encode())
+    sys.stdout.buffer.flush()

@@ -1,0 +1,60 @@
+"""What `jumok generate` does with a model of hidden words: it fills the blanks of the prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from jumok.cli._verbs import print_json
+
+if TYPE_CHECKING:
+    from jumok.fill import Filled
+    from jumok.models import Model
+
+DIGITS = 6  # of a probability in --json
+
+
+def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
+    """Show the prompt with its blanks filled, and the candidates for each.
+
+    Args:
+        model: as for `jumok.fill.fill`. prompt: with [MASK] in it. top: candidates for each blank.
+        as_json: one JSON object instead: prompt, text, blanks, each with its position and its candidates.
+
+    Raises:
+        JumokError: as `jumok.fill.fill`.
+    """
+    from jumok.fill import fill
+
+    filled = fill(model, prompt, top)
+    if as_json:
+        print_json({"text": filled.text, "prompt": prompt, "blanks": _plain(filled)})
+    else:
+        click.echo(filled.text)
+        _show_candidates(filled)
+
+
+def _plain(filled: Filled) -> list[dict[str, object]]:
+    return [
+        {
+            "position": blank.position,
+            "candidates": [{"token": token, "probability": round(share, DIGITS)} for token, share in blank.candidates],
+        }
+        for blank in filled.blanks
+    ]
+
+
+def _show_candidates(filled: Filled) -> None:
+    """A row for each candidate. White space alone is shown as it is written in Python, for it could not be seen."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold")
+    for heading in ("blank", "probability", "token"):
+        table.add_column(heading, justify="left" if heading == "token" else "right")
+    for number, blank in enumerate(filled.blanks, 1):
+        for place, (token, share) in enumerate(blank.candidates):
+            table.add_row("" if place else str(number), f"{share:.1%}", Text(token.strip() or repr(token)))
+    Console().print(table)

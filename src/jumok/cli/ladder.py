@@ -1,0 +1,100 @@
+"""`jumok learn ladder`: ten models on one text, each with one part more; a table, a picture and a page out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jumok.cli._verbs import INTERRUPTED, plain_floats, print_json, read_texts, say, stopping, stories_text
+
+if TYPE_CHECKING:
+    from jumok.lessons.chapters import Language
+    from jumok.lessons.ladder import LadderFinished
+    from jumok.lessons.rungs import LadderConfig
+
+
+def run_ladder(
+    texts: tuple[str, ...],
+    *,
+    out: Path | None,
+    minutes_per_rung: float | None,
+    steps_per_rung: int | None,
+    language: Language,
+    reading: Mapping[str, Any],
+    seed: int | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Climb the ladder, or what is left of it; the built-in stories if no text is given.
+
+    Args:
+        texts: files, folders, or - for stdin. reading: encoding and column, or None for each.
+        out: folder; None: runs/ladder, or with a number the next that is free or holds this same ladder.
+        minutes_per_rung, steps_per_rung: one of the two, the other None.
+    """
+    from jumok.console import LadderView, show_ladder
+    from jumok.lessons.ladder import Ladder, LadderFinished, default_folder
+    from jumok.lessons.rungs import LadderConfig
+
+    config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
+    text = read_texts(texts, reading) if texts else stories_text()
+    out = out or default_folder(text, config)
+    ladder = Ladder(text, out, config, language=language, device=device, asked=texts)
+    say(text.describe(), quiet=quiet)
+    with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say):
+        for event in ladder.run():
+            view.show(event)
+    assert isinstance(event, LadderFinished)
+    interrupted = event.reason == "interrupted"
+    if interrupted:
+        say("Stopped; the state is saved, and finished rungs are kept. Continue with:")
+        say(f"  {_command(texts, out, config, language, reading, device)}")
+    elif not as_json:
+        say("", quiet=quiet)
+        show_ladder(event.record, language)
+    for path in event.outputs:
+        say(f"  {path}", quiet=quiet or interrupted)
+    if as_json:
+        print_json(_summary(event))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _command(
+    texts: tuple[str, ...],
+    out: Path,
+    config: LadderConfig,
+    language: Language,
+    reading: Mapping[str, Any],
+    device: str,
+) -> str:
+    """The command that continues this ladder."""
+    words = ["jumok", "learn", "ladder", *texts, "--out", str(out), "--lang", language]
+    if config.steps_per_rung is not None:
+        words += ["--steps-per-rung", str(config.steps_per_rung)]
+    else:
+        words += ["--minutes-per-rung", f"{config.minutes_per_rung:g}"]
+    if config.seed:
+        words += ["--seed", str(config.seed)]
+    for name, value in (*reading.items(), ("device", None if device == "auto" else device)):
+        if value is not None:
+            words += [f"--{name}", value]
+    return shlex.join(words)
+
+
+def _summary(event: LadderFinished) -> dict[str, Any]:
+    """What --json prints: the figures of each finished rung, and where the rest is."""
+    figures = ("slug", "parameters", "nats_per_char", "tokens_per_second", "steps", "tokens", "seconds")
+    rungs = [plain_floats({name: getattr(result, name) for name in figures}) for result in event.record.results]
+    return {
+        "ladder": str(event.out),
+        "reason": event.reason,
+        "floor": event.record.floor,
+        "rungs": rungs,
+        "files": [str(path) for path in event.outputs],
+    }

@@ -1,0 +1,193 @@
+"""`jumok learn`: the chapters in a terminal or as notebooks, and the ladder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from jumok.cli._verbs import READING, Verb, common, option, print_json, say
+from jumok.config import did_you_mean
+from jumok.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jumok.lessons.chapters import Chapter, Language
+
+LADDER = "ladder"
+MINUTES_PER_RUNG = 1.0
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides
+# What belongs to one way of using the verb only, by the names of the parameters.
+OF_A_CHAPTER = ("notebook",)
+OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")
+
+
+@click.command(
+    cls=Verb,
+    examples="""
+    jumok learn
+    jumok learn 3
+    jumok learn queries-keys-values --lang en
+    jumok learn 3 --notebook 3.ipynb
+    jumok learn ladder novel.txt --minutes-per-rung 2 --out runs/ladder
+    """,
+)
+@click.argument("lesson", required=False)
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@option(
+    "--lang",
+    "language",
+    type=click.Choice(["ko", "en"]),
+    help="[ko if LC_ALL, LC_MESSAGES or LANG is Korean, else en]",
+)
+@option("--notebook", type=click.Path(path_type=Path), section="Chapter", help="write the chapter to this .ipynb file")
+@option("--out", type=click.Path(path_type=Path), section="Ladder", help="folder for the runs and the pictures")
+@option("--minutes-per-rung", type=float, section="Ladder", help="time for each rung [1]")
+@option("--steps-per-rung", type=int, section="Ladder", help="or optimizer steps for each rung")
+@option("--encoding", section="Ladder", help="of the text files [found out]")
+@option("--column", section="Ladder", help="of .csv, .tsv and .jsonl files [text]")
+@common(seed=True)
+@click.pass_context
+def learn(
+    context: click.Context,
+    /,
+    lesson: str | None,
+    texts: tuple[str, ...],
+    language: Language | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Read how attention becomes GPT: eleven chapters, each with code that runs, and a ladder to climb with your text.
+
+    Without a LESSON it lists them. LESSON is the number or the name of a chapter, or `ladder`, which trains one small
+    model after another on TEXT, each with one part more than the one before.
+    """
+    chosen = _language(language)
+    if lesson == LADDER:
+        _refuse(context, OF_A_CHAPTER, "the ladder is no chapter. A chapter is: jumok learn 3 --notebook 3.ipynb")
+        _climb(texts, chosen, as_json, quiet, flags)
+        return
+    _refuse(context, OF_THE_LADDER, "it belongs to the ladder: jumok learn ladder TEXT")
+    if lesson is None:
+        _refuse(context, OF_A_CHAPTER, "say which chapter, as in: jumok learn 3 --notebook 3.ipynb")
+        _list(chosen, as_json)
+        return
+    chapter = _chapter(lesson, chosen)
+    if texts:
+        raise click.UsageError(
+            f"a chapter takes no text (given: {' '.join(texts)}). To train on it: jumok learn ladder {' '.join(texts)}"
+        )
+    if flags["notebook"] is not None:
+        _write(chapter, flags["notebook"], as_json, quiet)
+    elif as_json:
+        print_json({**_described(chapter), "text": chapter.text})
+    else:
+        _read(chapter)
+
+
+def _climb(texts: tuple[str, ...], language: Language, as_json: bool, quiet: bool, flags: dict[str, Any]) -> None:
+    """Hand over to the ladder."""
+    minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
+    if minutes is not None and steps is not None:
+        raise click.UsageError("--minutes-per-rung and --steps-per-rung were both given; give one.")
+    from jumok.cli.ladder import run_ladder
+
+    run_ladder(
+        texts,
+        out=flags["out"],
+        minutes_per_rung=minutes if minutes is not None or steps is not None else MINUTES_PER_RUNG,
+        steps_per_rung=steps,
+        language=language,
+        reading={name: flags[name] for name in READING},
+        seed=flags["seed"],
+        device=flags["device"],
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _list(language: Language, as_json: bool) -> None:
+    from jumok.lessons.chapters import chapters
+
+    found = chapters(language)
+    if as_json:
+        print_json({"language": language, "chapters": [_described(chapter) for chapter in found], "ladder": LADDER})
+        return
+    from jumok.lessons.terminal import render_list
+
+    _show(render_list(found, language, width=_width(), colour=_in_colour()))
+
+
+def _read(chapter: Chapter) -> None:
+    from jumok.lessons.terminal import render
+
+    _show(render(chapter, width=_width(), colour=_in_colour()))
+
+
+def _write(chapter: Chapter, path: Path, as_json: bool, quiet: bool) -> None:
+    from jumok.lessons.notebook import write_notebook
+
+    write_notebook(chapter, path)
+    say(f"Wrote {path}. Open it with: jupyter lab {path}", quiet=quiet)
+    if as_json:
+        print_json({**_described(chapter), "notebook": str(path)})
+
+
+def _chapter(lesson: str, language: Language) -> Chapter:
+    """The chapter that was asked for; if there is none, the error also thinks of the ladder."""
+    from jumok.lessons.chapters import chapter
+
+    try:
+        return chapter(lesson, language)
+    except ConfigError as error:
+        hint = did_you_mean(lesson, [LADDER])
+        if Path(lesson).exists():
+            hint = f" To train on that text: jumok learn ladder {lesson}"
+        raise ConfigError(f"{error}{hint}") from None
+
+
+def _described(chapter: Chapter) -> dict[str, Any]:
+    """What --json says of a chapter."""
+    return {
+        "number": chapter.number, "slug": chapter.slug, "language": chapter.language, "title": chapter.title,
+        "question": chapter.question, "path": str(chapter.path),
+    }  # fmt: skip
+
+
+def _refuse(context: click.Context, names: tuple[str, ...], reason: str) -> None:
+    """A usage error if one of these parameters was given: here it would do nothing."""
+    for parameter in context.command.params:
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} makes no sense here: {reason}", context)
+
+
+def _language(given: Language | None) -> Language:
+    """The language that was asked for, or that of the person's system, as POSIX finds it."""
+    if given is not None:
+        return given
+    locale = next((value for name in LOCALE if (value := os.environ.get(name))), "")
+    return "ko" if re.split(r"[_.@-]", locale)[0].lower() == "ko" else "en"
+
+
+def _show(text: str) -> None:
+    """On stdout; page by page if that is a terminal and the text is longer."""
+    if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
+        click.echo_via_pager(text, color=_in_colour())
+    else:
+        click.echo(text, nl=False, color=_in_colour())
+
+
+def _in_colour() -> bool:
+    """Colours are for terminals that have them and people who want them (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _width() -> int:
+    """Columns of the terminal (or of COLUMNS); 80 if there is none."""
+    return shutil.get_terminal_size().columns

@@ -1,0 +1,271 @@
+"""`jumok train`: texts in, a run folder out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jumok.cli._verbs import (
+    COLUMN_NAMES,
+    INTERRUPTED,
+    NUMBERS_ROWS,
+    READING,
+    Command,
+    Verb,
+    common,
+    option,
+    plain_floats,
+    print_json,
+    read_material,
+    say,
+    stopping,
+    stories_text,
+)
+from jumok.config import SIZES, GPTConfig, TrainConfig, did_you_mean, field_choices, field_types, require_type
+from jumok.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jumok.text import Table, Text
+    from jumok.trainer import Trainer
+
+
+def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """An option for each field of a configuration class, with its help and its default."""
+
+    def add(function: Command) -> Command:
+        choices = field_choices(config)
+        for field in reversed(dataclasses.fields(config)):
+            if field.name in skip:
+                continue
+            flag, kind = "--" + field.name.replace("_", "-"), field_types(config)[field.name]
+            help_text = field.metadata["help"]
+            if "[" not in help_text and field.default is not None:
+                help_text += f" [{field.default}]"
+            if kind is bool:
+                flag, kind = f"{flag}/--no-{flag[2:]}", None
+            elif field.name in choices:
+                kind = click.Choice(choices[field.name])
+            function = option(flag, type=kind, default=None, section=section, help=help_text)(function)
+        return function
+
+    return add
+
+
+@click.command(
+    cls=Verb,
+    examples="""
+    jumok train novel.txt --minutes 5 --out runs/novel
+    jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
+    jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
+    cat *.txt | jumok train - --steps 500 --out runs/piped
+    jumok train --resume --out runs/novel
+    jumok train novel.txt --task mlm --out runs/bert
+    jumok train reviews.tsv --task classify --text document --label label --init runs/bert
+    jumok train chat.tsv --task seq2seq --source question --target answer
+    """,
+)
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@option("--out", type=click.Path(path_type=Path), help="folder for the run [runs/NAME]")
+@option("--resume", is_flag=True, help="continue the run in --out from where it stopped")
+@option("--init", type=click.Path(path_type=Path), help="begin with the weights of this run or stock model folder")
+@option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
+@option("--encoding", section="Text", help="of the text files [found out]")
+@option("--column", section="Text", help="of .csv, .tsv and .jsonl files [text]")
+@option("--text", section="Text", help="column of the texts (classify) [text]")
+@option("--label", section="Text", help="column of their labels (classify) [label]")
+@option("--source", section="Text", help="column of what is read (seq2seq) [source]")
+@option("--target", section="Text", help="column of what is written (seq2seq) [target]")
+@option("--val", section="Text", help="share of the text to hold out, its last part [0.1], or a file to hold out")
+@option("--tokenizer", section="Text", help="char, jamo, bpe, or a tokenizer.json [char]")
+@option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000]")
+@option("--alphabet", section="Text", help="of char: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]")
+@option("--min-count", type=int, section="Text", help="rarer characters are spelled in bytes [2]")
+@option("--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="[what fits the task]")
+@option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the flags below go before it")
+@field_options(GPTConfig, "Model", skip=("vocab_size", "labels", "pad_id"))
+@field_options(TrainConfig, "Training", skip=("val", "seed"))
+@common(seed=True)
+def train(
+    texts: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    init: Path | None,
+    config_file: Path | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Train a model on text files (.txt, .md, .jsonl, .csv, .tsv), folders, or - for stdin: a GPT, unless --task says
+    otherwise.
+
+    Without a TEXT it trains on the built-in corpus `stories`, whose exact information content is known; seq2seq on
+    `numbers`. Classes and pairs are read from the columns of a table.
+    The run folder holds the model, its tokenizer, the learning curve and samples; stop with Ctrl-C at any time and
+    continue with --resume.
+    """
+    began = time.monotonic()
+    settings = _read_toml(config_file) if config_file else {}
+    given = {key: value for key, value in flags.items() if value is not None}
+    if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
+        settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
+    settings |= given
+    from jumok.console import TrainingView
+
+    trainer, text_note = _make_trainer(texts, out, resume, init, settings, device, began, quiet)
+    say(text_note, quiet=quiet)
+    summary: dict[str, Any] = {}
+    with TrainingView(trainer.folder.path, quiet=quiet) as view, stopping(trainer, view.say):
+        for event in trainer.run():
+            view.show(event)
+            summary = view.summary
+    run = str(trainer.folder.path)
+    interrupted = summary["reason"] == "interrupted"
+    if interrupted:
+        say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
+        say(f"  jumok train --resume --out {run}")
+    else:
+        view.say(_next_step(trainer.config.task, run))
+    if as_json:
+        print_json(plain_floats({"run": run, **summary}))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _next_step(task: str, run: str) -> str:
+    """What to do with a finished run."""
+    return {
+        "lm": f'Write with it:\n  jumok generate {run} --prompt "그날"',
+        "mlm": f'Fill in with it:\n  jumok generate {run} --prompt "그날 [MASK]에"',
+        "classify": f'Sort with it:\n  jumok predict {run} "정말 재미있게 봤어요"',
+        "seq2seq": f'Ask it:\n  jumok generate {run} --prompt "1234"',
+    }[task]
+
+
+def _make_trainer(
+    texts: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    init: Path | None,
+    settings: dict[str, Any],
+    device: str,
+    began: float,
+    quiet: bool,
+) -> tuple[Trainer, str]:
+    """A trainer for what was asked, and a sentence on the text."""
+    from jumok.checkpoint import RunFolder
+    from jumok.models import KINDS
+    from jumok.trainer import Trainer
+
+    size, tokenizer, model = (settings.pop(name, None) for name in ("size", "tokenizer", "model"))
+    tokenizer_options = {name: settings.pop(name, None) for name in ("vocab_size", "alphabet", "min_count")}
+    tokenizer_options = {name: value for name, value in tokenizer_options.items() if value is not None}
+    reading = {name: settings.pop(name, None) for name in (*READING, *COLUMN_NAMES)}
+    if resume:
+        if out is None:
+            raise ConfigError("--resume needs --out RUN, the folder of the run to continue.")
+        if tokenizer is not None or tokenizer_options or init is not None or model is not None:
+            raise ConfigError(
+                "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
+                "out."
+            )
+        task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
+        held_out = _held_out_file(settings, task, reading)
+        text = read_material(task, texts, reading) if texts else None
+        trainer = Trainer.resume(out, text, settings, size=size, val_text=held_out, device=device, began=began)
+        return trainer, f"Continuing {out} after step {trainer.step}."
+    if init is not None and (tokenizer is not None or tokenizer_options):
+        raise ConfigError(f"{init} has its own tokenizer: leave --tokenizer and its options out.")
+    folder = out or _free_folder(texts)
+    RunFolder(folder).require_free()  # before anything that takes long
+    task = settings.get("task") or "lm"
+    if texts and not quiet:
+        say(f"Reading {', '.join(texts[:3])}{' ...' if len(texts) > 3 else ''}")
+    held_out = _held_out_file(settings, task, reading)
+    text = read_material(task, texts, reading) if texts else _built_in(task)
+    trainer = Trainer.start(
+        folder,
+        text,
+        settings,
+        size=size,
+        tokenizer=_tokenizer(tokenizer, tokenizer_options),
+        tokenizer_options=tokenizer_options,
+        val_text=held_out,
+        kind=None if model is None else KINDS[model],
+        init=init,
+        device=device,
+        began=began,
+    )
+    return trainer, text.describe()
+
+
+def _built_in(task: str) -> Text | Table:
+    """What is learned from when no text is given."""
+    from jumok import text as reader
+
+    if task == "classify":
+        raise ConfigError("--task classify needs a table with texts and their labels: jumok train reviews.tsv ...")
+    if task == "seq2seq":
+        from jumok.corpora import numbers
+
+        return reader.from_rows(("source", "target"), list(numbers.write(NUMBERS_ROWS)), name="numbers (built in)")
+    return stories_text()
+
+
+def _held_out_file(settings: dict[str, Any], task: str, reading: Mapping[str, Any]) -> Text | Table | None:
+    """--val takes a share or a file; the share stays in the settings."""
+    given = settings.get("val")
+    if given is None:
+        return None
+    try:
+        settings["val"] = float(given)
+        return None
+    except ValueError:
+        del settings["val"]
+        return read_material(task, (given,), reading)
+
+
+def _tokenizer(name: str | None, options: Mapping[str, Any]) -> Any:
+    """A kind to train, or a tokenizer.json to load."""
+    if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
+        return name or "char"
+    if options:
+        raise ConfigError(f"{', '.join(options)} cannot be chosen for a tokenizer that is trained already ({name}).")
+    from jumok.tokenizers import Tokenizer
+
+    return Tokenizer.load(name)
+
+
+def _free_folder(texts: tuple[str, ...]) -> Path:
+    """runs/NAME after the first text, with a number if that is taken."""
+    name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
+    tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
+    return next(folder for folder in tries if not folder.exists())
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Settings of a run.toml, named like the flags."""
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read --config {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {path} is not TOML: {error}.") from None
+    values = {key.replace("-", "_"): value for key, value in values.items()}
+    not_settings = {"texts", "out", "resume", "init", "config_file", "as_json", "quiet", "device"}
+    known = {p.name for p in train.params} - not_settings
+    kinds = {**field_types(GPTConfig), **field_types(TrainConfig), "min_count": int}
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(f"--config {path}: unknown setting {key!r}.{did_you_mean(key, known)}")
+        if key != "val" or not isinstance(value, str):  # a share or the name of a file
+            require_type(key, value, kinds.get(key, str))
+    return values
