@@ -1,0 +1,156 @@
+"""Chapter 1, average the past: by loops, by a triangular matrix, by a softmax, and by attention that cannot choose.
+
+Four ways to the same numbers. The last one is the production layer `MultiHeadAttention` with silent queries
+(W_q = 0): all its scores are equal, so that its softmax shares the past out evenly.
+
+Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width. One sequence alone may
+come without its batch dimension. In a mask True means "may attend".
+
+Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; a uniform average in the place of
+attention: https://arxiv.org/abs/1805.00631.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from jumok.attention import MultiHeadAttention, causal_mask
+
+
+def average_by_loop(x: Tensor) -> Tensor:
+    """For each position the mean of itself and of all that came before it, added up one by one.
+
+    Args:
+        x: (B, T, C), or (T, C), at least one position.
+
+    Returns:
+        Of the shape of x. Row t is the mean of rows 0 to t.
+    """
+    averages = []
+    for t in range(x.shape[-2]):
+        total = torch.zeros_like(x[..., 0, :])  # (B, C)
+        for s in range(t + 1):
+            total = total + x[..., s, :]
+        averages.append(total / (t + 1))
+    return torch.stack(averages, dim=-2)  # (B, T, C)
+
+
+def average_by_running_mean(x: Tensor) -> Tensor:
+    """The same with one step for each position: the mean so far moves towards what is new by 1/(t+1) of the way.
+
+    T steps in the place of T²/2. This way is open to an average only, which treats all of the past alike.
+
+    Args:
+        x: (B, T, C), or (T, C), at least one position.
+
+    Returns:
+        Of the shape of x; equal to `average_by_loop`.
+    """
+    mean = torch.zeros_like(x[..., 0, :])  # (B, C)
+    averages = []
+    for t in range(x.shape[-2]):
+        mean = mean + (x[..., t, :] - mean) / (t + 1)
+        averages.append(mean)
+    return torch.stack(averages, dim=-2)  # (B, T, C)
+
+
+def triangle(t: int) -> Tensor:
+    """The causal mask as numbers: row i has a 1 for each position up to i, and zeros after it.
+
+    Args:
+        t: number of positions.
+
+    Returns:
+        (T, T). `triangle(t) @ x` is the sum of the past.
+    """
+    return causal_mask(t, t).to(torch.get_default_dtype())
+
+
+def normalise_rows(table: Tensor) -> Tensor:
+    """Divide each row by its sum, so that it sums to one.
+
+    Args:
+        table: (..., T, S). No row may sum to zero; one that does becomes inf or NaN.
+
+    Returns:
+        (..., T, S).
+    """
+    return table / table.sum(dim=-1, keepdim=True)
+
+
+def average_by_matrix(x: Tensor) -> Tensor:
+    """All averages at once: a triangle whose rows sum to one, times x.
+
+    Args:
+        x: (B, T, C), or (T, C).
+
+    Returns:
+        Of the shape of x; equal to `average_by_loop`.
+    """
+    return normalise_rows(triangle(x.shape[-2]).to(x)) @ x
+
+
+def weights_by_softmax(scores: Tensor) -> Tensor:
+    """Weights made as attention makes them: -inf for the future, then a softmax over each row.
+
+    Args:
+        scores: (T, T), finite. If they are all equal, whatever they are, the past is shared evenly: the softmax looks
+            at differences only.
+
+    Returns:
+        (T, T), each row with sum one; of equal scores it is `normalise_rows(triangle(t))`.
+    """
+    t, s = scores.shape
+    return scores.masked_fill(~causal_mask(t, s, scores.device), float("-inf")).softmax(dim=-1)
+
+
+def average_by_softmax(x: Tensor) -> Tensor:
+    """The averages with the weights of a softmax over equal scores.
+
+    Args:
+        x: (B, T, C), or (T, C).
+
+    Returns:
+        Of the shape of x; equal to `average_by_loop`.
+    """
+    return weights_by_softmax(x.new_zeros(x.shape[-2], x.shape[-2])) @ x
+
+
+@torch.no_grad()
+def silence_queries(attention: MultiHeadAttention) -> MultiHeadAttention:
+    """Set W_q to zero, in place: no query prefers any key, and causal attention averages the past of its values.
+
+    Args:
+        attention: any layer.
+
+    Returns:
+        The same layer.
+    """
+    for parameter in attention.q_proj.parameters():
+        parameter.zero_()
+    return attention
+
+
+def average_the_values(attention: MultiHeadAttention, x: Tensor) -> Tensor:
+    """What a layer with silent queries computes, without scores and softmax: project, average the past, project.
+
+    Args:
+        attention: a layer of `silence_queries`, with as many key/value heads as query heads. x: (B, T, d_in), or
+            (T, d_in).
+
+    Returns:
+        (B, T, d_out), or (T, d_out); equal to `attention(x, causal=True)` without dropout.
+
+    Raises:
+        ValueError: the queries are not silent, or heads share their values.
+    """
+    if any(bool(parameter.any()) for parameter in attention.q_proj.parameters()):
+        raise ValueError("the queries of this layer are not silent; give it to silence_queries first")
+    if attention.n_kv_head != attention.n_head:
+        raise ValueError(
+            f"n_head={attention.n_head} query heads share n_kv_head={attention.n_kv_head} key/value heads; "
+            "this lesson needs as many of each"
+        )
+    averages = average_by_matrix(attention.v_proj(x))  # (B, T, H*D)
+    return averages if attention.o_proj is None else attention.o_proj(averages)  # (B, T, d_out)

@@ -1,0 +1,176 @@
+"""Chapter 4, no looking ahead: the causal mask before and after the softmax, empty rows, and dropout.
+
+The functions show the arithmetic on scores and weights one step at a time. Queries, keys, values and scores are those
+of chapter 3 (`jumok.lessons.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with
+one head. Several heads are chapter 5, `jumok.lessons.heads`.
+
+Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, D head width. One
+sequence alone may come without its batch dimension. In a mask True means "may attend". `scores` are before the
+softmax, `weights` after it.
+
+Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, sections 3.1 and 3.2.3; dropout:
+https://jmlr.org/papers/v15/srivastava14a.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from jumok.attention import MultiHeadAttention, causal_mask
+from jumok.lessons.projections import step_by_step
+
+NOISE = 1e-6  # a smaller change of an output is rounding, not influence
+
+
+def causal_mask_by_loop(t: int, s: int) -> Tensor:
+    """Who may attend to whom when the T queries are the last T of S positions, decided pair by pair.
+
+    Returns:
+        (T, S), bool; equal to `jumok.attention.causal_mask`.
+    """
+    allowed = torch.zeros(t, s, dtype=torch.bool)
+    for i in range(t):
+        position = s - t + i  # where query i stands among the S keys
+        for j in range(s):
+            allowed[i, j] = j <= position
+    return allowed
+
+
+def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
+    """The scores, with -inf wherever a query may not attend.
+
+    Args:
+        scores: (..., T, S). mask: bool, broadcastable to it.
+
+    Returns:
+        (..., T, S).
+    """
+    return scores.masked_fill(~mask, float("-inf"))
+
+
+def weights_masked_before(scores: Tensor, mask: Tensor) -> Tensor:
+    """Mask first, then soften: exp(-inf) is 0, so that the softmax shares everything out among what is allowed.
+
+    Args:
+        scores: (..., T, S), scaled. mask: bool, broadcastable to it.
+
+    Returns:
+        (..., T, S). A row with nothing to attend to is NaN: its softmax is 0 / 0.
+    """
+    return mask_scores(scores, mask).softmax(dim=-1)
+
+
+def weights_masked_after(scores: Tensor, mask: Tensor) -> Tensor:
+    """Soften first, then put zeros where a query may not attend, and divide each row by what is left of it.
+
+    Equal to `weights_masked_before` on paper, since the sum over *all* keys cancels. In floating point only as long
+    as the allowed scores are not far below a forbidden one: float32 has no number for exp(-104).
+
+    Args:
+        scores: (..., T, S), scaled. mask: bool, broadcastable to it.
+
+    Returns:
+        (..., T, S). A row with nothing left is NaN.
+    """
+    weights = scores.softmax(dim=-1) * mask  # (..., T, S)
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def masked_weights(scores: Tensor, mask: Tensor) -> Tensor:
+    """What production does: mask before the softmax, and zeros for a row with nothing to attend to.
+
+    Args:
+        scores: (..., T, S), scaled. mask: bool, broadcastable to it.
+
+    Returns:
+        (..., T, S). Rows sum to one, or to zero if they are empty. A NaN in a row that is not empty stays.
+    """
+    weights = weights_masked_before(scores, mask)  # (..., T, S)
+    empty = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
+    return weights.masked_fill(empty, 0.0)
+
+
+def causal_weights(attention: MultiHeadAttention, x: Tensor) -> Tensor:
+    """How much each position takes from itself and from those before it.
+
+    Args:
+        attention: a layer with one head. x: (B, T, C), or (T, C).
+
+    Returns:
+        (B, T, T), or (T, T); equal to `jumok.attention.attention_weights` with causal=True.
+
+    Raises:
+        ValueError: the layer has several heads, or norms on q and k.
+    """
+    t = x.shape[-2]
+    return masked_weights(step_by_step(attention, x).scaled, causal_mask(t, t, x.device))
+
+
+def causal_attention_by_loop(attention: MultiHeadAttention, x: Tensor) -> Tensor:
+    """Causal attention with no mask at all: query t is simply not shown a key after t.
+
+    Args:
+        attention: a layer with one head. x: (B, T, C), or (T, C).
+
+    Returns:
+        (B, T, d_out), or (T, d_out); equal to `attention(x, causal=True)` without dropout.
+
+    Raises:
+        ValueError: the layer has several heads, or norms on q and k.
+    """
+    q, k, v, *_ = step_by_step(attention, x)  # (B, T, D) each
+    outputs = []
+    for t in range(x.shape[-2]):
+        past = slice(0, t + 1)
+        scores = (k[..., past, :] * q[..., t : t + 1, :]).sum(dim=-1) * attention.head_dim**-0.5  # (B, t+1)
+        weights = scores.softmax(dim=-1)  # (B, t+1)
+        outputs.append((weights[..., None] * v[..., past, :]).sum(dim=-2))  # (B, D)
+    head = torch.stack(outputs, dim=-2)  # (B, T, D)
+    return head if attention.o_proj is None else attention.o_proj(head)
+
+
+def drop(weights: Tensor, kept: Tensor, rate: float) -> Tensor:
+    """Dropout, once it is drawn what is kept: zeros for the rest, and 1 / (1 - rate) times as much of what stays.
+
+    An element is kept with probability 1 - rate, so that its expectation remains what it was.
+    `torch.nn.functional.dropout` draws one number for each element, `jumok.layers.Dropout` one byte on CPUs.
+
+    Args:
+        weights: any shape. kept: bool, of the same shape. rate: probability of a zero, at least 0 and below 1.
+
+    Returns:
+        Of the shape of the weights. Rows no longer sum to one.
+
+    Raises:
+        ValueError: the rate is out of range.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate={rate} is out of range: it must be at least 0 and less than 1")
+    return weights * kept / (1 - rate)
+
+
+@torch.no_grad()
+def influence(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Which inputs reach which outputs, by trying: change one input position and see which outputs move.
+
+    This looks at the result and not at a mask, so that it also finds what a wrong mask lets through.
+
+    Args:
+        layer: takes (B, S, C), or (S, C), returns (B, T, ...), or (T, ...). It must not be random: no dropout.
+        x: where to start from, (B, S, C), or (S, C), with C at least 2.
+
+    Returns:
+        (T, S), bool: True where a change of input position s changed output position t of some sequence.
+    """
+    before = layer(x)
+    change = torch.linspace(1, 2, x.shape[-1], dtype=x.dtype, device=x.device)  # (C,); a norm would not see a constant
+    reached = []
+    for s in range(x.shape[-2]):
+        changed = x.clone()
+        changed[..., s, :] += change
+        moved = (layer(changed) - before).abs() > NOISE  # (B, T, C)
+        reached.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))  # (T,)
+    return torch.stack(reached, dim=-1)  # (T, S)

@@ -1,0 +1,89 @@
+"""A chapter as a Jupyter notebook: to read, and to run from top to bottom.
+
+Format 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html), written as JSON. What each block prints
+and each picture is in the file already, so that it can be read before, or without, running it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from jumok.errors import LessonError
+from jumok.files import write_atomic
+from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
+
+
+def notebook(chapter: Chapter) -> dict[str, Any]:
+    """The notebook of a chapter, as nbformat's JSON.
+
+    Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
+    image inside. The same chapter gives the same notebook. Raises `LessonError` if a picture is missing.
+    """
+    cells: list[dict[str, Any]] = []
+    for number, part in enumerate(chapter.parts(), 1):
+        head: dict[str, Any] = {"id": f"{chapter.number:02d}-{number:03d}", "metadata": {}}
+        match part:
+            case Prose():
+                cells.append({"cell_type": "markdown", **head, "source": _lines(offline(part.text))})
+            case Code():
+                cells.append(
+                    {
+                        "cell_type": "code", **head, "execution_count": None, "outputs": _outputs(part.output),
+                        "source": _lines(part.source.rstrip("\n")),
+                    }
+                )  # fmt: skip
+            case Picture():
+                cells.append({"cell_type": "markdown", **head, **_embedded(part)})
+    return {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            "title": f"{chapter.number}. {chapter.title}",
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def write_notebook(chapter: Chapter, path: Path) -> None:
+    """Write the notebook of a chapter to a new file.
+
+    Raises `LessonError` if there is something at `path` already, if it does not end in .ipynb, or if it cannot be
+    written. Nothing is left behind then.
+    """
+    if path.suffix != ".ipynb":
+        raise LessonError(f"{path} is no name for a notebook: Jupyter opens files that end in .ipynb.")
+    if path.exists():
+        raise LessonError(f"{path} exists already; give another name, or remove it first.")
+    content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
+    try:
+        write_atomic(path, content)
+    except FileNotFoundError:
+        raise LessonError(f"cannot write {path}: there is no folder {path.parent}. Make it first.") from None
+    except OSError as error:
+        raise LessonError(f"cannot write {path}: {error.strerror}. Give a file in a folder of yours.") from None
+
+
+def _outputs(output: str) -> list[dict[str, Any]]:
+    return [{"output_type": "stream", "name": "stdout", "text": _lines(output)}] if output else []
+
+
+def _embedded(picture: Picture) -> dict[str, Any]:
+    """A Markdown cell that holds its picture as an attachment."""
+    try:
+        content = base64.b64encode(picture.path.read_bytes()).decode("ascii")
+    except OSError as error:
+        raise LessonError(
+            f"the picture {picture.path} cannot be read: {error.strerror}. Install jumok again."
+        ) from None
+    name = picture.path.name
+    return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+
+
+def _lines(text: str) -> list[str]:
+    """Text as nbformat stores it: a list of lines with their newlines."""
+    return text.splitlines(keepends=True)

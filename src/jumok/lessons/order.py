@@ -1,0 +1,157 @@
+"""Chapter 8, positions: a learned table, a sinusoidal one, and rotary angles, each by loops.
+
+Attention itself sees a set, not a sequence. A position comes in at one of two places: it is added to the embedding
+before the first block, or it turns queries and keys inside every attention layer.
+
+Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, G key/value
+heads, D head width, V vocabulary. One sequence alone may come without its batch dimension.
+
+Sources: learned tables https://arxiv.org/abs/1705.03122, the sinusoidal one https://arxiv.org/abs/1706.03762, rotary
+https://arxiv.org/abs/2104.09864, order without positions https://arxiv.org/abs/2203.16634.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from jumok.attention import MultiHeadAttention, causal_mask
+from jumok.lessons.heads import key_head, merge, split
+from jumok.lessons.masking import masked_weights
+
+
+def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None, start: int = 0) -> Tensor:
+    """A row of the token table for each id, plus a row of the position table for each place, if there is one.
+
+    Args:
+        ids: (B, T). tokens: V rows. positions: a row for each place, or None.
+        start: the place of the first id, that is how many tokens a cache already holds.
+
+    Returns:
+        (B, T, C): what the first block of a GPT gets in eval mode.
+
+    Raises:
+        ValueError: a place has no row.
+    """
+    stop = start + ids.shape[-1]
+    if positions is not None and stop > positions.num_embeddings:
+        raise ValueError(f"place {stop - 1} has no row in a table of {positions.num_embeddings}")
+    sequences = []
+    for sequence in ids.tolist():
+        rows = [tokens.weight[token] for token in sequence]  # T times (C,)
+        if positions is not None:
+            rows = [row + positions.weight[start + t] for t, row in enumerate(rows)]
+        sequences.append(torch.stack(rows))  # (T, C)
+    return torch.stack(sequences)  # (B, T, C)
+
+
+def frequency(pair: int, width: int, base: float = 10_000.0) -> float:
+    """Radians per position of a pair of columns: 1 for pair 0, and close to 1 / base for the last one."""
+    return base ** (-2 * pair / width)
+
+
+def sinusoidal_by_loop(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
+    """The sinusoidal table, number by number: pair i holds the sine and the cosine of position · frequency(i).
+
+    Returns:
+        (length, width), float64. `jumok.positions.sinusoidal` computes in float32, so that its angles are off by up
+        to about 1e-7 of their size.
+    """
+    table = torch.zeros(length, width, dtype=torch.float64)
+    for position in range(length):
+        for column in range(width):
+            angle = position * frequency(column // 2, width, base)
+            table[position, column] = math.sin(angle) if column % 2 == 0 else math.cos(angle)
+    return table
+
+
+def turn(left: Tensor, right: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn the point (left, right) of the plane around the origin.
+
+    Args:
+        left, right: its coordinates, of any one shape. cos, sin: of the angle, broadcastable to it.
+    """
+    return left * cos - right * sin, right * cos + left * sin
+
+
+def rotate_by_loop(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (x_i, x_{i+D/2}) of each position by the angle of that position and pair.
+
+    Args:
+        x: (..., T, D), queries or keys, D even. cos, sin: (T, D), rows of `jumok.positions.rotary`.
+
+    Returns:
+        (..., T, D); equal to `jumok.positions.rotate`. Lengths stay what they were.
+    """
+    turned = torch.empty_like(x)
+    half = x.shape[-1] // 2
+    for t in range(x.shape[-2]):
+        for i in range(half):
+            pair = turn(x[..., t, i], x[..., t, i + half], cos[t, i], sin[t, i])
+            turned[..., t, i], turned[..., t, i + half] = pair
+    return turned
+
+
+def rotate_as_complex(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The same with each pair as one complex number: x_i + i·x_{i+D/2}, times exp(i · angle).
+
+    Then q·k is the real part of the sum of q times the conjugate of k, so that exp(i·m·θ) · exp(-i·n·θ) leaves
+    exp(i·(m-n)·θ): the distance alone.
+
+    Args:
+        x: (..., T, D), D even. cos, sin: (T, D), rows of `jumok.positions.rotary`.
+
+    Returns:
+        (..., T, D).
+    """
+    half = x.shape[-1] // 2
+    number = torch.complex(x[..., :half], x[..., half:])  # (..., T, D/2)
+    unit = torch.complex(cos[:, :half], sin[:, :half]).to(number.dtype)  # (T, D/2)
+    turned = number * unit  # (..., T, D/2)
+    return torch.cat((turned.real, turned.imag), dim=-1)  # (..., T, D)
+
+
+def attend_with_rotary(
+    attention: MultiHeadAttention, x: Tensor, cos: Tensor, sin: Tensor, *, causal: bool = False
+) -> Tensor:
+    """Self-attention with rotary positions, one head at a time: q and k are turned, v is not.
+
+    Args:
+        attention: any layer. x: (B, T, C), or (T, C). cos, sin: (T, D), for the positions of x.
+        causal: no looking ahead.
+
+    Returns:
+        (B, T, d_out), or (T, d_out); equal to `attention(x, causal=causal, rotary=(cos, sin))` without dropout.
+    """
+    q = split(attention.q_proj(x), attention.n_head)  # (B, H, T, D)
+    k = split(attention.k_proj(x), attention.n_kv_head)  # (B, G, T, D)
+    v = split(attention.v_proj(x), attention.n_kv_head)  # (B, G, T, D)
+    if attention.q_norm is not None and attention.k_norm is not None:
+        q, k = attention.q_norm(q), attention.k_norm(k)
+    q, k = rotate_by_loop(q, cos, sin), rotate_by_loop(k, cos, sin)
+    t = x.shape[-2]
+    mask = causal_mask(t, t, x.device) if causal else torch.ones(t, t, dtype=torch.bool, device=x.device)  # (T, T)
+    heads = []
+    for h in range(attention.n_head):
+        g = key_head(h, attention.n_head, attention.n_kv_head)
+        scores = q[..., h, :, :] @ k[..., g, :, :].transpose(-2, -1) * attention.head_dim**-0.5  # (B, T, T)
+        heads.append(masked_weights(scores, mask) @ v[..., g, :, :])  # (B, T, D)
+    merged = merge(torch.stack(heads, dim=-3))  # (B, T, H*D)
+    return merged if attention.o_proj is None else attention.o_proj(merged)
+
+
+def scores_everywhere(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The rotary scores of one query and one key, put at every position in turn.
+
+    Args:
+        q, k: (D,). cos, sin: (T, D).
+
+    Returns:
+        (T, T), before scaling. Each diagonal holds one number, since only the distance counts.
+    """
+    t = cos.shape[0]
+    queries = rotate_by_loop(q.expand(t, -1), cos, sin)  # (T, D)
+    keys = rotate_by_loop(k.expand(t, -1), cos, sin)  # (T, D)
+    return queries @ keys.T

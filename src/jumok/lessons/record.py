@@ -1,0 +1,198 @@
+"""The record of a ladder: what was asked, what each rung came to, and the file that holds it, OUT/ladder.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jumok.errors import ResumeError, RunError
+from jumok.files import write_atomic
+from jumok.lessons.rungs import RUNGS, LadderConfig, LadderRung
+from jumok.text import Text
+
+FORMAT = 1
+FILE = "ladder.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A validation on the way: tokens and seconds of training so far, nats per character."""
+
+    tokens: int
+    seconds: float
+    nats_per_char: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungResult:
+    """What a finished rung came to.
+
+    parameters: those that were trained. steps, tokens, seconds: of training, and tokens_per_second (the median).
+    nats_per_char: of the best weights, on the same held-out text for all rungs. curve: the validations on the way.
+    before, after: what it wrote before and after training.
+    """
+
+    slug: str
+    parameters: int
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    nats_per_char: float
+    curve: tuple[Point, ...]
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFacts:
+    """What a record tells of its text. sources: names without folders. sha256: of the text as it was read."""
+
+    sources: tuple[str, ...]
+    sha256: str
+    chars: int
+
+    @classmethod
+    def of(cls, text: Text) -> TextFacts:
+        """Of a text that was read."""
+        names = tuple(Path(source.name).name for source in text.sources)
+        return cls(sources=names, sha256=text.sha256, chars=text.chars)
+
+    @property
+    def name(self) -> str:
+        """The text in a few words: its file, or how many there are."""
+        first, others = self.sources[0], len(self.sources) - 1
+        return f"{first} + {others}" if others else first
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderRecord:
+    """A ladder as far as it was climbed. It names no machine and no folder of one.
+
+    asked: the texts as the command line named them, without folders; None if it was not the command line.
+    precision, train_tokens, vocab_size: as the first rung has them, and floor, nats per character below which no model
+    gets on this text, where it is known; None before the first rung was begun.
+    before: what rungs that were begun wrote before training. results: of the finished rungs, in their order.
+    """
+
+    config: LadderConfig
+    text: TextFacts
+    asked: tuple[str, ...] | None = None
+    precision: str | None = None
+    train_tokens: int | None = None
+    vocab_size: int | None = None
+    floor: float | None = None
+    before: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    results: tuple[RungResult, ...] = ()
+
+    def result(self, rung: LadderRung) -> RungResult | None:
+        """What a rung came to, or None if it is not finished."""
+        return next((result for result in self.results if result.slug == rung.slug), None)
+
+    def with_result(self, result: RungResult) -> LadderRecord:
+        """The same with one more rung finished."""
+        order = [rung.slug for rung in RUNGS]
+        return dataclasses.replace(
+            self, results=tuple(sorted((*self.results, result), key=lambda r: order.index(r.slug)))
+        )
+
+    def without_result(self, rung: LadderRung) -> LadderRecord:
+        """The same, a rung to be climbed anew."""
+        return dataclasses.replace(self, results=tuple(result for result in self.results if result.slug != rung.slug))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rungs are."""
+        return all(self.result(rung) is not None for rung in RUNGS)
+
+    @property
+    def command(self) -> str | None:
+        """The command that makes such a ladder, or None if it was not made by one."""
+        if self.asked is None:
+            return None
+        budget = (
+            f"--steps-per-rung {self.config.steps_per_rung}"
+            if self.config.steps_per_rung is not None
+            else f"--minutes-per-rung {self.config.minutes_per_rung:g}"
+        )
+        seed = f"--seed {self.config.seed}" if self.config.seed else ""
+        return " ".join(["jumok learn ladder", *map(shlex.quote, self.asked), budget, seed]).rstrip()
+
+    def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
+        """Raise ResumeError, with what differs, if another ladder is asked for than the one in `out`."""
+        ours, theirs = dataclasses.asdict(self.config), dataclasses.asdict(config)
+        differing = [f"{name}={ours[name]!r}, not {value!r}" for name, value in theirs.items() if ours[name] != value]
+        if self.text.sha256 != text.sha256:
+            differing.append(
+                f"another text: {self.text.name}, {self.text.chars:,} characters, sha256 {self.text.sha256[:12]}…, "
+                f"not {text.name}, {text.chars:,} characters, sha256 {text.sha256[:12]}…"
+            )
+        if differing:
+            raise ResumeError(
+                f"{out} holds a ladder that was begun with {'; '.join(differing)}. It continues with what it was begun "
+                "with: give the same again, or choose another --out for a new one."
+            )
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def write(self, out: Path) -> None:
+        """Write OUT/ladder.json.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        values = {"format": FORMAT, **dataclasses.asdict(self)}
+        write_output(out / FILE, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, out: Path) -> LadderRecord:
+        """What `write` wrote.
+
+        Raises:
+            RunError: it cannot be read, is damaged, or of another format.
+        """
+        path = out / FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            written = values.pop("format")
+            if written != FORMAT:
+                raise RunError(f"{path} has format {written}; this jumok reads format {FORMAT}. Update jumok.")
+            text = values.pop("text")
+            asked = values.pop("asked")
+            return cls(
+                config=LadderConfig(**values.pop("config")),
+                text=TextFacts(**{**text, "sources": tuple(text["sources"])}),
+                asked=None if asked is None else tuple(asked),
+                results=tuple(_result(each) for each in values.pop("results")),
+                **values,
+            )
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror}.") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"{path} is damaged ({error}); restore it from a copy, or choose another --out for a new ladder."
+            ) from None
+
+
+def _result(values: dict[str, Any]) -> RungResult:
+    return RungResult(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file of a ladder at once, or leave the old one.
+
+    Raises:
+        RunError: the system refuses.
+    """
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path}: {error.strerror or error}. Make room or mend the folder, then give the same command "
+            "again: finished rungs are kept."
+        ) from error

@@ -1,0 +1,50 @@
+"""What a rung's figure means: the measured difference in words, and a reason for it, chosen by its sign.
+
+Nothing here knows in advance which rungs help. There is a reason for either case, and none for a difference that is too
+small to mean anything.
+"""
+
+from __future__ import annotations
+
+from jumok.lessons.chapters import Language
+from jumok.lessons.record import LadderRecord
+from jumok.lessons.rungs import RUNGS, LadderRung
+from jumok.lessons.words import say, words
+
+CLEAR = 0.01  # nats per character; a judgement: less than this may be chance
+LESS_TEXT = 0.8  # of the text of the rung before: below this share it is worth a sentence
+
+
+def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
+    """What a finished rung's figure means, in a few sentences; "" without a figure, or one of the rung before."""
+    number = RUNGS.index(rung)
+    result = record.result(rung)
+    if result is None:
+        return ""
+    if number == 0:
+        return say("bigram", language)
+    before = record.result(RUNGS[number - 1])
+    if before is None:
+        return ""
+    gain = before.nats_per_char - result.nats_per_char
+    sentences = [say("better" if gain > 0 else "worse", language, size=abs(gain))]
+    if abs(gain) < CLEAR:
+        sentences.append(say("unclear", language))
+    else:
+        sentences.append(words()[language]["reasons"][rung.slug]["helps" if gain > 0 else "hurts"])
+    share = result.tokens / before.tokens
+    if share < LESS_TEXT:
+        sentences.append(say("less_text", language, share=share))
+    behind = _behind_the_bigram(record, rung)
+    if behind > CLEAR:
+        sentences.append(say("behind", language, size=behind))
+    return " ".join(sentences)
+
+
+def _behind_the_bigram(record: LadderRecord, rung: LadderRung) -> float:
+    """Nats per character above the bigram, for a rung that can choose, but replaces what came in; 0 for all others."""
+    bigram, result = record.result(RUNGS[0]), record.result(rung)
+    _, settings = record.config.settings(rung)
+    if bigram is None or result is None or settings.get("mixing") != "attention" or settings["residual"]:
+        return 0.0
+    return result.nats_per_char - bigram.nats_per_char
