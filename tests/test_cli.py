@@ -31,7 +31,8 @@ from conftest import TINY
 from jumok import cli
 from jumok.checkpoint import RunFolder
 from jumok.cli._verbs import plain_floats
-from jumok.config import GPTConfig, TrainConfig
+from jumok.cli.train import FROM_THE_TEXT
+from jumok.config import EncoderDecoderConfig, GPTConfig, TrainConfig
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
@@ -399,7 +400,7 @@ def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
 
 
 def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.train, "STORIES_CHARS", 5_000)
+    monkeypatch.setattr(cli._verbs, "STORIES_CHARS", 5_000)
     end = jumok("train", "--json", *FLAGS)
     assert end.code == 0, end.err
     assert end.json["run"] == "runs/stories"
@@ -418,8 +419,8 @@ def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> 
 
 def test_every_setting_has_a_flag(jumok: Jumok) -> None:
     help_text = jumok("train", "--help").out
-    fields = [*GPTConfig.__dataclass_fields__, *TrainConfig.__dataclass_fields__]
-    missing = [name for name in fields if f"--{name.replace('_', '-')}" not in help_text]
+    fields = [c for config in (GPTConfig, EncoderDecoderConfig, TrainConfig) for c in config.__dataclass_fields__]
+    missing = [name for name in fields if name not in FROM_THE_TEXT and f"--{name.replace('_', '-')}" not in help_text]
     assert missing == []
 
 

@@ -20,21 +20,31 @@ SOURCE = ROOT / "src" / "jumok"
 LEVELS = (
     {"errors", "files"},
     {"hangul", "config", "text"},
+    {"stock"},
     {"tokenizers", "corpora", "positions", "cache", "layers", "device"},
     {"attention"},
     {"blocks"},
     {"models"},
-    {"checkpoint", "interop", "generate", "data", "optim"},
-    {"evaluate", "view"},
+    {"interop"},
+    {"checkpoint", "generate", "data", "optim"},
+    {"answer", "fill"},
+    {"evaluate", "pairs", "predict", "view"},
     {"tasks"},
     {"plan"},
     {"trainer"},
+    {"lessons"},
     {"console"},
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
-PUBLIC = {"GPT", "GPTConfig", "JumokError", "TrainConfig", "Trainer", "generate", "load", "save", "train_tokenizer"}
+# The one module that runs code it reads: that of the chapters, which come with the package.
+CHAPTERS = SOURCE / "lessons" / "chapters.py"
+
+PUBLIC = {
+    "BERT", "BERTConfig", "EncoderDecoder", "EncoderDecoderConfig", "GPT", "GPTConfig", "JumokError", "TrainConfig",
+    "Trainer", "generate", "load", "save", "train_tokenizer",
+}  # fmt: skip
 
 
 def room_of(path: Path) -> str:
@@ -82,8 +92,10 @@ def test_imports_go_down(path: Path) -> None:
 
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:
     """config, text, hangul and errors are for everyone who reads; none of them loads torch."""
-    for room in ("errors", "files", "hangul", "config", "text"):
-        tree = ast.parse((SOURCE / f"{room}.py").read_text(encoding="utf-8"))
+    for path in modules():
+        if room_of(path) not in {"errors", "files", "hangul", "config", "text"}:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {
             name.split(".")[0]
             for node in ast.walk(tree)
@@ -95,7 +107,7 @@ def test_heavy_libraries_stay_out_of_light_rooms() -> None:
                 else []
             )
         }
-        assert names.isdisjoint({"torch", "numpy", "tokenizers", "transformers"}), room
+        assert names.isdisjoint({"torch", "numpy", "tokenizers", "transformers"}), path
 
 
 # --- the public face ---
@@ -103,7 +115,7 @@ def test_heavy_libraries_stay_out_of_light_rooms() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert set(jumok.__all__) == PUBLIC
-    assert list(jumok.__all__) == sorted(jumok.__all__)
+    assert len(jumok.__all__) == len(PUBLIC)  # none twice; their order is ruff's
     for name in jumok.__all__:
         assert getattr(jumok, name).__name__ == name
         assert name in dir(jumok)
@@ -128,10 +140,10 @@ def test_importing_is_cheap() -> None:
 def test_help_is_cheap() -> None:
     """`jumok --help` answers at once: nothing that takes long to import."""
     heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers"]
-    for arguments in (["--help"], ["train", "--help"], ["generate", "--help"], ["corpus", "--help"]):
+    for verb in ([], ["train"], ["generate"], ["learn"], ["corpus"]):
         out = python(
             "import sys\n"
-            f"sys.argv = ['jumok', *{arguments}]\n"
+            f"sys.argv = ['jumok', *{verb}, '--help']\n"
             "from jumok.cli import main\n"
             "try: main()\n"
             "except SystemExit as end: assert end.code == 0, end.code\n"
@@ -206,17 +218,19 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_nothing_is_unpickled() -> None:
-    """A stranger's file is read as JSON, safetensors or a plain array, never as a pickle."""
+    """A stranger's file is read as JSON, safetensors or a plain array; of an older pickle only tensors are taken."""
     unsafe = re.compile(
         r"torch\.(load|save)\(|\bpickle\b(?!d)|allow_pickle=True|\bmarshal\b|\bshelve\b|\beval\(|\bexec\("
     )
-    allowed = re.compile(r"\.eval\(")  # of a model
+    allowed = re.compile(r"\.eval\(|torch\.load\(\w+, map_location='cpu', weights_only=True\)")  # the first of a model
     found = []
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call | ast.Import | ast.ImportFrom):
                 code = ast.unparse(node)
                 code = allowed.sub(".mode(", code)
+                if path == CHAPTERS:
+                    code = re.sub(r"\bexec\(", "run(", code)
                 if unsafe.search(code):
                     found.append(f"{path.name}:{node.lineno}: {code[:80]}")
                 if "np.load(" in code:

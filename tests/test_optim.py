@@ -161,3 +161,12 @@ def test_clipping_leaves_small_gradients_alone(limit: float) -> None:
 @pytest.mark.parametrize("limit", [0.0, 1.0])
 def test_a_norm_that_is_not_finite_is_told(value: float, limit: float) -> None:
     assert not math.isfinite(clip_gradients(with_gradients(1.0, value), limit))
+
+
+def test_the_schedule_of_2017() -> None:
+    """Up in a straight line, then with one over the root of the step (https://arxiv.org/abs/1706.03762, section 5.3)."""
+    config = TrainConfig(schedule="invsqrt", warmup=0.04)
+    assert rate(config, 0.02) == pytest.approx(0.5)
+    assert rate(config, 0.04) == pytest.approx(1.0)
+    assert rate(config, 0.16) == pytest.approx(0.5)
+    assert rate(config, 1.0) == pytest.approx(0.2)

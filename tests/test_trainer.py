@@ -135,7 +135,7 @@ def test_best_weights_are_kept(start: Start, tmp_path: Path, monkeypatch: pytest
 
     def validate(model: GPT, max_tokens: int) -> dict[str, float]:
         seen.append(model.token_embedding.weight.detach().clone())
-        return {"loss": next(losses), "tokens": 1}
+        return {"loss": (loss := next(losses)), "nats_per_char": loss, "tokens": 1}
 
     monkeypatch.setattr(trainer.task, "validate", validate)
     events = list(trainer.run())

@@ -159,8 +159,8 @@ class GPTConfig(ModelConfig):
     """The shape of a GPT; each field says what it is in its `help`.
 
     `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
-    except that the total head width n_head * head_dim may differ from n_embd. With labels it classifies texts, too; with
-    `pooling="last"` as Qwen3ForSequenceClassification and GPT2ForSequenceClassification do.
+    except that the total head width n_head * head_dim may differ from n_embd. With labels it also classifies texts,
+    with `pooling="last"` as Qwen3ForSequenceClassification and GPT2ForSequenceClassification do.
 
     Raises:
         ConfigError: a value is out of range or two of them do not fit together; the message names both.
@@ -181,7 +181,7 @@ class GPTConfig(ModelConfig):
     norm_eps: float = _setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
     rope_theta: float = _setting(10_000.0, "base of the rotary wavelengths (modern)")
     labels: tuple[str, ...] = _setting((), "names of the classes, in the order of their logits; none: no classifier")
-    pooling: PoolingKind = _setting("last", "what sums up a text for its label: first, last, mean or attention")
+    pooling: PoolingKind = _setting("last", "what sums up a text for its label: last, mean or attention; BERT: first")
     pad_id: int | None = _setting(None, "id that fills up the shorter texts of a batch")
 
     def __post_init__(self) -> None:
@@ -204,6 +204,11 @@ class GPTConfig(ModelConfig):
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         require_range("rope_theta", self.rope_theta, 1)
         require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        if self.pooling == "first":
+            raise ConfigError(
+                "pooling='first' is for a BERT: the first position of a GPT sees nothing of the text behind it; choose "
+                "last, mean or attention."
+            )
         _require_id("pad_id", self.pad_id, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, self.n_head + 1) if self.n_head % n == 0]
@@ -263,7 +268,10 @@ class RungConfig(GPTConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice("mixing", self.mixing, typing.get_args(Mixing))
-        if self.mixing == "average" and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd:
+        if (
+            self.mixing == "average"
+            and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd
+        ):
             raise ConfigError(
                 f'mixing="average" needs heads that together are as wide as the model, queries and values alike: '
                 f"n_head={self.n_head} and n_kv_head={self.n_kv_head} of head_dim={self.head_dim} are not "
@@ -529,9 +537,9 @@ CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
 # What tasks want different, for the model and for its training.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "lm": {},
-    "mlm": {"warmup": 0.05},
-    "classify": {"context_length": 128, "batch_size": 32},
-    "seq2seq": {"n_layer": 3, "context_length": 64, "batch_size": 64, "warmup": 0.05},
+    "mlm": {"warmup": 0.05, "patience": 0},  # it dwells on a plateau first
+    "classify": {"context_length": 128, "batch_size": 16, "pooling": "mean"},
+    "seq2seq": {"n_layer": 3, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
 

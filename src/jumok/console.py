@@ -65,11 +65,9 @@ class TrainingView:
                 if event.skipped:
                     self.say(f"step {event.step}: the loss was not finite; this step was skipped")
             case Eval():
-                figures = event.figures
-                self._held_out = f"held out {figures['nats_per_char']:.3f} nats/char"
-                floor = f" (floor {figures['floor']:.3f})" if "floor" in figures else ""
+                self._held_out = f"held out {event.headline}"
                 best = " · best so far" if event.best else ""
-                self.say(f"step {event.step:,} · {clock(event.seconds)} · {self._held_out}{floor}{best}")
+                self.say(f"step {event.step:,} · {clock(event.seconds)} · {self._held_out}{best}")
             case Sample():
                 self._sample(event)
             case Notice():
@@ -98,9 +96,11 @@ class TrainingView:
             return
         rows = [("before", self._samples[0]), ("after", self._samples[1])] if self._samples else []
         if event.figures:
-            per_char, floor = event.figures["nats_per_char"], event.figures.get("floor")
-            beside = f", {per_char / floor - 1:.1%} above the floor of {floor:.3f}" if floor else ""
-            rows.append(("held out", f"{per_char:.3f} nats/char{beside}"))
+            held_out, floor = event.headline, event.figures.get("floor")
+            if floor:
+                per_char = event.figures["nats_per_char"]
+                held_out = f"{per_char:.3f} nats/char, {per_char / floor - 1:.1%} above the floor of {floor:.3f}"
+            rows.append(("held out", held_out))
         rows += [("run", str(self._folder)), ("picture", str(self._folder / "loss.png"))]
         self.say(f"\n{event.reason} after {event.step:,} steps, {clock(event.seconds)}")
         for name, text in rows:
@@ -169,14 +169,14 @@ class LadderView:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
         self._bar = Progress(
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=12),
             TextColumn("{task.description}"),
             console=self._console,
             transient=True,
             disable=not self._live,
         )
         self._task = self._bar.add_task("", total=1.0)
-        self._rung = ""
+        self._place = ""
         self._held_out = ""
         self._quarters = 0
 
@@ -214,10 +214,11 @@ class LadderView:
 
     def _start(self, event: RungStarted) -> None:
         self._held_out, self._quarters = "", 0
-        self._rung = f"{event.number}/{len(RUNGS)} {event.rung.title[self._language]}"
+        self._place = f"{event.number}/{len(RUNGS)}"
         self._bar.reset(self._task)
-        self._bar.update(self._task, description=self._rung)
-        self.say(f"\n{self._rung}: {event.rung.adds[self._language]}", style="bold")
+        self._bar.update(self._task, description=self._place)
+        title, adds = event.rung.title[self._language], event.rung.adds[self._language]
+        self.say(f"\n{self._place} {title}: {adds}", style="bold")
         facts = [self._say("started", parameters=event.parameters)]
         if event.step:
             facts.append(self._say("continued", step=event.step))
@@ -225,9 +226,8 @@ class LadderView:
         self._sample("before", event.before)
 
     def _describe(self, step: Step) -> str:
-        loss = self._held_out.rsplit(" ", 2)[-2] if self._held_out else f"{step.loss:.3f}"
-        speed = self._say("speed", speed=step.tokens_per_second)
-        return f"{self._rung} · {loss} · {speed} · {self._say('left', clock=clock(step.remaining))}"
+        speed, left = self._say("speed", speed=step.tokens_per_second), self._say("left", clock=clock(step.remaining))
+        return f"{self._place} · {step.loss:.3f} · {speed} · {left}"  # fits 60 columns, the bar included
 
     def _quarter(self, step: Step) -> None:
         if not self._live and int(4 * step.progress) > self._quarters:

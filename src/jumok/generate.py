@@ -22,6 +22,7 @@ from jumok.cache import KVCache
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.hangul import nfc
+from jumok.models import Model
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
 
@@ -186,7 +187,7 @@ def stream(
     return pieces()
 
 
-def require_tokenizer(model: GPT) -> Tokenizer:
+def require_tokenizer(model: Model) -> Tokenizer:
     """The model's tokenizer.
 
     Raises:
@@ -222,9 +223,14 @@ def start_id(tokenizer: Tokenizer) -> int:
 
 
 def _prepare(
-    model: GPT, prompt: str, tokens: int, seed: int | None, stop: Sequence[str]
+    model: Model, prompt: str, tokens: int, seed: int | None, stop: Sequence[str]
 ) -> tuple[Tokenizer, list[int]]:
     """Check what the two calls share; the tokenizer, and the ids to start from."""
+    if not isinstance(model, GPT):
+        raise ConfigError(
+            f"generate continues a text with a GPT, and this model is of the kind {type(model).__name__}. "
+            "An EncoderDecoder answers a text: from jumok.answer import answer."
+        )
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
     if isinstance(stop, str):
@@ -269,6 +275,15 @@ def next_logits(model: GPT, ids: Tensor, cache: KVCache | None = None) -> Tensor
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+def require_finite(logits: Tensor) -> None:
+    """Raise JumokError unless all logits are finite."""
+    if not math.isfinite(float(logits.sum())):
+        raise JumokError(
+            "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
+            "Train again with a lower learning rate, or load an earlier copy."
+        )
+
+
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """No dropout inside the block; afterwards the model is in the mode it was in."""
@@ -311,11 +326,7 @@ def rollout(
         while True:
             # On the CPU from here: the choice needs float64, which some devices have not.
             logits = next_logits(model, ids, past)[:, :known].cpu()  # (B, V)
-            if not math.isfinite(float(logits.sum())):
-                raise JumokError(
-                    "the model's logits are not finite, so it cannot write: its weights are damaged or its training "
-                    "diverged. Train again with a lower learning rate, or load an earlier copy."
-                )
+            require_finite(logits)
             logits = filtered(logits, sampling, seen)  # (B, V)
             if sampling.temperature == 0:
                 new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
 
+from jumok.blocks import Block
 from jumok.config import TrainConfig
 
 
@@ -24,13 +25,14 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     inner: list[nn.Parameter] = []
     outer: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
+    in_blocks = {id(p) for module in model.modules() if isinstance(module, Block) for p in module.parameters()}
+    for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
-        group = vectors if parameter.dim() < 2 else inner if name.startswith("blocks.") else outer
+        group = vectors if parameter.dim() < 2 else inner if id(parameter) in in_blocks else outer
         group.append(parameter)
     optimizers: list[Optimizer] = []
-    if config.optimizer == "muon":
+    if config.optimizer == "muon" and inner:  # a rung of the ladder may have no matrix inside blocks
         optimizers.append(
             Muon(
                 inner,
@@ -64,6 +66,8 @@ def rate(config: TrainConfig, progress: float) -> float:
     if progress < config.warmup:
         return progress / config.warmup
     done = (progress - config.warmup) / max(1e-9, 1 - config.warmup)  # 0..1 after the warm-up
+    if config.schedule == "invsqrt":  # https://arxiv.org/abs/1706.03762, section 5.3, scaled to a peak of 1
+        return math.sqrt(max(config.warmup, 1e-9) / progress) if progress else 1.0
     fall = {"constant": 0.0, "linear": done, "cosine": (1 - math.cos(math.pi * done)) / 2}[config.schedule]
     return 1 - (1 - config.final_rate) * min(1.0, fall)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from jumok.config import GPTConfig, Precision, TrainConfig
+from jumok.config import ModelConfig, Precision, TrainConfig
 from jumok.device import autocast, has_compiler, seconds_per_call
 from jumok.models import build
 from jumok.tasks import Task
@@ -25,16 +26,16 @@ DROPOUT = ((1.5, 0.0), (3.0, 0.1), (float("inf"), 0.2))
 class Plan:
     """shape and config with nothing left to "auto"; tokens: how many the run will see, about; notices: for people."""
 
-    shape: GPTConfig
+    shape: ModelConfig
     config: TrainConfig
     tokens: int
     notices: tuple[str, ...]
 
 
 def make_plan(
-    shape: GPTConfig,
+    shape: ModelConfig,
     config: TrainConfig,
-    task: Task,
+    task: Task[Any],
     device: torch.device,
     train_tokens: int,
     *,
@@ -55,7 +56,8 @@ def make_plan(
         duration, tokens = 60 * (config.minutes or 0), 0
     compiled = config.compile
     if compiled == "auto":
-        compiled = "on" if duration >= COMPILE_FROM and has_compiler(device) else "off"
+        pays = task.fixed_shapes and duration >= COMPILE_FROM  # each new shape would be compiled anew
+        compiled = "on" if pays and has_compiler(device) else "off"
     if config.minutes is not None:
         tokens = int(duration / seconds[precision] * (COMPILED_SPEEDUP if compiled == "on" else 1))
     passes = tokens / train_tokens
@@ -69,13 +71,16 @@ def make_plan(
     )
 
 
-def _seconds_per_token(shape: GPTConfig, task: Task, device: torch.device, precision: str) -> float:
+def _seconds_per_token(shape: ModelConfig, task: Task[Any], device: torch.device, precision: str) -> float:
     """Of an uncompiled forward and backward pass."""
     with torch.random.fork_rng(devices=[]):
         model = build(shape).to(device)
     batch = task.batch(0)
-    rows = max(1, min(len(batch[0]), MEASURED_TOKENS // batch[0].shape[1]))
-    batch = tuple(part[:rows].to(device) for part in batch)
+    rows = whole = len(batch[0])
+    if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
+        rows = max(1, min(len(batch[0]), MEASURED_TOKENS // batch[0].shape[1]))
+        batch = tuple(part[:rows] for part in batch)
+    batch = tuple(part.to(device) for part in batch)
 
     def work() -> None:
         with autocast(device, precision):
@@ -83,10 +88,10 @@ def _seconds_per_token(shape: GPTConfig, task: Task, device: torch.device, preci
         loss.backward()
         model.zero_grad()
 
-    return seconds_per_call(work, device) / batch[0].numel()
+    return seconds_per_call(work, device) / (task.tokens_per_batch * rows / whole)
 
 
-def _notices(shape: GPTConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
+def _notices(shape: ModelConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
     with torch.device("meta"):
         parameters = build(shape).parameter_count()
     if parameters < train_tokens or passes < 4:

@@ -23,17 +23,17 @@ from torch import Tensor
 
 from jumok import config as configuration
 from jumok.blocks import Block
-from jumok.checkpoint import RunFolder, State, describe_model, restore_weights, weights
-from jumok.config import SIZES, GPTConfig, TrainConfig
+from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
+from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
 from jumok.device import autocast, choose_device
-from jumok.errors import JumokError, ResumeError, RunError, TrainingError
-from jumok.models import build
-from jumok.models.gpt import GPT
+from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
+from jumok.generate import require_tokenizer
+from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
-from jumok.tasks import TASKS, Material, Task
-from jumok.text import Text, read
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tasks import TASKS, Task
+from jumok.text import Table, Text, read
+from jumok.tokenizers import Tokenizer
 from jumok.view.figures import draw_loss
 
 VALIDATIONS = 12  # in a run, unless eval_every says otherwise
@@ -45,6 +45,7 @@ DRAW_EVERY = 30.0  # seconds between drawings of the loss
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
 SAVE_AT_MOST = 20  # times as long as a save takes lies between two of them, unless save_every is 0
 FAILURES = 3  # steps in a row without a finite loss that end a run
+ANY_VOCABULARY = 1 << 20  # stands for one that is not known yet
 
 
 NUMBERS = (
@@ -80,10 +81,14 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Eval:
-    """The held-out text was looked at. figures: see `Task.validate`. best: no validation before was as good."""
+    """What is held out was looked at. figures: see `Task.validate`. best: no validation before was as good.
+
+    headline: the figures in a few words.
+    """
 
     step: int
     figures: dict[str, float]
+    headline: str
     best: bool
     seconds: float
 
@@ -116,12 +121,14 @@ class Notice:
 class Finish:
     """The run is over or was interrupted. reason: "done", "early stop" or "interrupted".
 
-    figures: of the best weights, on as much of the held-out text as is affordable; empty without a held-out text.
+    figures: of the best weights, on as much of what is held out as is affordable, and headline: the same in a few
+    words; empty with nothing held out.
     """
 
     step: int
     reason: str
     figures: dict[str, float]
+    headline: str
     seconds: float
 
 
@@ -132,7 +139,7 @@ class Trainer:
     """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`."""
 
     def __init__(
-        self, folder: RunFolder, task: Task, model: GPT, config: TrainConfig, device: torch.device, began: float
+        self, folder: RunFolder, task: Task[Any], model: Model, config: TrainConfig, device: torch.device, began: float
     ) -> None:
         self.folder, self.task, self.model, self.config, self.device = folder, task, model, config, device
         self.optimizers = make_optimizers(model, config)
@@ -161,14 +168,15 @@ class Trainer:
     def start(
         cls,
         out: str | os.PathLike[str],
-        text: Text | str | os.PathLike[str],
+        text: Text | Table | str | os.PathLike[str],
         settings: Mapping[str, Any] | None = None,
         *,
         size: str | None = None,
-        tokenizer: Tokenizer | str = "char",
+        tokenizer: Tokenizer | str | None = None,
         tokenizer_options: Mapping[str, Any] | None = None,
-        val_text: Text | None = None,
-        kind: type[GPTConfig] = GPTConfig,
+        val_text: Text | Table | None = None,
+        kind: type[ModelConfig] | None = None,
+        init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
     ) -> Trainer:
@@ -177,9 +185,11 @@ class Trainer:
         Args:
             out: folder to make. text: what to learn from, read already or a path; its last part is held out.
             settings: fields of `kind` and TrainConfig that differ from the defaults. size: a name in SIZES.
-            tokenizer: a trained one, or the kind to train on the training part; tokenizer_options: for its training.
+            tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
+                tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`.
-            kind: of model, by its configuration class.
+            kind: of model, by its configuration class; None: that of `init`, or the task's default.
+            init: a run folder or a stock folder to begin with the weights of; the shape and the tokenizer are its own.
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
 
@@ -188,23 +198,43 @@ class Trainer:
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
+        task_type = TASKS[(settings or {}).get("task") or "lm"]
+        other = None if init is None else load(init)
+        if kind is None:
+            kind = task_type.kinds[0] if other is None else type(other.config)
+        if kind not in task_type.kinds:
+            raise ConfigError(
+                f"a model of the kind {kind_name(kind)!r} cannot be trained for this task; choose from "
+                f"{', '.join(map(kind_name, task_type.kinds))}."
+            )
+        if other is not None and kind is not type(other.config):
+            raise ConfigError(
+                f"{init} holds a model of the kind {kind_name(type(other.config))!r}, and one of the kind "
+                f"{kind_name(kind)!r} cannot begin with its weights; leave the kind out."
+            )
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
-        kind_of_task = TASKS[config.task]
-        shape = configuration.from_dict(kind, {**model_fields, "vocab_size": 1})  # checked before any work
-        if not isinstance(text, Text):
+        if isinstance(text, str | os.PathLike):
             text = read([os.fspath(text)])
-        material = Material.of(text, config.val, val_text)
-        if isinstance(tokenizer, str):
-            tokenizer = train_tokenizer(kind_of_task.training_text(material), tokenizer, **(tokenizer_options or {}))
-        derived = kind_of_task.shape_fields(material, config)
-        shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size, **derived)
+        material = task_type.material(text, val_text, config)
+        if other is None:
+            configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work
+            if not isinstance(tokenizer, Tokenizer):
+                tokenizer = tokenizer or task_type.tokenizer_kind
+                tokenizer = task_type.make_tokenizer(material, tokenizer, tokenizer_options or {})
+            fields = {**model_fields, "vocab_size": tokenizer.vocab_size}
+        else:
+            tokenizer = require_tokenizer(other)
+            fields = _inherited(other.config, settings or {}, size, kind)
+        known = configuration.field_types(kind)  # a task names what any of its kinds may need
+        follows = {key: value for key, value in task_type.fields(material, tokenizer).items() if key in known}
+        shape = configuration.from_dict(kind, {**fields, **follows})
 
         folder = RunFolder.create(Path(out))
         with folder.lock():  # outside: what another process is making must not be discarded
             try:
-                data = kind_of_task.prepare(folder, material, tokenizer, shape, config)
-                task = kind_of_task(folder, data, tokenizer, shape, config)
+                data = task_type.prepare(folder, material, tokenizer, shape, config)
+                task = task_type(folder, data, tokenizer, shape, config)
                 plan = make_plan(
                     shape, config, task, place, data["train_tokens"], choose_dropout="dropout" not in model_fields
                 )
@@ -216,7 +246,10 @@ class Trainer:
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
-        trainer = cls(folder, task, _fresh(plan.shape, plan.config, tokenizer, place), plan.config, place, began)
+        model = _fresh(plan.shape, plan.config, tokenizer, place)
+        if other is not None:
+            adopt_weights(model, other)
+        trainer = cls(folder, task, model, plan.config, place, began)
         trainer.planned_tokens, trainer.notices = plan.tokens, [*task.notices, *plan.notices]
         return trainer
 
@@ -224,11 +257,11 @@ class Trainer:
     def resume(
         cls,
         out: str | os.PathLike[str],
-        text: Text | None = None,
+        text: Text | Table | None = None,
         settings: Mapping[str, Any] | None = None,
         *,
         size: str | None = None,
-        val_text: Text | None = None,
+        val_text: Text | Table | None = None,
         device: str = "auto",
         began: float | None = None,
     ) -> Trainer:
@@ -248,8 +281,8 @@ class Trainer:
             data, train = recorded["data"], dict(recorded["train"])
             planned_tokens = train.pop("planned_tokens")
             shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
-            kind_of_task = TASKS[config.task]
-            missing = kind_of_task.keys - data.keys()
+            task_type = TASKS[config.task]
+            missing = task_type.keys - data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
         if missing:
@@ -257,7 +290,7 @@ class Trainer:
         _refuse_other_settings(folder.path, shape, config, settings or {}, size)
         _refuse_other_texts(folder.path, data, text, val_text)
         tokenizer = folder.read_tokenizer()
-        task = kind_of_task(folder, data, tokenizer, shape, config)
+        task = task_type(folder, data, tokenizer, shape, config)
         trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began)
         trainer.planned_tokens = planned_tokens
         with folder.lock():
@@ -327,7 +360,7 @@ class Trainer:
             yield self._save()
             figures = {} if self.best is None else self.folder.read_config()["metrics"]
             figures.pop("step", None)
-            yield Finish(step=self.step, reason="interrupted", figures=figures, seconds=self.seconds)
+            yield self._finished("interrupted", figures)
             return
         if self.validated != self.step:
             yield from self._look()
@@ -457,6 +490,10 @@ class Trainer:
             return self.step // self.config.eval_every
         return int(self.progress * VALIDATIONS)
 
+    def _validation_tokens(self) -> int:
+        affordable = int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
+        return self.config.eval_tokens or max(8 * self.model.config.context_length, affordable)
+
     def _final_tokens(self) -> int:
         return max(256 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
 
@@ -473,12 +510,9 @@ class Trainer:
             self.folder.write_weights(self.model)
             return
         began = time.perf_counter()
-        limit = max(
-            8 * self.model.config.context_length, int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
-        )
         try:
             with self._looking():
-                figures = self.task.validate(self.model, limit)
+                figures = self.task.validate(self.model, self._validation_tokens())
         except JumokError as error:  # the losses are not finite
             self.worse += 1
             yield Notice(step=self.step, text=f"This validation failed: {error}")
@@ -492,7 +526,13 @@ class Trainer:
             self._write_metrics(figures)
         else:
             self.worse += 1
-        yield Eval(step=self.step, figures=figures, best=best, seconds=self.seconds)
+        yield Eval(
+            step=self.step,
+            figures=figures,
+            headline=self.task.headline(figures),
+            best=best,
+            seconds=self.seconds,
+        )
         rising = self.config.patience and self.worse >= self.config.patience
         if rising and self.cooldown is None and not self._over():
             self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
@@ -528,8 +568,12 @@ class Trainer:
                 figures = self.task.final(self.model, self._final_tokens())
             self._write_metrics(figures)
         self._draw()
-        reason = "done" if self.cooldown is None else "early stop"
-        return Finish(step=self.step, reason=reason, figures=figures, seconds=self.seconds)
+        self.task.draw(self.model, self.folder)
+        return self._finished("done" if self.cooldown is None else "early stop", figures)
+
+    def _finished(self, reason: str, figures: dict[str, float]) -> Finish:
+        headline = self.task.headline(figures) if figures else ""
+        return Finish(step=self.step, reason=reason, figures=figures, headline=headline, seconds=self.seconds)
 
     # --- what is written --------------------------------------------------------------------------------------------
 
@@ -554,7 +598,7 @@ class Trainer:
     def _draw(self, at_most_every: float = 0.0) -> None:
         if time.monotonic() - self._drawn >= at_most_every:
             with self.folder.writing("loss.png"):
-                draw_loss(self.folder.read_metrics(), self.folder.path / "loss.png")
+                draw_loss(self.folder.read_metrics(), self.folder.path / "loss.png", label=self.task.loss_label)
             self._drawn = time.monotonic()
 
     def _save(self) -> Save:
@@ -616,7 +660,7 @@ class Trainer:
         )
 
 
-def _fresh(shape: GPTConfig, config: TrainConfig, tokenizer: Tokenizer, device: torch.device) -> GPT:
+def _fresh(shape: ModelConfig, config: TrainConfig, tokenizer: Tokenizer, device: torch.device) -> Model:
     """A model with its first weights, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -625,8 +669,32 @@ def _fresh(shape: GPTConfig, config: TrainConfig, tokenizer: Tokenizer, device: 
     return model.to(device)
 
 
+def _inherited(
+    config: ModelConfig, settings: Mapping[str, Any], size: str | None, kind: type[ModelConfig]
+) -> dict[str, Any]:
+    """The shape of a model that is given; dropout and pooling alone may differ.
+
+    Raises:
+        ConfigError: the settings ask for another shape.
+    """
+    fields = configuration.to_dict(config)
+    asked, _ = configuration.resolve(settings, size, kind)
+    named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
+    free = {"dropout", "attention_dropout", "pooling"}
+    for key in named & (asked.keys() - free):
+        if fields[key] != asked[key]:
+            raise ConfigError(
+                f"{key}={asked[key]!r} was given, and the model to begin with has {fields[key]!r}; leave it out, or "
+                "leave out --init."
+            )
+    chosen = named & free
+    if isinstance(config, GPTConfig) and not config.labels:  # it has never summed up a text yet
+        chosen.add("pooling")
+    return {**fields, **{key: asked[key] for key in chosen & asked.keys()}}
+
+
 def _refuse_other_settings(
-    out: Path, shape: GPTConfig, config: TrainConfig, settings: Mapping[str, Any], size: str | None
+    out: Path, shape: ModelConfig, config: TrainConfig, settings: Mapping[str, Any], size: str | None
 ) -> None:
     recorded = {**configuration.to_dict(shape), **configuration.to_dict(config)}
     model_fields, train_fields = configuration.resolve(settings, size, type(shape))
@@ -643,20 +711,24 @@ def _refuse_other_settings(
         )
 
 
-def _refuse_other_texts(out: Path, data: Mapping[str, Any], text: Text | None, val_text: Text | None) -> None:
+def _refuse_other_texts(
+    out: Path, data: Mapping[str, Any], text: Text | Table | None, val_text: Text | Table | None
+) -> None:
     sources = ", ".join(data["sources"])
-    for given, what, digest, chars in (
-        (text, f"text ({sources})", data["sha256"], data["chars"]),
-        (val_text, "held-out text", data["val_sha256"], data["val_chars"]),
+    for given, what, digest, part in (
+        (text, f"text ({sources})", data["sha256"], ""),
+        (val_text, "held-out text", data["val_sha256"], "val_"),
     ):
         if given is not None and given.sha256 != digest:
-            before = (
-                "without a held-out file"
-                if digest is None
-                else (f"with another {what}: {chars:,} characters, sha256 {digest[:12]}…")
-            )
+            chars, rows = f"{part}chars", f"{part}rows"
+            size = f"{data[chars]:,} characters" if chars in data else f"{data[rows]:,} rows"
+            before = f"with another {what}: {size}, sha256 {digest[:12]}…" if digest else "without a held-out file"
             raise ResumeError(
                 f"{out} was started {before}; now {', '.join(source.name for source in given.sources)} was given: "
-                f"{given.chars:,} characters, sha256 {given.sha256[:12]}…. Leave it out to continue with what the run "
-                "has, or start a new run with another --out."
+                f"{_size(given)}, sha256 {given.sha256[:12]}…. Leave it out to continue with what the run has, or "
+                "start a new run with another --out."
             )
+
+
+def _size(source: Text | Table) -> str:
+    return f"{source.chars:,} characters" if isinstance(source, Text) else f"{len(source):,} rows"

@@ -119,7 +119,8 @@ def read_material(task: str, texts: tuple[str, ...], reading: Mapping[str, Any])
     if task not in COLUMNS:
         return read_texts(texts, reading)
     columns = [reading.get(name) or name for name in COLUMNS[task]]
-    return reader.read_table(texts, columns, encoding=reading.get("encoding"))
+    table = reader.read_table(texts, columns, encoding=reading.get("encoding"))
+    return table.renamed(COLUMNS[task]) if task == "seq2seq" else table
 
 
 def stories_text() -> Text:

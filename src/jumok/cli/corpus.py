@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from itertools import chain
+from typing import Any
 
 import click
 
@@ -70,8 +71,8 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
 @option("--seed", default=0, show_default=True, help="another seed, other tales and pairs")
 def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[str, ...], seed: int) -> None:
     """Write a built-in corpus to stdout, as UTF-8: tales, or digits and how they are read in Korean as .tsv."""
-    strange = {"stories": {"--rows": rows, "--kind": kinds or None}, "numbers": {"--chars": chars}}[name]
-    for flag, value in strange.items():
+    others: dict[str, Any] = {"--rows": rows, "--kind": kinds or None} if name == "stories" else {"--chars": chars}
+    for flag, value in others.items():
         if value is not None:
             raise click.UsageError(f"{flag} is not for {name}; see jumok corpus write --help.")
     lines: Iterable[str]

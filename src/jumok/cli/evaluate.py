@@ -1,13 +1,17 @@
-"""`jumok evaluate`: how well a model predicts a text."""
+"""`jumok evaluate`: how well a model predicts a text, answers, or sorts."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, read_texts, say
+from jumok.cli._verbs import COLUMN_NAMES, READING, Verb, common, option, plain_floats, print_json, read_material, say
+from jumok.errors import ConfigError, JumokError
+
+HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
 
 
 @click.command(
@@ -15,30 +19,81 @@ from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, rea
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
+    jumok evaluate runs/reviews test.tsv --text document --label label
+    jumok evaluate runs/chat pairs.tsv --source question --target answer --beam 4
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @option("--encoding", help="of the text files [found out]")
 @option("--column", help="of .csv, .tsv and .jsonl files [text]")
+@option("--text", help="column of the texts, for a classifier [text]")
+@option("--label", help="column of their labels, for a classifier [label]")
+@option("--source", help="column of what is read, for an encoder-decoder [source]")
+@option("--target", help="column of what should be written, for an encoder-decoder [target]")
+@option("--beam", default=1, show_default=True, help="width of the search for answers, for an encoder-decoder")
 @common()
 def evaluate(
-    run: Path, texts: tuple[str, ...], encoding: str | None, column: str | None, device: str, as_json: bool, quiet: bool
+    run: Path, texts: tuple[str, ...], beam: int, device: str, as_json: bool, quiet: bool, **flags: Any
 ) -> None:
     """How well a model predicts a text: each character once, with what came before it as context.
 
-    Figures per character and per byte compare across tokenizers; those per token do not.
+    A classifier is held against the labels of a table, an encoder-decoder against its targets. Figures per character
+    and per byte compare across tokenizers; those per token do not.
     """
     from jumok import checkpoint
     from jumok import device as devices
     from jumok.console import show_figures
-    from jumok.evaluate import evaluate as measure
 
-    text = read_texts(texts, {"encoding": encoding, "column": column})
-    say(text.describe(), quiet=quiet)
     model = checkpoint.load(run, str(devices.choose_device(device)))
-    figures = dataclasses.asdict(measure(model, text))
+    task = task_of(model)
+    strange = [name for name in (*READING, *COLUMN_NAMES) if flags[name] is not None and name not in OPTIONS[task]]
+    if strange:
+        raise ConfigError(f"--{strange[0]} is not for the model in {run}; it takes --{', --'.join(OPTIONS[task])}.")
+    material = read_material(task, texts, flags)
+    say(material.describe(), quiet=quiet)
+    figures = dataclasses.asdict(_measure(task, model, material, beam))
     if as_json:
         print_json(plain_floats(figures))
     else:
-        show_figures(figures)
+        show_figures({name: value for name, value in figures.items() if name not in HIDDEN and value is not None})
+
+
+OPTIONS = {
+    "lm": READING,
+    "mlm": READING,
+    "classify": ("text", "label", "encoding"),
+    "seq2seq": ("source", "target", "encoding"),
+}
+
+
+def task_of(model: Any) -> str:
+    """What a model was made for, by its kind."""
+    from jumok.models.bert import BERT
+    from jumok.models.encoder_decoder import EncoderDecoder
+
+    if isinstance(model, EncoderDecoder):
+        return "seq2seq"
+    if model.config.labels:
+        return "classify"
+    return "mlm" if isinstance(model, BERT) else "lm"
+
+
+def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
+    """The figures, a dataclass."""
+    if task == "classify":
+        from jumok.predict import evaluate_classes
+
+        return evaluate_classes(model, material)
+    if task == "seq2seq":
+        from jumok.pairs import evaluate_pairs
+
+        return evaluate_pairs(model, material, beam=beam)
+    if task == "mlm":
+        raise JumokError(
+            "a model of hidden words is not scored on a text by this verb: its figures are those of its training, in "
+            'config.json; try it with `jumok generate RUN --prompt "... [MASK] ..."`.'
+        )
+    from jumok.evaluate import evaluate as predict
+
+    return predict(model, material)

@@ -1,4 +1,4 @@
-"""`jumok generate`: a model writes."""
+"""`jumok generate`: a model writes, answers, or fills in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from jumok.cli._verbs import Verb, common, option, print_json
+from jumok.errors import ConfigError
 
 
 @click.command(
@@ -18,46 +19,127 @@ from jumok.cli._verbs import Verb, common, option, print_json
     jumok generate runs/novel --prompt "그날 밤" --tokens 300
     jumok generate runs/novel --samples 3 --temperature 1.0 --top-p 0.9 --seed 7
     jumok generate runs/novel --prompt "옛날" --stop "." --json
+    jumok generate runs/bert --prompt "나는 [MASK] 읽었다"
+    jumok generate runs/chat --prompt "오늘 뭐 하지?" --beam 4
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@option("--prompt", default="", help="text to continue [none: from the beginning of a line]")
-@option("--tokens", default=200, show_default=True, help="most tokens to write")
-@option("--temperature", default=0.8, show_default=True, help="0: always the likeliest token")
+@option("--prompt", default="", help="text to continue, answer or fill in [none: from the beginning of a line]")
+@option("--tokens", type=int, help="most tokens to write [200; an answer: as many as it takes]")
+@option("--temperature", type=float, help="0: always the likeliest token [0.8; an answer: 0]")
 @option("--top-k", type=int, help="choose among the k likeliest")
-@option("--top-p", type=float, default=1.0, help="choose among the likeliest that make up p")
-@option("--min-p", type=float, default=0.0, help="choose among those at least min-p times as likely as the likeliest")
-@option("--repetition-penalty", type=float, default=1.0, help="above 1: makes tokens that were there less likely")
-@option("--samples", default=1, show_default=True, help="how many continuations")
+@option("--top-p", type=float, help="choose among the likeliest that make up p [1.0]")
+@option("--min-p", type=float, help="choose among those at least min-p times as likely as the likeliest [0.0]")
+@option("--repetition-penalty", type=float, help="above 1: makes tokens that were there less likely [1.0]")
+@option("--samples", default=1, show_default=True, help="how many continuations, or answers")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
+@option("--beam", type=int, section="Encoder-decoder", help="beginnings that the search for an answer keeps [1]")
+@option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: longer answers [1.0]")
+@option("--no-repeat-ngram", type=int, section="Encoder-decoder", help="no so many tokens twice [0: off]")
+@option("--top", type=int, section="Hidden words", help="candidates to show for each [MASK] [5]")
 @common(seed=True)
-def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: bool, **sampling: Any) -> None:
-    """Write with the model of a run folder. One sample is shown as it is written."""
+def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: bool, **flags: Any) -> None:
+    """Write with the model of a run folder. One sample is shown as it is written.
+
+    A model of hidden words fills each [MASK] of the prompt; an encoder-decoder answers the prompt.
+    """
     from jumok import checkpoint
     from jumok import device as devices
+    from jumok.cli.evaluate import task_of
+
+    model = checkpoint.load(run, str(devices.choose_device(device)))
+    task = task_of(model)
+    if task == "classify":
+        raise ConfigError(f"{run} holds a classifier, which does not write; ask it with `jumok predict {run} TEXT`.")
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    strange = [name for name in given if name not in OPTIONS[task]]
+    if strange:
+        flag = strange[0].replace("_", "-")
+        allowed = ", ".join(f"--{name.replace('_', '-')}" for name in OPTIONS[task])
+        raise ConfigError(f"--{flag} is not for the model in {run}; it takes {allowed}.")
+    if task == "mlm":
+        from jumok.cli.fill import run_fill
+
+        run_fill(model, given.get("prompt", ""), given.get("top", 5), as_json)
+    elif task == "seq2seq":
+        _answer(model, seed, as_json, **given)
+    else:
+        _continue(model, seed, as_json, **given)
+
+
+WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples")
+OPTIONS = {
+    "lm": (*WRITING, "repetition_penalty", "stop"),
+    "mlm": ("prompt", "top", "samples"),
+    "seq2seq": (*WRITING, "beam", "length_penalty", "no_repeat_ngram"),
+}
+
+
+def _answer(
+    model: Any,
+    seed: int | None,
+    as_json: bool,
+    *,
+    prompt: str = "",
+    samples: int = 1,
+    tokens: int | None = None,
+    **how: Any,
+) -> None:
+    """Answer the prompt, or each line of stdin without one."""
+    from jumok.answer import answer
+
+    if not prompt:
+        raise ConfigError('there is nothing to answer; give --prompt "...".')
+    if samples > 1 and not how.get("temperature"):
+        how = {"beam": samples, **how}
+    began = time.perf_counter()
+    answers = answer(model, [prompt], n_best=samples, max_tokens=tokens, seed=seed, **how)[0]
+    seconds = time.perf_counter() - began
+    if as_json:
+        written = sum(one.tokens for one in answers)
+        print_json(
+            {
+                "text": answers[0].text,
+                "prompt": prompt,
+                "samples": [
+                    {"text": a.text, "score": round(a.score, 6), "tokens": a.tokens, "finish": a.finish}
+                    for a in answers
+                ],
+                "tokens": written,
+                "seconds": round(seconds, 4),
+                "tokens_per_second": round(written / seconds, 1),
+                "seed": seed,
+            }
+        )
+        return
+    for one in answers:
+        click.echo(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
+
+
+def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, **sampling: Any) -> None:
+    """Continue the prompt."""
     from jumok.generate import generate as complete
     from jumok.generate import stream
 
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    prompt = sampling.get("prompt", "")
     began = time.perf_counter()
-    if sampling["samples"] == 1 and not as_json:
-        sampling.pop("samples")
+    if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)
         first = next(pieces, "")  # settings are checked before anything is shown
-        click.echo(sampling["prompt"] + first, nl=False)
+        click.echo(prompt + first, nl=False)
         for piece in pieces:
             click.echo(piece, nl=False)
             sys.stdout.flush()
         click.echo()
         return
-    completions = complete(model, seed=seed, **sampling)
+    completions = complete(model, seed=seed, samples=samples, **sampling)
     seconds = time.perf_counter() - began
     tokens = sum(c.tokens for c in completions)
     if as_json:
         print_json(
             {
                 "text": completions[0].text,
-                "prompt": sampling["prompt"],
+                "prompt": prompt,
                 "samples": [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions],
                 "tokens": tokens,
                 "seconds": round(seconds, 4),
@@ -67,4 +149,4 @@ def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: boo
         )
         return
     for number, completion in enumerate(completions, 1):
-        click.echo(f"--- {number} ---\n{sampling['prompt']}{completion.text}\n")
+        click.echo(f"--- {number} ---\n{prompt}{completion.text}\n")

@@ -27,12 +27,25 @@ from jumok.cli._verbs import (
     stopping,
     stories_text,
 )
-from jumok.config import SIZES, GPTConfig, TrainConfig, did_you_mean, field_choices, field_types, require_type
+from jumok.config import (
+    SIZES,
+    SPECIAL_IDS,
+    EncoderDecoderConfig,
+    GPTConfig,
+    TrainConfig,
+    did_you_mean,
+    field_choices,
+    field_types,
+    require_type,
+)
 from jumok.errors import ConfigError
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
     from jumok.trainer import Trainer
+
+
+FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that nobody chooses
 
 
 def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
@@ -49,6 +62,8 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
                 help_text += f" [{field.default}]"
             if kind is bool:
                 flag, kind = f"{flag}/--no-{flag[2:]}", None
+            elif field.name == "family":  # which there are depends on the model
+                kind = click.Choice(["modern", "classic", "original"])
             elif field.name in choices:
                 kind = click.Choice(choices[field.name])
             function = option(flag, type=kind, default=None, section=section, help=help_text)(function)
@@ -82,13 +97,14 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
 @option("--source", section="Text", help="column of what is read (seq2seq) [source]")
 @option("--target", section="Text", help="column of what is written (seq2seq) [target]")
 @option("--val", section="Text", help="share of the text to hold out, its last part [0.1], or a file to hold out")
-@option("--tokenizer", section="Text", help="char, jamo, bpe, or a tokenizer.json [char]")
+@option("--tokenizer", section="Text", help="char, jamo, bpe, or a tokenizer.json [char; classify: bpe]")
 @option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000]")
 @option("--alphabet", section="Text", help="of char: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]")
 @option("--min-count", type=int, section="Text", help="rarer characters are spelled in bytes [2]")
 @option("--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="[what fits the task]")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the flags below go before it")
-@field_options(GPTConfig, "Model", skip=("vocab_size", "labels", "pad_id"))
+@field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
+@field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
 @common(seed=True)
 def train(
@@ -234,7 +250,7 @@ def _held_out_file(settings: dict[str, Any], task: str, reading: Mapping[str, An
 def _tokenizer(name: str | None, options: Mapping[str, Any]) -> Any:
     """A kind to train, or a tokenizer.json to load."""
     if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
-        return name or "char"
+        return name
     if options:
         raise ConfigError(f"{', '.join(options)} cannot be chosen for a tokenizer that is trained already ({name}).")
     from jumok.tokenizers import Tokenizer
@@ -262,7 +278,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
     values = {key.replace("-", "_"): value for key, value in values.items()}
     not_settings = {"texts", "out", "resume", "init", "config_file", "as_json", "quiet", "device"}
     known = {p.name for p in train.params} - not_settings
-    kinds = {**field_types(GPTConfig), **field_types(TrainConfig), "min_count": int}
+    kinds = {
+        **field_types(EncoderDecoderConfig),
+        **field_types(GPTConfig),
+        **field_types(TrainConfig),
+        "min_count": int,
+    }
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"--config {path}: unknown setting {key!r}.{did_you_mean(key, known)}")

@@ -164,7 +164,7 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
     """Run all blocks of a chapter and compare what they print with what the chapter says.
 
     Args:
-        chapter: which one.
+        chapter: which one; its `packages` must be installed.
         folder: the working directory, where pictures are drawn: an empty one, or docs/learn/pictures/LANGUAGE, to draw
             those of the project anew.
 

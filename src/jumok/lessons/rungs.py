@@ -161,7 +161,7 @@ class LadderConfig:
     context_length: int = 128
     batch_size: int = 16
     dropout: float = 0.1
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3  # more suits rungs without norms, less those with GPT-2's small first weights
     eval_tokens: int = 8192
     sample_tokens: int = 80
     save_every: float = 10.0
@@ -188,10 +188,14 @@ class LadderConfig:
         require_range("sample_tokens", self.sample_tokens, 1)
         require_choice("precision", self.precision, get_args(Precision))
         for rung in RUNGS:  # the rest is checked where it belongs
-            kind, settings = self.settings(rung)
-            names = {f.name for f in dataclasses.fields(kind)}
-            kind(vocab_size=1, **{key: value for key, value in settings.items() if key in names})
-            TrainConfig(**{key: value for key, value in settings.items() if key not in names})
+            shape = {f.name for f in dataclasses.fields(self.model(rung, vocab_size=1))}
+            TrainConfig(**{name: value for name, value in self.settings(rung)[1].items() if name not in shape})
+
+    def model(self, rung: LadderRung, vocab_size: int) -> GPTConfig:
+        """The configuration of a rung's model."""
+        kind, settings = self.settings(rung)
+        names = {f.name for f in dataclasses.fields(kind)}
+        return kind(vocab_size=vocab_size, **{name: value for name, value in settings.items() if name in names})
 
     def settings(self, rung: LadderRung) -> tuple[type[GPTConfig], dict[str, Any]]:
         """The kind of model of a rung, and its settings as `Trainer.start` takes them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,17 +16,16 @@ from jumok.data import Batches, load_ids, tokenize
 from jumok.errors import CorpusError, TextError
 from jumok.evaluate import score
 from jumok.generate import generate, require_tokenizer, start_id
-from jumok.models import Model, ModelConfig
-from jumok.models.gpt import token_losses
+from jumok.models import ModelConfig
+from jumok.models.gpt import GPT, token_losses
 from jumok.tasks.task import Material, Task
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer
 
 
-class LanguageModelling(Task):
+class LanguageModelling(Task[GPT]):
     """Predict each next token of a text."""
 
-    reads = Text
     kinds = (GPTConfig, RungConfig)
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
@@ -47,9 +46,18 @@ class LanguageModelling(Task):
         self._token_losses: Callable[[Tensor, Tensor, Tensor], Tensor] = token_losses
 
     @classmethod
-    def training_text(cls, material: Material) -> Iterator[str]:
-        """The training part."""
-        return _text(material.source).chunks(0, material.cut)
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """A text; its last part is held out, or another text."""
+        for text in (source, held_out):
+            if text is not None and not isinstance(text, Text):
+                raise TextError(f"a language model learns from a text, and {type(text).__name__} was given.")
+        cut = source.chars if held_out is not None else source.chars - round(source.chars * config.val)
+        return Material(source=source, cut=cut, held_out=held_out)
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Trained on the training part."""
+        return train_tokenizer(_text(material.source).chunks(0, material.cut), kind, **options)
 
     @classmethod
     def prepare(
@@ -91,20 +99,20 @@ class LanguageModelling(Task):
         """Inputs and targets, (B, T) each."""
         return self.batches.batch(number)
 
-    def loss(self, model: Model, batch: tuple[Tensor, ...]) -> Tensor:
+    def loss(self, model: GPT, batch: tuple[Tensor, ...]) -> Tensor:
         """Mean cross-entropy in nats per token."""
         ids, targets = batch
         return self._token_losses(model.hidden(ids), model.head.weight, targets).mean()
 
-    def validate(self, model: Model, max_tokens: int) -> dict[str, float]:
+    def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Nats per character and per token on windows that do not overlap: quick, and a little pessimistic."""
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
-    def final(self, model: Model, max_tokens: int) -> dict[str, float]:
+    def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """As `validate`, each token with at least three quarters of a context before it."""
         return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
 
-    def _figures(self, model: Model, max_tokens: int, stride: int) -> dict[str, float]:
+    def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
         before = start_id(require_tokenizer(model))
         limit = max(1, max_tokens // model.config.context_length)
         nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
@@ -121,7 +129,7 @@ class LanguageModelling(Task):
         }
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
-    def sample(self, model: Model, tokens: int, seed: int) -> str:
+    def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """A text begun from nothing."""
         return generate(model, "", tokens=tokens, seed=seed)[0].text
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
 from jumok.checkpoint import RunFolder
 from jumok.config import TrainConfig
 from jumok.models import Model, ModelConfig
-from jumok.text import Text
+from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 
 
@@ -24,16 +24,9 @@ class Material:
     out. held_out: held out instead; then the cut is the length of the source.
     """
 
-    source: Text
+    source: Text | Table
     cut: int
-    held_out: Text | None = None
-
-    @classmethod
-    def of(cls, source: Text, share: float, held_out: Text | None = None) -> Material:
-        """Hold out the last `share` of the source, or another source."""
-        length = source.chars
-        cut = length if held_out is not None else length - round(length * share)
-        return cls(source=source, cut=cut, held_out=held_out)
+    held_out: Text | Table | None = None
 
     def identity(self) -> dict[str, Any]:
         """What config.json keeps, so that a resumed run can tell other material from its own."""
@@ -44,7 +37,10 @@ class Material:
         }
 
 
-class Task(ABC):
+M = TypeVar("M", bound=Model)
+
+
+class Task(ABC, Generic[M]):
     """One task of one run: the loop asks it for batches, losses and figures, and knows nothing else of it.
 
     Args:
@@ -52,10 +48,10 @@ class Task(ABC):
         model: the shape. config: the training.
     """
 
-    reads: ClassVar[type[Text]]  # what it learns from
     kinds: ClassVar[tuple[type[ModelConfig], ...]]  # configurations it can train, the default first
     keys: ClassVar[frozenset[str]]  # of `data`
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
+    tokenizer_kind: ClassVar[str] = "char"  # what is trained when nothing else is asked for
     fixed_shapes: ClassVar[bool]  # all batches are alike, so that compiling pays
 
     tokens_per_batch: int
@@ -70,12 +66,21 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def training_text(cls, material: Material) -> Iterator[str]:
-        """The text that a tokenizer is trained on, in pieces; nothing of what is held out."""
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """What was read, checked, and cut in two.
+
+        Raises:
+            TextError: it is not what this task reads, or it lacks what the task needs.
+        """
 
     @classmethod
-    def shape_fields(cls, material: Material, config: TrainConfig) -> dict[str, Any]:
-        """Fields of the model's configuration that follow from the material, for example its labels."""
+    @abstractmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """A tokenizer trained on the training part, and on nothing of what is held out."""
+
+    @classmethod
+    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Fields of the model's configuration that follow from the material and its ids, for example the labels."""
         return {}
 
     @classmethod
@@ -106,21 +111,21 @@ class Task(ABC):
         """Batch `number` of the run, from 0; the same number gives the same batch. The first dimension is B."""
 
     @abstractmethod
-    def loss(self, model: Model, batch: tuple[Tensor, ...]) -> Tensor:
+    def loss(self, model: M, batch: tuple[Tensor, ...]) -> Tensor:
         """The mean training loss of one batch, a scalar."""
 
-    def compile(self) -> None:  # noqa: B027  # most tasks have nothing to add
+    def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `loss` computes outside the model's blocks."""
 
     @abstractmethod
-    def validate(self, model: Model, max_tokens: int) -> dict[str, float]:
+    def validate(self, model: M, max_tokens: int) -> dict[str, float]:
         """Figures on the held-out part, reading about `max_tokens` evenly spread tokens.
 
         "loss" decides which weights are best; "tokens" tells how many were read.
         """
 
     @abstractmethod
-    def final(self, model: Model, max_tokens: int) -> dict[str, float]:
+    def final(self, model: M, max_tokens: int) -> dict[str, float]:
         """The figures to quote."""
 
     @abstractmethod
@@ -128,8 +133,8 @@ class Task(ABC):
         """The figures in a few words."""
 
     @abstractmethod
-    def sample(self, model: Model, tokens: int, seed: int) -> str:
+    def sample(self, model: M, tokens: int, seed: int) -> str:
         """Something for people to read."""
 
-    def draw(self, model: Model, folder: RunFolder) -> None:  # noqa: B027
+    def draw(self, model: M, folder: RunFolder) -> None:
         """Pictures of the finished model besides the learning curve."""

@@ -55,6 +55,12 @@ class Table:
         )
         return first, second
 
+    def renamed(self, columns: Sequence[str]) -> Table:
+        """The same rows under other names of the columns. Raises `ValueError` if there are more or fewer names."""
+        if len(columns) != len(self.columns):
+            raise ValueError(f"{len(columns)} names were given for the {len(self.columns)} columns of this table")
+        return Table(columns=tuple(columns), rows=self.rows, sources=self.sources)
+
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of columns and cells: one JSON array a line, the columns first, as compact JSON in UTF-8."""

@@ -112,6 +112,7 @@ def draw_ladder(
         narrow: upright, for a telephone. dark: for a dark page.
     """
     from matplotlib import colormaps  # slow to import
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
     theme = _DARK if dark else _LIGHT
     size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 120, 10.0)
@@ -135,6 +136,8 @@ def draw_ladder(
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label, color=theme.ink, fontsize=points)
         axes.set_ylabel(y_label, color=theme.ink, fontsize=points)
+        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8))
+        axes.xaxis.set_major_formatter(EngFormatter())  # 500 k
         _quiet(axes, theme, points)
         _name_ends(axes, list(drawn), theme, points)
 
@@ -219,7 +222,9 @@ def _smoothed(values: list[float]) -> list[float]:
 
 
 LONGEST_LABEL = 12  # characters of a class's name
-MOST_CELLS = 24 * 24  # with numbers in them; beyond it colours have to do
+MOST_NAMES = 40  # of classes beside the picture; of more, every second one or fewer
+MOST_NUMBERED = 24  # classes with numbers in their cells; beyond it colours have to do
+ROOMY = 8  # classes whose cells have room for two lines
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path) -> None:
@@ -230,23 +235,26 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
         path: where the PNG goes.
     """
     shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
-    names = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in labels]
-    side = 2.6 + 0.62 * min(len(labels), 24)
+    named = range(0, len(labels), -(-len(labels) // MOST_NAMES))
+    names = [labels[i] if len(labels[i]) <= LONGEST_LABEL else labels[i][: LONGEST_LABEL - 1] + "…" for i in named]
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    side = 2.6 + min(0.62 * len(labels), 8.0)
     with canvas(path, side + 0.9, side, dpi=120) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
-        axes.set_xticks(range(len(names)), names, rotation=0 if max(map(len, names)) <= 3 else 45, ha="center")
-        axes.set_yticks(range(len(names)), names)
+        size = 10 if len(labels) <= ROOMY else 7
+        axes.set_xticks(named, names, fontsize=size, **(slanted if max(map(len, names)) > 3 else {}))
+        axes.set_yticks(named, names, fontsize=size)
         axes.set_xlabel("predicted")
         axes.set_ylabel("label")
-        if len(labels) ** 2 <= MOST_CELLS:
+        if len(labels) <= MOST_NUMBERED:
             _write_cells(axes, confusion, shares)
         figure.colorbar(image, ax=axes, shrink=0.8, label="share of the label's texts")
 
 
 def _write_cells(axes: Axes, confusion: Sequence[Sequence[int]], shares: Sequence[Sequence[float]]) -> None:
     """Counts, and shares below them where there is room, in a colour that shows on that of the cell."""
-    roomy = len(shares) <= 8
+    roomy = len(shares) <= ROOMY
     for i, row in enumerate(confusion):
         for j, count in enumerate(row):
             text = f"{count:,}\n{shares[i][j]:.1%}" if roomy else f"{count:,}"

@@ -1,0 +1,259 @@
+"""Which class a text belongs to, with what probability; and how often that is right.
+
+For a class c, among the texts that are held against their labels,
+
+    precision = right among those said to be c       recall = found among those that are c
+    f1 = 2 · precision · recall / (precision + recall) = 2 · right / (said + are)
+
+`f1_macro` is the mean of f1 over the classes that were met, as a label or as an answer: a rare class counts as much as
+a common one, which accuracy does not show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from jumok.data import LengthBatches, Rows
+from jumok.errors import JumokError, TextError
+from jumok.generate import eval_mode, require_tokenizer
+from jumok.models import Model
+from jumok.models.bert import BERT
+from jumok.models.framing import Framed, Framing
+from jumok.models.gpt import GPT
+from jumok.text import Table
+
+Classifier = GPT | BERT
+BATCH_TOKENS = 8192  # read at once
+SHOWN = 3  # of many, in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """The answer for one text.
+
+    label: the likeliest one. probabilities: of all labels, in the order of the model's. cut: the text was longer than
+    the context, and its end was not read.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+    cut: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassEvaluation:
+    """How well a classifier does; the head of this module defines the figures.
+
+    loss: cross-entropy in nats per text. f1: of each class that was met. confusion: for each label, how many of its
+    texts were taken for which, in the order of `labels`. rows: that were read. skipped: rows with an empty cell.
+    cut: texts that lost their end. tokens: that were read.
+    """
+
+    accuracy: float
+    f1_macro: float
+    loss: float
+    rows: int
+    skipped: int
+    cut: int
+    tokens: int
+    labels: tuple[str, ...]
+    f1: dict[str, float] = field(repr=False)
+    confusion: list[list[int]] = field(repr=False)
+
+
+def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
+    """The class of each text, in the order of the texts.
+
+    Args:
+        model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
+        texts: one or more, none of them empty.
+
+    Raises:
+        JumokError: the model is no classifier.
+        TextError: a text is empty, or the tokenizer makes nothing of it.
+        TokenizerError: the model has no tokenizer, or one with other ids.
+    """
+    classifier = require_classifier(model)
+    if isinstance(texts, str):
+        raise TextError("one string was given where a list of texts belongs; put it into brackets: [text].")
+    framed = _framed(classifier, texts)
+    empty = [number for number, text in enumerate(framed, 1) if text is None]
+    if empty:
+        raise TextError(f"text {empty[0]:,} of {len(texts):,} is empty, and nothing has no class; leave it out.")
+    found = [text for text in framed if text is not None]
+    if not found:
+        return []
+    shares = log_probabilities(classifier, _rows(found)).exp()  # (n, number of labels)
+    labels = classifier.config.labels
+    return [
+        Prediction(label=labels[int(row.argmax())], probabilities=dict(zip(labels, row.tolist(), strict=True)), cut=cut)
+        for row, (_, cut) in zip(shares, found, strict=True)
+    ]
+
+
+def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
+    """Hold the answers of a classifier against labels.
+
+    Args:
+        model: as for `predict`. table: with two columns, the texts and their labels; rows with an empty cell are left
+            out and counted.
+
+    Raises:
+        JumokError: the model is no classifier.
+        TextError: the table has other columns, no whole row, or labels that the model does not know.
+        TokenizerError: the model has no tokenizer, or one with other ids.
+    """
+    classifier = require_classifier(model)
+    cells = labelled(table)
+    labels = classifier.config.labels
+    unknown = Counter(label for text, label in cells if text and label not in labels and label)
+    if unknown:
+        raise TextError(
+            f"{sum(unknown.values()):,} rows have labels that this model does not know: {listed(unknown)}. It knows "
+            f"{listed(labels, most=12)}; take those rows out, or evaluate a model that was trained with these labels."
+        )
+    framed = _framed(classifier, [text if label else "" for text, label in cells])
+    whole = [(text, label) for text, (_, label) in zip(framed, cells, strict=True) if text is not None]
+    if not whole:
+        raise TextError("no row of this table has both a text and a label; nothing can be evaluated.")
+    rows = _rows([text for text, _ in whole])
+    truth = np.array([labels.index(label) for _, label in whole])
+    return judge(
+        log_probabilities(classifier, rows),
+        truth,
+        labels,
+        tokens=int(rows.lengths.sum()),
+        skipped=len(cells) - len(whole),
+        cut=sum(text.cut for text, _ in whole),
+    )
+
+
+# --- what training shares ---------------------------------------------------------------------------------------------
+
+
+def require_classifier(model: Model) -> Classifier:
+    """The model, which has labels.
+
+    Raises:
+        JumokError: it has none.
+    """
+    if not isinstance(model, GPT | BERT) or not model.config.labels:
+        raise JumokError(
+            f"this {type(model).__name__} is no classifier: it has no labels to choose from. Train one with "
+            "`jumok train reviews.tsv --task classify`; with --init it begins with the weights of this model, if it is "
+            "a GPT or a BERT."
+        )
+    return model
+
+
+def labelled(table: Table) -> list[tuple[str, str]]:
+    """Texts and labels of a table, without white space at their ends.
+
+    Raises:
+        TextError: it has another number of columns than these two.
+    """
+    if len(table.columns) != 2:
+        raise TextError(
+            f"a classifier needs two columns, the texts and their labels in this order, and this table has "
+            f"{len(table.columns)}: {', '.join(table.columns)}. Name two of them when reading it."
+        )
+    return [(text.strip(), label.strip()) for text, label in table.rows]
+
+
+def class_logits(model: Classifier, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Logits of the labels: ids (B, T), filled up behind the first `lengths` (B,) of each row -> (B, labels)."""
+    mask = length_mask(ids, lengths)  # (B, T)
+    return model.classify(model.hidden(ids) if isinstance(model, GPT) else model(ids, mask), mask)
+
+
+def length_mask(ids: Tensor, lengths: Tensor) -> Tensor:
+    """True for the first `lengths` (B,) positions of each row of ids (B, T): (B, T), bool."""
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]  # (B, T)
+
+
+@torch.inference_mode()
+def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] | None = None) -> Tensor:
+    """Of each label for each row, or each of the `chosen` ones: (n, labels), float32, on the CPU.
+
+    Rows of like lengths are read together.
+    """
+    chosen = np.arange(len(rows)) if chosen is None else chosen
+    place, pad = model.token_embedding.weight.device, Framing.of(model.config, require_tokenizer(model)).pad
+    batches = LengthBatches(rows.lengths[chosen][:, None], BATCH_TOKENS, seed=0)
+    found = torch.empty(len(chosen), len(model.config.labels))
+    with eval_mode(model):
+        for number in range(batches.count):
+            places = batches.rows(number)
+            ids, lengths = padded(rows, chosen[places], pad, model.config.context_length)
+            logits = class_logits(model, ids.to(place), lengths.to(place))  # (B, labels)
+            found[torch.from_numpy(places)] = F.log_softmax(logits.float(), dim=1).cpu()
+    return found
+
+
+def padded(rows: Rows, chosen: NDArray[np.int64], pad: int, longest: int) -> tuple[Tensor, Tensor]:
+    """Some rows as a batch of ids, (B, T) with T at most `longest`, and their lengths, (B,)."""
+    return rows.padded(chosen, pad)[:, :longest], torch.from_numpy(rows.lengths[chosen])
+
+
+def judge(
+    log_shares: Tensor,
+    truth: NDArray[np.int64],
+    labels: Sequence[str],
+    *,
+    tokens: int,
+    skipped: int = 0,
+    cut: int = 0,
+    weights: Tensor | None = None,
+) -> ClassEvaluation:
+    """The figures for log-probabilities, (n, labels), and the places of the true labels, (n,).
+
+    Args:
+        weights: (labels,), how much a text of each counts in the loss, which is their weighted mean; None: all alike.
+        tokens, skipped, cut: to be told with the figures.
+    """
+    said = log_shares.argmax(dim=1).numpy()
+    confusion = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(confusion, (truth, said), 1)
+    right, met = confusion.diagonal(), confusion.sum(axis=0) + confusion.sum(axis=1)
+    f1 = {label: float(2 * right[i] / met[i]) for i, label in enumerate(labels) if met[i]}
+    return ClassEvaluation(
+        accuracy=float(right.sum() / len(truth)),
+        f1_macro=float(np.mean(list(f1.values()))),
+        loss=float(F.nll_loss(log_shares.double(), torch.from_numpy(truth), weights)),
+        rows=len(truth),
+        skipped=skipped,
+        cut=cut,
+        tokens=tokens,
+        labels=tuple(labels),
+        f1=f1,
+        confusion=confusion.tolist(),
+    )
+
+
+def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:
+    """Some labels for a message: 'x', 'y' and 5 more."""
+    shown = [repr(name) for name, _ in zip(names, range(most), strict=False)]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _framed(model: Classifier, texts: Sequence[str]) -> list[Framed | None]:
+    """Each text as the model reads it; None for one that is empty or of which the tokenizer makes nothing."""
+    tokenizer = require_tokenizer(model)
+    framing = Framing.of(model.config, tokenizer)
+    encoded = (tokenizer.encode(text.strip()) for text in texts)
+    return [framing.frame(ids) if len(ids) else None for ids in encoded]
+
+
+def _rows(framed: Sequence[Framed]) -> Rows:
+    """The ids of framed texts."""
+    lengths = np.array([len(text.ids) for text in framed], np.int64)
+    return Rows(np.fromiter(chain.from_iterable(text.ids for text in framed), np.uint32), np.cumsum(lengths))

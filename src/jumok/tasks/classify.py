@@ -1,0 +1,348 @@
+"""Tell which class a text belongs to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from jumok.checkpoint import RunFolder
+from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
+from jumok.data import LengthBatches, Rows, load_ids, load_rows, write_rows
+from jumok.errors import ConfigError, TextError
+from jumok.files import atomic_path
+from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
+from jumok.models.gpt import GPT, token_losses
+from jumok.predict import (
+    ClassEvaluation,
+    Classifier,
+    judge,
+    labelled,
+    length_mask,
+    listed,
+    log_probabilities,
+    padded,
+)
+from jumok.tasks.task import Material, Task
+from jumok.text import Table
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.view.figures import draw_confusion
+
+# Fewest held-out rows that a validation and the last figures read, if there are as many. A thousand know an accuracy
+# to 1.2 points (a standard error), and two models on the same rows apart much better.
+VALIDATION_ROWS = 1_000
+FINAL_ROWS = 10_000
+NAMED = 10  # labels of which the figures tell each f1
+SAMPLE_LABELS = 3
+
+Labelled = tuple[str, str]  # a text and its label
+
+
+class Classification(Task[Any]):
+    """Tell which class a text belongs to, from a table of texts and their labels.
+
+    A GPT or a BERT reads a text, pools it, and a linear layer scores the labels. With `lm_weight` a GPT also learns to
+    predict each next token of the texts, which keeps it from learning the labels by heart (Radford et al. 2018,
+    https://openai.com/index/language-unsupervised, section 3.2).
+
+    The best weights are those with the least cross-entropy on what is held out, not those with the highest accuracy.
+    Accuracy sees of each text only on which side it falls: among a thousand texts two good models differ by a handful,
+    and the best of twelve validations is the luckiest one. The loss sees how far each text is on its side. Its choice
+    is a model whose probabilities can be believed, which one that is chosen by accuracy need not be.
+    """
+
+    kinds = (GPTConfig, BERTConfig)
+    keys = frozenset(
+        [
+            "sources", "sha256", "val_sha256", "rows", "columns", "train_rows", "val_rows", "label_counts", "empty",
+            "cut", "train_tokens", "val_tokens",
+        ]
+    )  # fmt: skip
+    loss_label = "nats/text"
+    tokenizer_kind = "bpe"  # a word says more of a text than its letters, and there are fewer of them to read
+    fixed_shapes = False
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        assert isinstance(model, GPTConfig | BERTConfig)
+        self.train = _Part.load(folder.state, "train", data["train_rows"])
+        self.val = _Part.load(folder.state, "val", data["val_rows"])
+        self.framing, self.tokenizer, self.labels = Framing.of(model, tokenizer), tokenizer, model.labels
+        self.context_length, self.lm_weight = model.context_length, config.lm_weight
+        tokens = config.batch_size * model.context_length
+        self.batches = LengthBatches(self.train.rows.lengths[:, None], tokens, config.seed)
+        self.weights = _rarity(data["label_counts"]) if config.class_weights else None
+        self.tokens_per_batch = self.batches.tokens_per_batch
+        self.validation_tokens = int(self.val.rows.lengths.sum())
+        self._notices = _notices(data, model.context_length, one_class=len(set(self.val.truth.tolist())) == 1)
+        self._final: ClassEvaluation | None = None
+
+    # --- before the run ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """A table of texts and labels; its last rows are held out, or another table."""
+        for table in (source, held_out):
+            if table is not None and not isinstance(table, Table):
+                raise TextError(
+                    f"a classifier learns from a table of texts and their labels, and {type(table).__name__} was "
+                    'given; read one with jumok.text.read_table("reviews.tsv", ["text", "label"]).'
+                )
+        cut = len(source) if held_out is not None else len(source) - round(len(source) * config.val)
+        material = Material(source=source, cut=cut, held_out=held_out)
+        train, val = _parts(material)
+        _require_classes(train, val, shared=held_out is None)
+        if config.val > 0 and not val:
+            raise TextError(
+                f"nothing is left to hold out: val={config.val:g} of {len(source):,} rows; give more rows, a larger "
+                "--val, or --val 0 to train without validation."
+            )
+        return material
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Trained on the texts of the training part, with the special tokens that either kind of model needs."""
+        texts = (text + "\n" for text, _ in _parts(material)[0])
+        return train_tokenizer(texts, kind, **{"special_tokens": SPECIAL_TOKENS, **options})
+
+    @classmethod
+    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The labels of the training part, the id that fills up batches, and the head of a BERT."""
+        labels = {label for _, label in _parts(material)[0]}
+        return {"labels": in_order(labels), "pad_id": pad_id(tokenizer), "head": "classify"}
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Both parts as ids and places of labels; see `Task.prepare`."""
+        assert isinstance(model, GPTConfig | BERTConfig)
+        if config.lm_weight and isinstance(model, BERTConfig):
+            raise ConfigError(
+                f"lm_weight={config.lm_weight:g} asks for the loss of the next token, which a BERT sees; leave it out, "
+                "or train a gpt."
+            )
+        train, val = _parts(material)
+        framing = Framing.of(model, tokenizer)
+        with folder.writing("the texts as ids"):
+            learned = _Part.write(folder.state, "train", train, model.labels, tokenizer, framing)
+            held_out = _Part.write(folder.state, "val", val, model.labels, tokenizer, framing)
+        parts = (learned.part, held_out.part)
+        assert isinstance(material.source, Table)
+        given = len(material.source) + (len(material.held_out) if isinstance(material.held_out, Table) else 0)
+        if not len(learned.part.rows):
+            raise TextError("the tokenizer makes nothing of any text of the training part; give another tokenizer.")
+        return {
+            **material.identity(),
+            "rows": len(material.source),
+            "columns": list(material.source.columns),
+            "train_rows": len(learned.part.rows),
+            "val_rows": len(held_out.part.rows),
+            "label_counts": np.bincount(learned.part.truth, minlength=len(model.labels)).tolist(),
+            "empty": given - sum(len(part.rows) for part in parts),
+            "cut": learned.cut + held_out.cut,
+            "train_tokens": int(learned.part.rows.lengths.sum()),
+            "val_tokens": int(held_out.part.rows.lengths.sum()),
+        }
+
+    # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Rows that are left out or cut, and a held-out part that tells little."""
+        return self._notices
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Ids (B, T), filled up on the right; their lengths (B,); the places of their labels (B,)."""
+        chosen = self.batches.rows(number)
+        ids, lengths = padded(self.train.rows, chosen, self.framing.pad, self.context_length)
+        return ids, lengths, torch.from_numpy(self.train.truth[chosen])
+
+    def loss(self, model: Classifier, batch: tuple[Tensor, ...]) -> Tensor:
+        """Mean cross-entropy of the labels in nats per text, and lm_weight times that of the next tokens."""
+        ids, lengths, truth = batch
+        mask = length_mask(ids, lengths)  # (B, T)
+        hidden = model.hidden(ids) if isinstance(model, GPT) else model(ids, mask)  # (B, T, C)
+        losses = F.cross_entropy(model.classify(hidden, mask).float(), truth, reduction="none")  # (B,)
+        if self.weights is not None:
+            losses = losses * self.weights.to(losses.device)[truth]  # (B,)
+        loss = losses.mean()
+        if self.lm_weight and isinstance(model, GPT):
+            loss = loss + self.lm_weight * next_token_loss(model, hidden, ids, mask)
+        return loss
+
+    def validate(self, model: Classifier, max_tokens: int) -> dict[str, float]:
+        """Cross-entropy, accuracy and F1 on evenly spread held-out rows, at least a thousand if there are as many."""
+        return _figures(self._judge(model, max_tokens, VALIDATION_ROWS))
+
+    def final(self, model: Classifier, max_tokens: int) -> dict[str, float]:
+        """As `validate` on ten times as many rows, which is mostly all, with the F1 of each class if they are few."""
+        self._final = self._judge(model, max_tokens, FINAL_ROWS)
+        each = self._final.f1.items() if len(self.labels) <= NAMED else ()
+        return {**_figures(self._final), **{f"f1[{label}]": value for label, value in each}}
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """Accuracy and F1."""
+        return f"accuracy {figures['accuracy']:.3f}, F1 {figures['f1_macro']:.3f}"
+
+    def sample(self, model: Classifier, tokens: int, seed: int) -> str:
+        """One text with the likeliest labels and the true one: held out, or of the training part if nothing is."""
+        part = self.val if len(self.val.rows) else self.train
+        row = seed % len(part.rows)
+        shares = log_probabilities(model, part.rows, np.array([row])).exp()[0]  # (labels,)
+        text = self.tokenizer.decode(self.framing.inside(part.rows[row])[:tokens])
+        best = shares.argsort(descending=True)[:SAMPLE_LABELS].tolist()
+        said = ", ".join(f"{self.labels[i]} {float(shares[i]):.0%}" for i in best)
+        return f"{text} → {said} (label: {self.labels[int(part.truth[row])]})"
+
+    def draw(self, model: Classifier, folder: RunFolder) -> None:
+        """confusion.png: which classes are taken for which, on the held-out rows of the last figures."""
+        if self._final is not None:
+            with folder.writing("confusion.png"):
+                draw_confusion(self._final.confusion, self.labels, folder.path / "confusion.png")
+
+    def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
+        rows, lengths = self.val.rows, self.val.rows.lengths
+        wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())))
+        chosen = (np.arange(wanted) * 2 + 1) * len(rows) // (2 * wanted)
+        return judge(
+            log_probabilities(model, rows, chosen),
+            self.val.truth[chosen],
+            self.labels,
+            tokens=int(lengths[chosen].sum()),
+            weights=None if self.weights is None else self.weights.double(),
+        )
+
+
+def next_token_loss(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Mean cross-entropy in nats of each token of a text after its first one, the filling left out.
+
+    Args:
+        hidden: (B, T, C), what `GPT.hidden` returned. ids: (B, T). mask: (B, T), True where there is a token.
+    """
+    behind = mask[:, 1:]  # (B, T-1)
+    states, targets = hidden[:, :-1][behind], ids[:, 1:][behind]  # (N, C) and (N,)
+    return token_losses(states[None], model.head.weight, targets[None]).mean()
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Labels in the order of their numbers if all are numbers, and of their letters otherwise."""
+    names = sorted(set(labels))
+    try:
+        return tuple(sorted(names, key=float))
+    except ValueError:
+        return tuple(names)
+
+
+# --- the two parts ----------------------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """Rows of ids with their frame, and the place of each one's label, (rows,)."""
+
+    rows: Rows
+    truth: NDArray[np.int64]
+
+    @classmethod
+    def load(cls, folder: Path, name: str, count: int) -> _Part:
+        truth = load_ids(folder / f"{name}.labels.npy", count)
+        return cls(load_rows(folder / f"{name}.npy", count), truth.astype(np.int64))
+
+    @classmethod
+    def write(
+        cls,
+        folder: Path,
+        name: str,
+        cells: Sequence[Labelled],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        framing: Framing,
+    ) -> _Written:
+        """Write texts as ids; one of which the tokenizer makes nothing is left out."""
+        places = {label: place for place, label in enumerate(labels)}
+        encoded = [(tokenizer.encode(text), places[label]) for text, label in cells]
+        framed = [(framing.frame(ids), place) for ids, place in encoded if len(ids)]
+        rows = write_rows(folder / f"{name}.npy", (text.ids for text, _ in framed), tokenizer.dtype)
+        truth = np.array([place for _, place in framed], np.uint32)
+        with atomic_path(folder / f"{name}.labels.npy") as temporary, temporary.open("wb") as target:
+            np.save(target, truth, allow_pickle=False)
+        return _Written(cls(rows, truth.astype(np.int64)), sum(text.cut for text, _ in framed))
+
+
+class _Written(NamedTuple):
+    part: _Part
+    cut: int  # texts that lost their end
+
+
+def _parts(material: Material) -> tuple[list[Labelled], list[Labelled]]:
+    """Texts and labels of the training part and of what is held out; rows with an empty cell are left out."""
+    assert isinstance(material.source, Table)
+    cells = labelled(material.source)
+    if material.held_out is not None:
+        assert isinstance(material.held_out, Table)
+        held_out = labelled(material.held_out)
+    else:
+        held_out = cells[material.cut :]
+    return _whole(cells[: material.cut]), _whole(held_out)
+
+
+def _whole(cells: Iterable[Labelled]) -> list[Labelled]:
+    return [(text, label) for text, label in cells if text and label]
+
+
+def _require_classes(train: Sequence[Labelled], val: Sequence[Labelled], *, shared: bool) -> None:
+    """Raise TextError unless there are two classes to learn, and no other ones are held out.
+
+    A class that training never saw could only be got wrong: what looks like a bad model is a table in the order of its
+    labels, or a label that is misspelt.
+    """
+    if not train:
+        raise TextError("no row of the training part has both a text and a label; nothing can be learned.")
+    known = {label for _, label in train}
+    if len(known) < 2:
+        everything = known | {label for _, label in val}
+        remedy = (
+            "the rows seem to be in the order of their labels, and the last ones are held out: shuffle them."
+            if len(everything) > 1 and shared
+            else "a classifier needs two classes or more; is the label in another column?"
+        )
+        raise TextError(f"all rows of the training part have the label {known.pop()!r}: {remedy}")
+    unseen = Counter(label for _, label in val if label not in known)
+    if unseen:
+        raise TextError(
+            f"{sum(unseen.values()):,} held-out rows have labels that no training row has: {listed(unseen)}; training "
+            f"has {listed(in_order(known), most=12)}. "
+            + ("Shuffle the rows, or mend the labels." if shared else "Mend the labels, or take those rows out.")
+        )
+
+
+def _rarity(counts: Sequence[int]) -> Tensor:
+    """rows / (classes · rows of the class) for each class, (labels,): each class weighs the same as a whole."""
+    rows = torch.tensor(counts, dtype=torch.float32).clamp(min=1)
+    return rows.sum() / (len(counts) * rows)
+
+
+def _notices(data: Mapping[str, Any], context_length: int, *, one_class: bool) -> tuple[str, ...]:
+    found = []
+    if data["empty"]:
+        found.append(f"{data['empty']:,} rows have an empty text or label and are left out.")
+    if data["cut"]:
+        found.append(
+            f"{data['cut']:,} of {data['train_rows'] + data['val_rows']:,} texts are longer than the context of "
+            f"{context_length} tokens; their ends are not read. A longer --context-length reads more of them."
+        )
+    if one_class:
+        found.append("All held-out rows have the same label, so the figures tell little; shuffle the rows.")
+    return tuple(found)
+
+
+def _figures(found: ClassEvaluation) -> dict[str, float]:
+    return {"loss": found.loss, "accuracy": found.accuracy, "f1_macro": found.f1_macro, "tokens": found.tokens}

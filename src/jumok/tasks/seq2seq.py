@@ -1,0 +1,278 @@
+"""Answer texts: pairs of a source and a target, an encoder–decoder between them.
+
+A source is its text and [EOS]. The decoder begins with [BOS], sees the target, and learns to write the target and
+[EOS]. These are the ids that stock `transformers` reads out of the exported folder, where
+`BartForConditionalGeneration(labels=...)` builds the same inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from jumok.answer import Search, answer_ids, require_answering
+from jumok.checkpoint import RunFolder
+from jumok.config import EncoderDecoderConfig, TrainConfig
+from jumok.data import REMEDY, LengthBatches, load_rows, write_rows
+from jumok.errors import RunError, TextError, TokenizerError
+from jumok.files import write_atomic
+from jumok.models import ModelConfig
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.pairs import (
+    COLUMNS,
+    CodedPair,
+    Pair,
+    as_pairs,
+    best,
+    encode_pair,
+    evaluate_pairs,
+    has_sacrebleu,
+    pair_batch,
+    target_loss,
+    whole_pairs,
+)
+from jumok.tasks.task import Material, Task
+from jumok.text import Table, Text
+from jumok.tokenizers import Tokenizer, train_tokenizer
+
+SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
+# The fields of the configuration that hold ids, and the usual names of their tokens.
+IDS = {
+    "pad_id": ("[PAD]", "<pad>"),
+    "bos_id": ("[BOS]", "<s>"),
+    "eos_id": ("[EOS]", "</s>"),
+    "decoder_start_id": ("[BOS]", "<s>"),
+}
+ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
+
+
+class Seq2Seq(Task[EncoderDecoder]):
+    """Answer texts, as learned from pairs of a source and a target."""
+
+    kinds = (EncoderDecoderConfig,)
+    keys = frozenset(
+        [
+            "sources", "sha256", "val_sha256", "rows", "val_rows", "left_out", "cut", "longest", "train_tokens",
+            "val_tokens",
+        ]
+    )  # fmt: skip
+    loss_label = "nats/token"
+    fixed_shapes = False
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
+        self.sources = load_rows(folder.state / "train-source.npy", data["rows"])
+        self.targets = load_rows(folder.state / "train-target.npy", data["rows"])
+        self.held_out = _read_pairs(folder, data["val_rows"])
+        lengths = np.stack((self.sources.lengths, self.targets.lengths), axis=1)  # (rows, 2)
+        self.batches = LengthBatches(lengths, config.batch_size * model.context_length, config.seed)
+        self.tokens_per_batch = self.batches.tokens_per_batch
+        self.validation_tokens = data["val_tokens"]
+        self.smoothing = config.label_smoothing
+        self.model, self.data = model, data
+
+    # --- before the run ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """A table of pairs; its last rows are held out, or another table."""
+        for table in (source, held_out):
+            if table is not None and not isinstance(table, Table):
+                raise TextError(
+                    "task seq2seq learns from a table with the columns source and target (.tsv, .csv or .jsonl), and "
+                    f"a {type(table).__name__} was given; read it with read_table(paths, ('source', 'target'))."
+                )
+            if table is not None:
+                as_pairs(table)  # a column may be missing
+        cut = len(source) if held_out is not None else len(source) - round(len(source) * config.val)
+        return Material(source=source, cut=cut, held_out=held_out)
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """One for sources and targets, trained on both columns of the training part, a text a line."""
+        pairs, _ = _parts(material)
+        if not pairs:
+            raise _nothing_to_learn(material)
+        lines = (f"{text}\n" for pair in pairs for text in pair)
+        return train_tokenizer(lines, kind, **{**options, "special_tokens": SPECIAL_TOKENS})
+
+    @classmethod
+    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The ids of the special tokens; a published model that always writes one first does so no more.
+
+        Raises:
+            TokenizerError: the tokenizer lacks one of them.
+        """
+        known = tokenizer.special_tokens
+        found = {field: next((known[name] for name in names if name in known), None) for field, names in IDS.items()}
+        missing = [" or ".join(IDS[field]) for field, token_id in found.items() if token_id is None]
+        if missing:
+            raise TokenizerError(
+                f"task seq2seq needs the special tokens {', '.join(SPECIAL_TOKENS)}, and this tokenizer has no "
+                f"{', no '.join(dict.fromkeys(missing))}; leave --tokenizer to jumok, or train one with "
+                f"train_tokenizer(..., special_tokens={SPECIAL_TOKENS})."
+            )
+        return {**found, "forced_bos_id": None}  # what is learned begins with the text
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Training pairs as ids, held-out pairs as texts; see `Task.prepare`."""
+        assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
+        train, held_out = _parts(material)
+        if not train:
+            raise _nothing_to_learn(material)
+        if not held_out and (config.val > 0 or material.held_out is not None):
+            raise _nothing_to_hold_out(material, config)
+        coded = [encode_pair(tokenizer, model, pair) for pair in train]
+        held_out_coded = [encode_pair(tokenizer, model, pair) for pair in held_out]
+        with folder.writing("the pairs as ids"):
+            for column in COLUMNS:
+                ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
+                write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
+            lines = (json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
+            write_atomic(folder.state / "val.jsonl", "".join(lines))
+        given = sum(len(_table(part)) for part in (material.source, material.held_out) if part is not None)
+        return {
+            **material.identity(),
+            "rows": len(train),
+            "val_rows": len(held_out),
+            "left_out": given - len(train) - len(held_out),
+            "cut": sum(pair.is_cut for pair in (*coded, *held_out_coded)),
+            "longest": max(pair.longest for pair in (*coded, *held_out_coded)),
+            "train_tokens": _tokens(coded),
+            "val_tokens": _tokens(held_out_coded),
+        }
+
+    # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Which rows were left out, and which were cut."""
+        sentences = []
+        if left_out := self.data["left_out"]:
+            sentences.append(f"{_rows(left_out)} left out, for want of a source or a target.")
+        if cut := self.data["cut"]:
+            sentences.append(
+                f"{_rows(cut)} cut to context_length={self.model.context_length}; --context-length "
+                f"{self.data['longest']} would hold the longest."
+            )
+        return tuple(sentences)
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Sources (B, S) and targets (B, T), filled up with `jumok.pairs.PADDING`; B varies with the lengths."""
+        return pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
+
+    def loss(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> Tensor:
+        """Mean cross-entropy in nats per token of the targets, with label smoothing where that is on."""
+        source, target = batch
+        return target_loss(model, source, target, self.smoothing)
+
+    def validate(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
+        """Loss, exact match, chrF and BLEU of greedy answers to evenly spread rows; see `jumok.pairs`."""
+        most = max(1, max_tokens // ANSWER_COST * len(self.held_out) // self.validation_tokens)
+        return self._figures(model, min(most, len(self.held_out)))
+
+    def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
+        """As `validate`."""
+        return self.validate(model, max_tokens)
+
+    def _figures(self, model: EncoderDecoder, rows: int) -> dict[str, float]:
+        middles = (np.arange(rows) * 2 + 1) * len(self.held_out) // (2 * rows)
+        pairs = [self.held_out[row] for row in middles.tolist()]
+        found = evaluate_pairs(model, pairs, metrics=has_sacrebleu())
+        figures = {
+            "loss": found.loss_per_token,
+            "exact_match": found.exact_match,
+            "chrf": found.chrf,
+            "bleu": found.bleu,
+            "loss_per_token": found.loss_per_token,
+            "rows": found.rows,
+            "tokens": found.tokens,
+        }
+        return {name: value for name, value in figures.items() if value is not None}
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """How many answers are exact, chrF where it is known, and the loss."""
+        chrf = f", chrF {figures['chrf']:.1f}" if "chrf" in figures else ""
+        return f"exact {figures['exact_match']:.1%}{chrf}, loss {figures['loss']:.3f}"
+
+    def sample(self, model: EncoderDecoder, tokens: int, seed: int) -> str:
+        """A held-out source, the answer to it, and the target; of the training rows where none is held out."""
+        tokenizer = require_answering(model)
+        if self.held_out:
+            source, target = self.held_out[seed % len(self.held_out)]
+        else:
+            row = seed % len(self.sources)
+            special = set(tokenizer.special_tokens.values())
+            source, target = (
+                tokenizer.decode([token for token in part[row].tolist() if token not in special])
+                for part in (self.sources, self.targets)
+            )
+        ids = encode_pair(tokenizer, model.config, (source, target)).source
+        search = Search(max_tokens=min(tokens, model.config.context_length))
+        return f"source: {source}\nanswer: {best(answer_ids(model, [ids], search)[0])}\ntarget: {target}"
+
+
+def _table(part: Text | Table | None) -> Table:
+    assert isinstance(part, Table)  # `material` has checked it
+    return part
+
+
+def _parts(material: Material) -> tuple[list[Pair], list[Pair]]:
+    """The pairs to learn from and those to hold out, without those of which a text is missing."""
+    pairs = as_pairs(_table(material.source))
+    held_out = pairs[material.cut :] if material.held_out is None else as_pairs(_table(material.held_out))
+    return whole_pairs(pairs[: material.cut]), whole_pairs(held_out)
+
+
+def _nothing_to_learn(material: Material) -> TextError:
+    return TextError(
+        f"none of the {material.cut:,} rows to train on has both a source and a target; fill the two columns, or give "
+        "more rows."
+    )
+
+
+def _nothing_to_hold_out(material: Material, config: TrainConfig) -> TextError:
+    if material.held_out is not None:
+        return TextError("none of the held-out rows has both a source and a target; fill the two columns.")
+    return TextError(
+        f"nothing is left to hold out: val={config.val:g} of {len(_table(material.source)):,} rows; give more rows, a "
+        "larger --val, or --val 0 to train without validation."
+    )
+
+
+def _tokens(pairs: list[CodedPair]) -> int:
+    return sum(len(pair.source) + len(pair.target) for pair in pairs)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} rows were" if count > 1 else "1 row was"
+
+
+def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
+    """The held-out pairs that `prepare` wrote.
+
+    Raises:
+        RunError: the file is missing, damaged, or does not hold `count` of them.
+    """
+    path = folder.state / "val.jsonl"
+    try:
+        pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}, the held-out pairs, cannot be read ({error}). {REMEDY}") from None
+    if len(pairs) != count:
+        raise RunError(f"{path} holds {len(pairs):,} pairs where the run had {count:,}. {REMEDY}")
+    return pairs
+
+
+def _pair(line: str) -> Pair:
+    source, target = json.loads(line)
+    return str(source), str(target)
