@@ -35,7 +35,7 @@ from jumok.interop.hf import to_hf
 from jumok.lessons import ladder as ladder_module
 from jumok.lessons import record as record_module
 from jumok.lessons import report, rungs
-from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Language, check
+from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
 from jumok.lessons.ladder import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.lessons.record import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.rungs import PARTS, RUNGS, LadderConfig
@@ -541,6 +541,16 @@ def test_less_text_and_the_bigram_are_told() -> None:
 
 
 @languages
+def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
+    """A rung that keeps its input is behind for another reason: it is heavier, and saw less. Nothing was said of it."""
+    record = made_up(bigram=2.0)
+    slow = tuple(dataclasses.replace(result, tokens=25_000) for result in record.results[6:])
+    record = dataclasses.replace(record, results=(*record.results[:6], *slow))
+    sentence = words()[language]["behind_in_time"].format(size=1.0, share=0.25)
+    assert [rung.slug for rung in RUNGS if sentence in verdict(record, rung, language)] == SLUGS[6:]
+
+
+@languages
 def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
     record = LadderRecord.read(climbed[0])
     lines = report.markdown_table(record, language).splitlines()
@@ -592,8 +602,23 @@ def test_a_ladder_that_is_not_finished_says_so() -> None:
     record = dataclasses.replace(made_up(), results=made_up().results[:3])
     html = report.page(record, "en")
     assert "Rungs still to come: 7." in html
-    assert "OUT/03-one-head" in html
+    assert "jumok generate OUT/03-one-head --prompt &quot;그날&quot;" in html
     assert "Rungs still to come" not in report.page(made_up(), "en")
+
+
+@languages
+def test_the_page_writes_with_a_word_that_its_models_know(language: Language) -> None:
+    """A report on an English text told its reader to begin with a Korean word, which no model of it had ever seen."""
+
+    def told(after: str) -> str:
+        last = dataclasses.replace(made_up().results[-1], after=after)
+        html = report.page(dataclasses.replace(made_up(), results=(*made_up().results[:-1], last)), language)
+        [command] = re.findall(r"<code>(jumok generate .*)</code>", html)
+        return command
+
+    assert told('\n"Alas, poor') == "jumok generate OUT/10-modern --prompt &quot;Alas&quot;"
+    assert told("?! …") == "jumok generate OUT/10-modern"
+    assert "OUT" in words()[language]["write"]
 
 
 # --- the picture ---
@@ -761,6 +786,7 @@ def test_texts_in_other_ways(ladder: Callable[..., End], tales: str) -> None:
         (["absent.txt"], 1, r"absent\.txt does not exist"),
         (["short.txt"], 1, r"too short for the ladder: it takes at least \d+"),
         (["tales.txt", "--out", "tales.txt"], 1, "is a file; give a folder"),
+        (["tales.txt", "--out", "tales.txt/out"], 1, "cannot use tales.txt/out for the ladder: Not a directory"),
         (["tales.txt", "--out", "foreign"], 1, "holds other files and no ladder"),
         (["tales.txt", "--minutes-per-rung", "0"], 2, "must be more than 0"),
         (["tales.txt", "--minutes-per-rung", "1", "--steps-per-rung", "1"], 2, "give one"),
@@ -779,6 +805,14 @@ def test_bad_input(ladder: Callable[..., End], arguments: list[str], code: int, 
     assert re.search(message, end.err), end.err
     assert end.out == ""
     assert not Path("runs").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root, or by chmod")
+def test_a_folder_that_is_closed(ladder: Callable[..., End]) -> None:
+    Path("closed").mkdir(mode=0o500)
+    end = ladder("tales.txt", "--steps-per-rung", 1, "--out", "closed/out")
+    assert (end.code, end.out) == (1, "")
+    assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
 
 
 @languages
@@ -825,6 +859,19 @@ def test_a_terminal_of_60_columns(
     assert bool(colours) is not no_colour
 
 
+@languages
+def test_a_skipped_step_is_told(language: Language, capsys: pytest.CaptureFixture[str]) -> None:
+    step = Step(
+        step=1200, loss=float("nan"), rate=1.0, grad_norm=0.0, skipped=True, progress=0.1, seconds=1.0, remaining=9.0,
+        tokens_per_second=100.0,
+    )  # fmt: skip
+    with LadderView(language) as view:
+        view.show(step)
+        assert words()[language]["skipped"].format(step=1200) in capsys.readouterr().err
+        view.show(dataclasses.replace(step, skipped=False))
+    assert capsys.readouterr().err == ""
+
+
 def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A text can hold escape sequences, and then a model writes them."""
     result = dataclasses.replace(made_up().results[0], after="글\x1b[2J\x07자\n둘째 줄")
@@ -838,28 +885,31 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the page in the docs ---
 
 
-def page_of(language: Language) -> Chapter:
-    path = LEARN / language / "ladder.md"
-    return Chapter(number=0, slug="ladder", language=language, title="", question="", path=path)
-
-
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""
-    assert [str(failure) for failure in check(page_of(language), tmp_path)] == []
+    assert [str(failure) for failure in check(ladder_page(language), tmp_path)] == []
 
 
 def test_the_page_is_the_same_in_both_languages() -> None:
-    """The same code and the same output, but for comments; and each has its place for the table."""
-    ko, en = ([part for part in page_of(language).parts() if isinstance(part, Code)] for language in LANGUAGES)
+    """The same code and the same output, but for comments; the same figures in the table, and the picture."""
+    ko, en = ([part for part in ladder_page(language).parts() if isinstance(part, Code)] for language in LANGUAGES)
     assert len(ko) == 7
     assert [part.output for part in ko] == [part.output for part in en]
     assert [ast.dump(ast.parse(part.source)) for part in ko] == [ast.dump(ast.parse(part.source)) for part in en]
+    figures = []
     for language in LANGUAGES:
-        page = page_of(language).text
-        assert len(re.findall(r"^<!-- ladder:begin -->\n(\|.*\n)*<!-- ladder:end -->$", page, re.MULTILINE)) == 1
-        table = re.findall(r"^<!-- ladder:begin -->\n(\|.*)\n", page, re.MULTILINE)
-        assert all(heading == report.markdown_table(made_up(), language).splitlines()[0] for heading in table)
+        page = ladder_page(language).text
+        [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
+        lines, expected = table.splitlines(), report.markdown_table(made_up(), language).splitlines()
+        assert len(lines) == 12
+        assert lines[:2] == expected[:2]
+        assert [line.split("|")[1] for line in lines] == [line.split("|")[1] for line in expected]
+        figures.append([re.findall(r"[+−]?\d[\d,.]*", line.split("|", 2)[2]) for line in lines[2:]])
+        [picture] = (part for part in ladder_page(language).parts() if isinstance(part, Picture))
+        assert picture.path == LEARN / "pictures" / language / "ladder.png"
+        assert picture.path.read_bytes().startswith(b"\x89PNG")
+    assert figures[0] == figures[1]
 
 
 def test_the_defaults_resolve() -> None:

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -84,7 +85,7 @@ def test_all_eleven_chapters_are_there(language: Language) -> None:
 def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None:
     """And draws the pictures it shows, no others, and leaves the settings of torch alone."""
     missing = [name for name in chapter.packages if not installed(name)]
-    if missing:
+    if missing and not os.environ.get("CI"):  # where all chapters are to be run, a missing package is a failure
         pytest.skip(f"the code of chapter {chapter.number} needs {', '.join(missing)}, which is not installed")
     before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()
     state = torch.get_rng_state()
@@ -204,10 +205,11 @@ def test_the_index_has_each_chapter(language: Language) -> None:
 def test_the_index_can_be_followed() -> None:
     """Its links lead to files, and its commands are ones that there are."""
     index = (LEARN / "README.md").read_text(encoding="utf-8")
+    assert all(f"]({language}/ladder.md)" in index for language in LANGUAGES)
     for target in re.findall(r"\]\(([^)#\s]+)\)", index):
         assert (LEARN / target).is_file(), target
     commands = [line for block in re.findall(r"^```sh\n(.*?)^```$", index, re.M | re.S) for line in block.splitlines()]
-    assert len(commands) == 8
+    assert len(commands) == 10
     for command in commands:
         assert shlex.split(command)[:2] == ["jumok", "learn"]
         context = learn.make_context("learn", shlex.split(command, comments=True)[2:])
@@ -424,6 +426,15 @@ def test_an_unknown_language(library: Path) -> None:
         lessons.chapters("kr")  # type: ignore[arg-type]
 
 
+def test_the_page_on_the_ladder(library: Path) -> None:
+    page = library / "ko/ladder.md"
+    with pytest.raises(LessonError, match="the page on the ladder is missing in this installation"):
+        lessons.ladder_page("ko")
+    page.write_text("# 사다리\n\n글.\n", encoding="utf-8")
+    found = lessons.ladder_page("ko")
+    assert (found.number, found.slug, found.title, found.question, found.path) == (0, "ladder", "사다리", "", page)
+
+
 def test_an_installation_without_chapters(library: Path) -> None:
     with pytest.raises(LessonError, match="the chapters are missing in this installation"):
         lessons.chapters("ko")
@@ -469,7 +480,7 @@ def test_a_chapter_fits_a_terminal(chapter: Chapter, width: int) -> None:
     for part in chapter.parts():
         if isinstance(part, Code):
             assert all(f"    {line}".rstrip() in text for line in part.source.splitlines())
-            assert all(f"    │ {line}".rstrip() in text for line in part.output.splitlines())
+            assert all(f"    │ {line}".rstrip() in text for line in part.shown.splitlines())
         elif isinstance(part, Picture):
             assert part.title in text.replace("\n", " ")
             assert str(part.path) in text
@@ -523,7 +534,7 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert [cell.source for cell in code] == [block.source.rstrip("\n") for block in code_of(chapter)]
     stored = ["".join(output.text for output in cell.outputs) for cell in code]
-    assert stored == [block.output for block in code_of(chapter)]
+    assert stored == [block.shown for block in code_of(chapter)]
     embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
     assert [base64.b64decode(content["image/png"]) for content in embedded] == [
         picture.path.read_bytes() for picture in pictures_of(chapter)
@@ -532,20 +543,48 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"
 
 
-def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
-    """Its code cells, in order, in one fresh namespace, as Jupyter would."""
-    text = (
-        "```python\nx = [1, 2]\nprint(x)\n```\n\n```text\n[1, 2]\n```\n\n"
-        "```python\nprint(sum(x))\n```\n\n```text\n3\n```\n"
-    )
-    cells = notebook(chapter_of(library, text))["cells"]
+def run_notebook(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """Run its code cells in one fresh namespace, as Jupyter would; compare what they print, and return the names."""
     namespace: dict[str, Any] = {}
     for cell in (cell for cell in cells if cell["cell_type"] == "code"):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec("".join(cell["source"]), namespace)
+            exec(compile("".join(cell["source"]), cell["id"], "exec", dont_inherit=True), namespace)
         assert [line for output in cell["outputs"] for line in output["text"]] == printed.getvalue().splitlines(True)
-    assert namespace["x"] == [1, 2]
+    return namespace
+
+
+def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
+    text = (
+        "```python\nx = [1, 2]\nprint(x)\n```\n\n```text\n[1, 2]\n```\n\n"
+        "```python\nprint(sum(x))\n```\n\n```text\n3\n```\n"
+    )
+    assert run_notebook(notebook(chapter_of(library, text))["cells"])["x"] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_notebook_of_a_chapter_runs(
+    language: Language, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("chapter.ipynb")
+    write_notebook(lessons.chapter(number, language), path)
+    with lessons._own_torch_settings():
+        run_notebook(json.loads(path.read_text(encoding="utf-8"))["cells"])
+
+
+def test_measured_times_are_left_out(library: Path) -> None:
+    """Where a chapter leaves its output open, readers were shown "..." as if the block had printed it."""
+    chapter = chapter_of(
+        library, "```python\nprint(0.12)\n```\n\n```text\n...\n```\n\n```python\nprint(7)\n```\n\n```text\n7\n```\n"
+    )
+    assert [cell.get("outputs") for cell in notebook(chapter)["cells"] if cell["cell_type"] == "code"] == [
+        [], [{"output_type": "stream", "name": "stdout", "text": ["7\n"]}],
+    ]  # fmt: skip
+    shown = render(chapter)
+    assert "..." not in shown
+    assert "│ 7" in shown
 
 
 def test_the_same_chapter_is_the_same_notebook(library: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def test_table_of_causal_weights(published: tuple[MultiHeadAttention, Tensor, di
 def test_tables_of_dropout(
     tables: dict[str, Any], published: tuple[MultiHeadAttention, Tensor, dict[str, Any]]
 ) -> None:
-    """What is kept may differ from platform to platform; what becomes of it may not."""
+    """What is kept may differ from platform to platform, but for that of the tables; what becomes of it may not."""
     attention, x, _ = published
     weights = causal_weights(attention, x)
     torch.manual_seed(123)
@@ -258,7 +259,8 @@ def test_tables_of_dropout(
     kept = numbers(tables["dropout"]["of_ones"]) != 0
     expected = numbers(tables["dropout"]["of_causal_weights"])
     torch.testing.assert_close(drop(weights, kept, 0.5), expected, rtol=0, atol=1.01e-4)  # twice a rounded number
-    if torch.equal(of_ones != 0, kept):
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        assert torch.equal(of_ones != 0, kept)
         torch.testing.assert_close(of_weights, expected, rtol=0, atol=1.01e-4)
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from jumok.attention import MultiHeadAttention, attention_weights
-from jumok.lessons.dot_product import softmax, softmax_jacobian
+from jumok.lessons.dot_product import softmax
 from jumok.lessons.projections import (
     attend_pair_by_pair,
-    gradient_through_softmax,
+    gradient_of_queries,
     layer_of,
     project,
     random_queries_and_keys,
@@ -178,8 +178,8 @@ def test_without_scaling_a_wide_head_is_sure_of_itself_and_learns_nothing() -> N
         bare.append(spread(q, k, scale=1))
         scaled.append(spread(q, k, scale=head_dim**-0.5))
     assert all(a.largest < b.largest and a.entropy > b.entropy for a, b in pairwise(bare))
-    assert all(a.gradient > b.gradient for a, b in pairwise(bare))
-    assert bare[-1].gradient < 0.02 * scaled[-1].gradient
+    assert all(a.gradient > b.gradient for a, b in pairwise(bare[1:]))
+    assert bare[-1].gradient < 0.2 * scaled[-1].gradient
     for first, other in pairwise(scaled):
         assert other.largest == pytest.approx(first.largest, abs=0.05)
         assert other.entropy == pytest.approx(first.entropy, abs=0.1)
@@ -195,11 +195,20 @@ def test_the_wrong_width_makes_the_weights_too_even() -> None:
     assert right.entropy < wrong.entropy < math.log(8)
 
 
-def test_what_a_gradient_loses_in_the_softmax() -> None:
-    weights = softmax(draw(4, 6, dtype=torch.float64))
-    norms = [torch.linalg.matrix_norm(jacobian).item() for jacobian in softmax_jacobian(weights)]
-    assert gradient_through_softmax(weights).tolist() == pytest.approx(norms, abs=1e-12)
-    assert gradient_through_softmax(torch.tensor([0.0, 1.0, 0.0])).item() == 0.0
+@pytest.mark.parametrize("scale", [1.0, 3**-0.5])
+def test_how_much_weights_move_with_their_query(scale: float) -> None:
+    """As autograd has it. Measured at the scores instead, the factor between them and q·k was forgotten."""
+    q, k = draw(2, 4, 3, dtype=torch.float64), draw(2, 5, 3, dtype=torch.float64, seed=1)
+    weights = softmax(q @ k.transpose(-2, -1) * scale)
+
+    def norm(b: int, t: int) -> float:
+        jacobian = torch.autograd.functional.jacobian(lambda query: softmax(k[b] @ query * scale), q[b, t])
+        return torch.linalg.matrix_norm(jacobian).item()
+
+    expected = [[norm(b, t) for t in range(4)] for b in range(2)]
+    torch.testing.assert_close(gradient_of_queries(weights, k, scale).tolist(), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient_of_queries(weights[0], k[0], scale).tolist(), expected[0], rtol=0, atol=1e-12)
+    assert gradient_of_queries(torch.tensor([[0.0, 1.0, 0.0]]), draw(3, 2), scale).item() == 0.0
 
 
 def test_one_query_and_one_key_have_no_spread() -> None:

@@ -17,7 +17,7 @@ from matplotlib import font_manager
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
 from jumok.view.canvas import canvas
-from jumok.view.pictures import _colour_range, _short, _step, draw_bars, draw_lines, draw_matrices, draw_matrix
+from jumok.view.pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
 
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
 
@@ -25,7 +25,6 @@ DRAWINGS: dict[str, Callable[[Path], None]] = {
     "matrix": lambda path: draw_matrix(torch.eye(5), path, rows=WORDS, columns=WORDS, title="주목", label="가중치"),
     "matrices": lambda path: draw_matrices([torch.eye(5)] * 6, path, titles=["머리"] * 6, rows=WORDS, columns=WORDS),
     "lines": lambda path: draw_lines({"가": ([1, 2], [3, 4]), "나": ([1, 2], [4, 3])}, path, x_label="길이"),
-    "bars": lambda path: draw_bars({"전": 0.3, "후": -0.1}, path, y_label="분산", title="막대"),
 }
 each_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
 
@@ -83,7 +82,7 @@ def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path
 
 def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom jumok.view.pictures import draw_bars\ndraw_bars({'a': 1}, sys.argv[1])\n"
+        "import sys\nfrom jumok.view.pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
         "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.png")], capture_output=True, check=True)
@@ -92,13 +91,13 @@ def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
 
 def test_a_path_may_be_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    draw_bars({"a": 1}, "a.png")
+    draw_lines({"a": ([1], [1])}, "a.png")
     assert Path("a.png").is_file()
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no folder .*nowhere\. Make it first"):
-        draw_bars({"a": 1}, tmp_path / "nowhere" / "a.png")
+        draw_lines({"a": ([1], [1])}, tmp_path / "nowhere" / "a.png")
 
 
 def test_a_drawing_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
@@ -275,14 +274,6 @@ def test_more_lines_than_colours_can_still_be_told_apart(tmp_path: Path, shown: 
     assert len(looks) == 10
 
 
-def test_bars(tmp_path: Path, shown: list[Any]) -> None:
-    draw_bars({"a": 0.3, "b": -1.5, "c": 4800.0}, tmp_path / "a.png", y_label="y", title="t")
-    axes = shown[0].axes[0]
-    assert [patch.get_height() for patch in axes.patches] == [0.3, -1.5, 4800.0]
-    assert texts(axes) == ["0.30", "-1.50", "4,800"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", "c"]
-
-
 # --- wrong use ---
 
 
@@ -302,8 +293,7 @@ def test_bars(tmp_path: Path, shown: list[Any]) -> None:
         (lambda p: draw_lines({}, p), "series is empty"),
         (lambda p: draw_lines({"a": ([1, 2], [1])}, p), "series 'a' has 2 xs and 1 ys"),
         (lambda p: draw_lines({"a": ([[1]], [1])}, p), r"'a' has the shape \(1, 1\); give a list of numbers"),
-        (lambda p: draw_bars({}, p), "values is empty"),
-        (lambda p: draw_bars({"a": "b"}, p), "is not made of numbers"),
+        (lambda p: draw_lines({"a": (["b"], [1])}, p), "is not made of numbers"),
     ],
 )
 def test_what_cannot_be_drawn(draw: Callable[[Path], None], message: str, tmp_path: Path) -> None:
@@ -318,7 +308,7 @@ def test_what_cannot_be_drawn(draw: Callable[[Path], None], message: str, tmp_pa
 def test_hangul_is_drawn_with_a_font_that_has_it(tmp_path: Path, hangul: None) -> None:
     """pytest turns the warning about a missing character into an error; and other syllables look different."""
     for name in ("책", "새"):
-        draw_bars({name: 1}, tmp_path / f"{name}.png")
+        draw_lines({name: ([1], [1])}, tmp_path / f"{name}.png")
     assert (tmp_path / "책.png").read_bytes() != (tmp_path / "새.png").read_bytes()
 
 
@@ -326,10 +316,10 @@ def test_no_font_with_hangul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Without one each syllable is an empty box; one warning says what to install, and the picture is there."""
     monkeypatch.setattr(canvases, "HANGUL_FONTS", {"No Such Font": ("no-such-font.ttf",)})
     with pytest.warns(UserWarning, match=r"no installed font can draw '새책'; .*Install.*fonts-nanum") as caught:
-        draw_bars({"책": 1, "새": 2}, tmp_path / "a.png")
+        draw_lines({"책": ([1], [1]), "새": ([1], [2])}, tmp_path / "a.png")
     assert len(caught) == 1
     assert (tmp_path / "a.png").is_file()
-    draw_bars({"book √D × ½ −∞": 1}, tmp_path / "b.png")
+    draw_lines({"book √D × ½ −∞": ([1], [1])}, tmp_path / "b.png")
 
 
 def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangul: None) -> None:
@@ -337,5 +327,5 @@ def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.Mon
     fresh = font_manager.FontManager()
     fresh.ttflist = [font for font in fresh.ttflist if font.name not in canvases.HANGUL_FONTS]
     monkeypatch.setattr(font_manager, "fontManager", fresh)
-    draw_bars({"책": 1}, tmp_path / "a.png")
+    draw_lines({"책": ([1], [1])}, tmp_path / "a.png")
     assert {font.name for font in fresh.ttflist} & set(canvases.HANGUL_FONTS)

@@ -203,6 +203,8 @@ class LadderView:
                 self._finish(event)
             case Step():
                 self._bar.update(self._task, completed=event.progress, description=self._describe(event))
+                if event.skipped:
+                    self.say(f"  {self._say('skipped', step=event.step)}")
                 self._quarter(event)
             case Eval():
                 self._held_out = self._say("held_out", loss=event.figures["nats_per_char"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from jumok.cli._verbs import INTERRUPTED, plain_floats, print_json, read_texts, 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Language
     from jumok.lessons.ladder import LadderFinished
-    from jumok.lessons.rungs import LadderConfig
 
 
 def run_ladder(
@@ -30,7 +28,7 @@ def run_ladder(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Climb the ladder, or what is left of it; the built-in stories if no text is given.
+    """Climb the ladder, or what is left of it, with the built-in stories if no text is given.
 
     Args:
         texts: files, folders, or - for stdin. reading: encoding and column, or None for each.
@@ -39,6 +37,7 @@ def run_ladder(
     """
     from jumok.console import LadderView, show_ladder
     from jumok.lessons.ladder import Ladder, LadderFinished, default_folder
+    from jumok.lessons.record import command_of
     from jumok.lessons.rungs import LadderConfig
 
     config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
@@ -53,7 +52,9 @@ def run_ladder(
     interrupted = event.reason == "interrupted"
     if interrupted:
         say("Stopped; the state is saved, and finished rungs are kept. Continue with:")
-        say(f"  {_command(texts, out, config, language, reading, device)}")
+        given = {"out": str(out), "lang": language, **reading, "device": None if device == "auto" else device}
+        options = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+        say(f"  {command_of(texts, config, *options)}")
     elif not as_json:
         say("", quiet=quiet)
         show_ladder(event.record, language)
@@ -63,28 +64,6 @@ def run_ladder(
         print_json(_summary(event))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
-
-
-def _command(
-    texts: tuple[str, ...],
-    out: Path,
-    config: LadderConfig,
-    language: Language,
-    reading: Mapping[str, Any],
-    device: str,
-) -> str:
-    """The command that continues this ladder."""
-    words = ["jumok", "learn", "ladder", *texts, "--out", str(out), "--lang", language]
-    if config.steps_per_rung is not None:
-        words += ["--steps-per-rung", str(config.steps_per_rung)]
-    else:
-        words += ["--minutes-per-rung", f"{config.minutes_per_rung:g}"]
-    if config.seed:
-        words += ["--seed", str(config.seed)]
-    for name, value in (*reading.items(), ("device", None if device == "auto" else device)):
-        if value is not None:
-            words += [f"--{name}", value]
-    return shlex.join(words)
 
 
 def _summary(event: LadderFinished) -> dict[str, Any]:

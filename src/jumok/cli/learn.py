@@ -34,6 +34,7 @@ OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", 
     jumok learn 3
     jumok learn queries-keys-values --lang en
     jumok learn 3 --notebook 3.ipynb
+    jumok learn ladder
     jumok learn ladder novel.txt --minutes-per-rung 2 --out runs/ladder
     """,
 )
@@ -65,13 +66,17 @@ def learn(
 ) -> None:
     """Read how attention becomes GPT: eleven chapters, each with code that runs, and a ladder to climb with your text.
 
-    Without a LESSON it lists them. LESSON is the number or the name of a chapter, or `ladder`, which trains one small
-    model after another on TEXT, each with one part more than the one before.
+    Without a LESSON it lists them. LESSON is the number or the name of a chapter, or `ladder`: with a TEXT it trains
+    one small model after another on it, each with one part more than the one before. Without a TEXT it shows the page
+    on the ladder; with an option of the ladder, but no TEXT, it climbs with the built-in stories.
     """
     chosen = _language(language)
     if lesson == LADDER:
         _refuse(context, OF_A_CHAPTER, "the ladder is no chapter. A chapter is: jumok learn 3 --notebook 3.ipynb")
-        _climb(texts, chosen, as_json, quiet, flags)
+        if texts or _given(context, OF_THE_LADDER):
+            _climb(texts, chosen, as_json, quiet, flags)
+        else:
+            _read_of_the_ladder(chosen, as_json, quiet)
         return
     _refuse(context, OF_THE_LADDER, "it belongs to the ladder: jumok learn ladder TEXT")
     if lesson is None:
@@ -110,6 +115,18 @@ def _climb(texts: tuple[str, ...], language: Language, as_json: bool, quiet: boo
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def _read_of_the_ladder(language: Language, as_json: bool, quiet: bool) -> None:
+    """Show the page on the ladder, and how to begin."""
+    from jumok.lessons.chapters import ladder_page
+
+    page = ladder_page(language)
+    if as_json:
+        print_json({**_described(page), "text": page.text})
+        return
+    _read(page)
+    say("To climb it: jumok learn ladder TEXT", quiet=quiet)
 
 
 def _list(language: Language, as_json: bool) -> None:
@@ -162,9 +179,17 @@ def _described(chapter: Chapter) -> dict[str, Any]:
 
 def _refuse(context: click.Context, names: tuple[str, ...], reason: str) -> None:
     """A usage error if one of these parameters was given: here it would do nothing."""
-    for parameter in context.command.params:
-        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[0]} makes no sense here: {reason}", context)
+    for flag in _given(context, names):
+        raise click.UsageError(f"{flag} makes no sense here: {reason}", context)
+
+
+def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:
+    """Those of these parameters that the command line gave, as it writes them: --out."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
 
 
 def _language(given: Language | None) -> Language:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from jumok.attention import MultiHeadAttention, causal_mask
+from jumok.lessons.masking import weights_masked_before
 
 
 def average_by_loop(x: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ def weights_by_softmax(scores: Tensor) -> Tensor:
         (T, T), each row with sum one; of equal scores it is `normalise_rows(triangle(t))`.
     """
     t, s = scores.shape
-    return scores.masked_fill(~causal_mask(t, s, scores.device), float("-inf")).softmax(dim=-1)
+    return weights_masked_before(scores, causal_mask(t, s, scores.device))
 
 
 def average_by_softmax(x: Tensor) -> Tensor:

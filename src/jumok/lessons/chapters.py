@@ -9,6 +9,8 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md. Four things in it 
 - a fence of ```sh that is nothing but `pip install NAME` says that the code needs a package beyond those of jumok;
 - all else is prose.
 
+The page on the ladder, docs/learn/LANGUAGE/ladder.md, is made of the same things, but is no chapter and has no number.
+
 An installed package carries the same files in the folder `text` beside this module. This module does not import torch,
 so that a list of chapters takes no time; `check` does, when it runs one.
 """
@@ -62,6 +64,11 @@ class Code:
     source: str
     output: str
     line: int
+
+    @property
+    def shown(self) -> str:
+        """The output for people to read: nothing, if the chapter leaves all of it open, as a measured time is."""
+        return "" if all(line == "..." for line in self.output.splitlines()) else self.output
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,20 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
     )
 
 
+def ladder_page(language: Language = "ko") -> Chapter:
+    """The page on the ladder, which is read like a chapter; its number is 0, and the index asks no question of it.
+
+    Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
+    """
+    require_choice("language", language, LANGUAGES)
+    path = FOLDER / language / "ladder.md"
+    if not path.is_file():
+        raise LessonError(f"the page on the ladder is missing in this installation: {path}. Install jumok again.")
+    with path.open(encoding="utf-8") as file:
+        title = file.readline().strip().removeprefix("# ")
+    return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
+
+
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
     """Run all blocks of a chapter and compare what they print with what the chapter says.
 
@@ -182,7 +203,8 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 
 
 def offline(prose: str) -> str:
-    """Prose to read outside the project's folder: links into it become words, those to chapters also a command."""
+    """Prose to read outside the project's folder: links into it become words, those to its pages also the command
+    that shows them."""
     prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 

@@ -1,7 +1,8 @@
 """Chapter 6, two sequences and padding: cross-attention, batches of different lengths, encoder and decoder blocks.
 
 In cross-attention the queries come from one sequence, keys and values from another; nothing else changes. Padding
-fills a batch up to its longest sequence, and a mask keeps it without influence.
+fills a batch up to its longest sequence, and a mask keeps it without influence. The parts of a block and how they are
+joined are chapter 7, `jumok.lessons.depth`.
 
 Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, D head
 width. In a mask True means "may attend".
@@ -13,13 +14,15 @@ this kind: https://arxiv.org/abs/1409.0473.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.attention import MultiHeadAttention
 from jumok.blocks import Block
+from jumok.lessons.depth import run_block
 from jumok.lessons.dot_product import attend_by_loop
 from jumok.lessons.heads import attend_by_heads, key_head, split
 
@@ -106,8 +109,7 @@ def encoder_block(block: Block, x: Tensor, *, mask: Tensor | None = None) -> Ten
     """
     if block.causal or block.cross_attention is not None:
         raise ValueError("this is a block of a decoder; an encoder's is made with Block(config, causal=False)")
-    x = _step(block, block.attention_norm, x, lambda y: attend_by_heads(block.attention, y, mask=mask))
-    return _step(block, block.mlp_norm, x, block.mlp)
+    return run_block(block, x, partial(attend_by_heads, block.attention, mask=mask))
 
 
 def decoder_block(block: Block, x: Tensor, context: Tensor, *, context_mask: Tensor | None = None) -> Tensor:
@@ -123,19 +125,6 @@ def decoder_block(block: Block, x: Tensor, context: Tensor, *, context_mask: Ten
     Raises:
         ValueError: the block does not look across, or is not causal.
     """
-    cross = block.cross_attention
-    if cross is None or not block.causal:
+    if block.cross_attention is None or not block.causal:
         raise ValueError("this is no block of a decoder that looks across; make it with Block(config, cross=True)")
-    x = _step(block, block.attention_norm, x, lambda y: attend_by_heads(block.attention, y, causal=True))
-    x = _step(block, block.cross_norm, x, lambda y: attend_by_heads(cross, y, context, mask=context_mask))
-    return _step(block, block.mlp_norm, x, block.mlp)
-
-
-def _step(block: Block, norm: nn.Module | None, x: Tensor, part: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """A sub-layer with its norm and its residual, which are the matter of chapter 7."""
-    if part is None or norm is None:  # a block without MLP
-        return x
-    y = part(norm(x) if block.pre_norm else x)  # (B, T, C)
-    if block.residual:
-        y = x + y
-    return y if block.pre_norm else norm(y)
+    return run_block(block, x, context=context, context_mask=context_mask)

@@ -13,7 +13,7 @@ https://arxiv.org/abs/1911.02150; grouped: https://arxiv.org/abs/2305.13245.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -137,11 +137,13 @@ def head_weights(
     *,
     mask: Tensor | None = None,
     causal: bool = False,
+    turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """The attention weights of head h alone, from its rows of W_q and W_k.
 
     Args:
-        attention: any layer. h: 0 to n_head - 1. The rest: as in the production layer.
+        attention: any layer. h: 0 to n_head - 1. turn: what rotary positions do to queries and keys, each (B, T, D),
+            see `jumok.lessons.order.rotate_by_loop`. The rest: as in the production layer.
 
     Returns:
         (B, T, S), or (T, S).
@@ -155,6 +157,8 @@ def head_weights(
     k = _rows(attention.k_proj, key_head(h, attention.n_head, attention.n_kv_head), attention.head_dim, source)
     if attention.q_norm is not None and attention.k_norm is not None:
         q, k = attention.q_norm(q), attention.k_norm(k)
+    if turn is not None:
+        q, k = turn(q), turn(k)
     scores = q @ k.transpose(-2, -1) * attention.head_dim**-0.5  # (B, T, S)
     return masked_weights(scores, _mask_of_head(attention, h, scores, mask, causal))
 
@@ -167,11 +171,13 @@ def head_output(
     *,
     mask: Tensor | None = None,
     causal: bool = False,
+    turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """What head h gathers: its weights times its values.
 
     Args:
-        attention: any layer. h: 0 to n_head - 1. The rest: as in the production layer.
+        attention: any layer. h: 0 to n_head - 1. turn: as in `head_weights`; values are not turned. The rest: as in
+            the production layer.
 
     Returns:
         (B, T, D), or (T, D).
@@ -179,7 +185,7 @@ def head_output(
     Raises:
         ValueError: there is no such head.
     """
-    weights = head_weights(attention, h, x, context, mask=mask, causal=causal)  # (B, T, S)
+    weights = head_weights(attention, h, x, context, mask=mask, causal=causal, turn=turn)  # (B, T, S)
     source = x if context is None else context
     v = _rows(attention.v_proj, key_head(h, attention.n_head, attention.n_kv_head), attention.head_dim, source)
     return weights @ v
@@ -192,16 +198,19 @@ def attend_by_heads(
     *,
     mask: Tensor | None = None,
     causal: bool = False,
+    turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """The whole layer, one head at a time: gather, put side by side, project.
 
     Args:
-        attention: any layer. The rest: as in the production layer.
+        attention: any layer. turn: as in `head_weights`. The rest: as in the production layer.
 
     Returns:
         (B, T, d_out), or (T, d_out); equal to `attention(x, context, mask=mask, causal=causal)` without dropout.
     """
-    heads = [head_output(attention, h, x, context, mask=mask, causal=causal) for h in range(attention.n_head)]
+    heads = [
+        head_output(attention, h, x, context, mask=mask, causal=causal, turn=turn) for h in range(attention.n_head)
+    ]
     merged = torch.cat(heads, dim=-1)  # (B, T, H*D)
     return merged if attention.o_proj is None else attention.o_proj(merged)
 

@@ -136,7 +136,9 @@ def drop(weights: Tensor, kept: Tensor, rate: float) -> Tensor:
     """Dropout, once it is drawn what is kept: zeros for the rest, and 1 / (1 - rate) times as much of what stays.
 
     An element is kept with probability 1 - rate, so that its expectation remains what it was.
-    `torch.nn.functional.dropout` draws one number for each element, `jumok.layers.Dropout` one byte on CPUs.
+    `torch.nn.functional.dropout` draws one number for each element, `jumok.layers.Dropout` one byte on CPUs. So a table
+    printed after `torch.manual_seed(n)` is `torch.nn.functional.dropout(weights, rate)`, with `weights` from
+    `causal_weights`, or from `jumok.attention.attention_weights`.
 
     Args:
         weights: any shape. kept: bool, of the same shape. rate: probability of a zero, at least 0 and below 1.

@@ -1,7 +1,8 @@
 """A chapter as a Jupyter notebook: to read, and to run from top to bottom.
 
-Format 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html), written as JSON. What each block prints
-and each picture is in the file already, so that it can be read before, or without, running it.
+Format 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html), written as JSON. Each picture is in the
+file already, and what each block prints unless that is another number each time, so that it can be read before, or
+without, running it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
             case Code():
                 cells.append(
                     {
-                        "cell_type": "code", **head, "execution_count": None, "outputs": _outputs(part.output),
+                        "cell_type": "code", **head, "execution_count": None, "outputs": _outputs(part.shown),
                         "source": _lines(part.source.rstrip("\n")),
                     }
                 )  # fmt: skip

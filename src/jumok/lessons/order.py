@@ -13,13 +13,13 @@ https://arxiv.org/abs/2104.09864, order without positions https://arxiv.org/abs/
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from jumok.attention import MultiHeadAttention, causal_mask
-from jumok.lessons.heads import key_head, merge, split
-from jumok.lessons.masking import masked_weights
+from jumok.attention import MultiHeadAttention
+from jumok.lessons.heads import attend_by_heads
 
 
 def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None, start: int = 0) -> Tensor:
@@ -125,21 +125,7 @@ def attend_with_rotary(
     Returns:
         (B, T, d_out), or (T, d_out); equal to `attention(x, causal=causal, rotary=(cos, sin))` without dropout.
     """
-    q = split(attention.q_proj(x), attention.n_head)  # (B, H, T, D)
-    k = split(attention.k_proj(x), attention.n_kv_head)  # (B, G, T, D)
-    v = split(attention.v_proj(x), attention.n_kv_head)  # (B, G, T, D)
-    if attention.q_norm is not None and attention.k_norm is not None:
-        q, k = attention.q_norm(q), attention.k_norm(k)
-    q, k = rotate_by_loop(q, cos, sin), rotate_by_loop(k, cos, sin)
-    t = x.shape[-2]
-    mask = causal_mask(t, t, x.device) if causal else torch.ones(t, t, dtype=torch.bool, device=x.device)  # (T, T)
-    heads = []
-    for h in range(attention.n_head):
-        g = key_head(h, attention.n_head, attention.n_kv_head)
-        scores = q[..., h, :, :] @ k[..., g, :, :].transpose(-2, -1) * attention.head_dim**-0.5  # (B, T, T)
-        heads.append(masked_weights(scores, mask) @ v[..., g, :, :])  # (B, T, D)
-    merged = merge(torch.stack(heads, dim=-3))  # (B, T, H*D)
-    return merged if attention.o_proj is None else attention.o_proj(merged)
+    return attend_by_heads(attention, x, causal=causal, turn=partial(rotate_by_loop, cos=cos, sin=sin))
 
 
 def scores_everywhere(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

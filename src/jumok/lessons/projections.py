@@ -40,7 +40,7 @@ class Spread(NamedTuple):
     variance: float  # of the scores, all pairs together
     entropy: float  # of the weights, in nats; mean over queries
     largest: float  # the weight of each query's favourite key; mean over queries
-    gradient: float  # `gradient_through_softmax`; median over queries, since a few large ones hide the rest
+    gradient: float  # `gradient_of_queries`; median over queries, since a few large ones hide the rest
 
 
 def project(projection: nn.Linear, x: Tensor) -> Tensor:
@@ -141,19 +141,21 @@ def random_queries_and_keys(head_dim: int, *, queries: int, keys: int, seed: int
     return q, k
 
 
-def gradient_through_softmax(weights: Tensor) -> Tensor:
-    """How much the weights of a query still move when its scores do: the Frobenius norm of the softmax's Jacobian.
+def gradient_of_queries(weights: Tensor, k: Tensor, scale: float) -> Tensor:
+    """How much the weights of a query still move when the query does: the Frobenius norm of d weights / d q.
 
-    A gradient that arrives at the weights is multiplied by this Jacobian on its way to the scores. Where it is nearly
-    zero, queries and keys learn nothing.
+    That derivative is scale · J K: a gradient that arrives at the weights goes through the Jacobian J of the softmax
+    to what went into it, through the scale to q·k, and through the keys to the query. Where it is nearly zero, the
+    query learns nothing.
 
     Args:
-        weights: (..., S), each row with sum one.
+        weights: (..., T, S), each row with sum one. k: (..., S, D). scale: the factor on q·k before the softmax.
 
     Returns:
-        (...), from 0 (one key takes everything) up.
+        (..., T), from 0 (one key takes everything) up.
     """
-    return softmax_jacobian(weights).flatten(-2).norm(dim=-1)
+    moved = scale * softmax_jacobian(weights) @ k.unsqueeze(-3)  # (..., T, S, D)
+    return moved.flatten(-2).norm(dim=-1)
 
 
 def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
@@ -172,7 +174,7 @@ def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
         variance=float(scores.var(correction=0)),
         entropy=float(entropy(weights).mean()),
         largest=float(weights.max(dim=-1).values.mean()),
-        gradient=float(gradient_through_softmax(weights).median()),
+        gradient=float(gradient_of_queries(weights, k.double(), scale).median()),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,15 +113,7 @@ class LadderRecord:
     @property
     def command(self) -> str | None:
         """The command that makes such a ladder, or None if it was not made by one."""
-        if self.asked is None:
-            return None
-        budget = (
-            f"--steps-per-rung {self.config.steps_per_rung}"
-            if self.config.steps_per_rung is not None
-            else f"--minutes-per-rung {self.config.minutes_per_rung:g}"
-        )
-        seed = f"--seed {self.config.seed}" if self.config.seed else ""
-        return " ".join(["jumok learn ladder", *map(shlex.quote, self.asked), budget, seed]).rstrip()
+        return None if self.asked is None else command_of(self.asked, self.config)
 
     def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
         """Raise ResumeError, with what differs, if another ladder is asked for than the one in `out`."""
@@ -177,6 +169,18 @@ class LadderRecord:
             raise RunError(
                 f"{path} is damaged ({error}); restore it from a copy, or choose another --out for a new ladder."
             ) from None
+
+
+def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str:
+    """The command that climbs a ladder, as a shell takes it. options: further ones, each with its value after it."""
+    words = ["jumok", "learn", "ladder", *texts, *options]
+    if config.steps_per_rung is not None:
+        words += ["--steps-per-rung", str(config.steps_per_rung)]
+    else:
+        words += ["--minutes-per-rung", f"{config.minutes_per_rung:g}"]
+    if config.seed:
+        words += ["--seed", str(config.seed)]
+    return shlex.join(words)
 
 
 def _result(values: dict[str, Any]) -> RungResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import tempfile
 from html import escape
 from importlib import resources
@@ -127,8 +128,16 @@ def page(record: LadderRecord, language: Language) -> str:
         rungs_heading=_escaped("rungs", language),
         rungs="\n".join(_rung_section(record, number, language) for number in range(1, len(RUNGS) + 1)),
         footer=_escaped("write", language),
-        write=escape(f'jumok generate OUT/{len(record.results):02d}-{record.results[-1].slug} --prompt "그날"'),
+        write=escape(_generate(record)),
     )
+
+
+def _generate(record: LadderRecord) -> str:
+    """A command that writes with the last rung, from a word of its own sample, so that it knows the characters."""
+    last = record.results[-1]
+    word = re.search(r"\w+", last.after)
+    prompt = f' --prompt "{word[0]}"' if word else ""
+    return f"jumok generate OUT/{len(record.results):02d}-{last.slug}{prompt}"
 
 
 def _escaped(key: str, language: Language, **values: object) -> str:

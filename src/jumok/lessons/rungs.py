@@ -65,8 +65,8 @@ RUNGS = (
         slug="one-head",
         title={"ko": "헤드 하나", "en": "one head"},
         adds={
-            "ko": "무엇을 얼마나 볼지 질의와 키로 골라요. 고를 수 있게 되었으니 위치 임베딩도 함께 들어와요.",
-            "en": "Queries and keys choose how much to take from where. To choose by, there are positions now.",
+            "ko": "무엇을 얼마나 볼지 질의와 키로 골라요. 고를 실마리로 위치가 들어오고, 값과 출력 투영도 배워요.",
+            "en": "Queries and keys choose how much to take from where. There are positions, and values learn now.",
         },
         changes={"mixing": "attention"},
     ),

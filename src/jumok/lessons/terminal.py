@@ -32,12 +32,14 @@ _COMMANDS = {  # where to go from the list
     "ko": {
         "jumok learn 3": "3장을 읽어요",
         "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장해요",
+        "jumok learn ladder": "사다리 이야기를 읽어요",
         "jumok learn ladder 소설.txt": "내 글로 사다리를 올라요",
     },
     "en": {
         "jumok learn 3": "read chapter 3",
         "jumok learn 3 --notebook 3.ipynb": "keep it as a notebook",
-        "jumok learn ladder novel.txt": "climb the ladder with it",
+        "jumok learn ladder": "read about the ladder",
+        "jumok learn ladder novel.txt": "climb it with a text of yours",
     },
 }
 _PICTURE = {"ko": "그림", "en": "Picture"}
@@ -135,9 +137,9 @@ def _pieces(part: Part, language: Language, colour: bool) -> Iterator[Renderable
                 if colour
                 else _WholeLines(_indented(code, "    "))
             )
-            if part.output:
+            if part.shown:
                 yield Text("")
-                yield _WholeLines(_indented(part.output.rstrip("\n"), "    │ "), style="dim")
+                yield _WholeLines(_indented(part.shown.rstrip("\n"), "    │ "), style="dim")
         case Picture():
             yield Text.assemble((f"[{_PICTURE[language]}] ", "bold"), part.title)
             yield _WholeLines(f"    {part.path}", style="dim")

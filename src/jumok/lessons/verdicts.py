@@ -35,16 +35,18 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
     share = result.tokens / before.tokens
     if share < LESS_TEXT:
         sentences.append(say("less_text", language, share=share))
-    behind = _behind_the_bigram(record, rung)
-    if behind > CLEAR:
-        sentences.append(say("behind", language, size=behind))
-    return " ".join(sentences)
+    return " ".join([*sentences, *_behind_the_bigram(record, rung, language)])
 
 
-def _behind_the_bigram(record: LadderRecord, rung: LadderRung) -> float:
-    """Nats per character above the bigram, for a rung that can choose, but replaces what came in; 0 for all others."""
+def _behind_the_bigram(record: LadderRecord, rung: LadderRung, language: Language) -> list[str]:
+    """What keeps a rung that can choose above the bigram: it replaces what came in, or it saw less text."""
     bigram, result = record.result(RUNGS[0]), record.result(rung)
     _, settings = record.config.settings(rung)
-    if bigram is None or result is None or settings.get("mixing") != "attention" or settings["residual"]:
-        return 0.0
-    return result.nats_per_char - bigram.nats_per_char
+    if bigram is None or result is None or settings.get("mixing") in {"none", "average"}:
+        return []
+    size, share = result.nats_per_char - bigram.nats_per_char, result.tokens / bigram.tokens
+    if size <= CLEAR:
+        return []
+    if settings.get("residual") is False:
+        return [say("behind", language, size=size)]
+    return [say("behind_in_time", language, size=size, share=share)] if share < LESS_TEXT else []

@@ -1,4 +1,4 @@
-"""Pictures that teach: matrices as heatmaps, curves, bars. Each function draws one PNG; its words may be Hangul.
+"""Pictures that teach: matrices as heatmaps, and curves. Each function draws one PNG; its words may be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
 around zero, and for lines the palette of Okabe and Ito with a marker of its own for each
@@ -170,30 +170,6 @@ def draw_lines(
             axes.legend(frameon=False, fontsize=9.5)
 
 
-def draw_bars(values: Mapping[str, float], path: Path | str, *, y_label: str = "", title: str = "") -> None:
-    """Draw one bar for each label, with its value above it.
-
-    Args:
-        values: {label: number}. path: where the PNG goes. y_label: what is measured, with its unit. title: above.
-
-    Raises `ConfigError` for nothing to draw.
-    """
-    if not values:
-        raise ConfigError("values is empty; give at least one {label: number}.")
-    heights = _vector(list(values.values()), "values")
-    room = 5.6 / len(values)  # inches for each bar
-    with canvas(path, 6.4, 3.8, dpi=DPI) as figure:
-        axes = figure.add_subplot()
-        bars = axes.bar(range(len(values)), heights, width=0.62, color=COLOURS[0])
-        axes.bar_label(bars, [_short(value) for value in heights], padding=3, fontsize=9, color=INK)
-        axes.set_xticks(range(len(values)), list(values), **_slant(list(values), room, 9, on_top=False))
-        axes.margins(y=0.12)
-        _dress(axes, "", y_label, title)
-        axes.grid(visible=False, axis="x")
-        if heights.min() < 0:
-            axes.axhline(0, color=INK, linewidth=0.8)
-
-
 def _heatmap(
     axes: Axes,
     matrix: np.ndarray[Any, Any],
@@ -242,7 +218,7 @@ def _label_cells(
         ticks = list(range(0, count, step))
         texts = [str(tick) for tick in ticks] if labels is None else [str(text) for text in labels]
         if axis == "x":
-            axes.set_xticks(ticks, texts, fontsize=size, color=INK, **_slant(texts, step * cell, size, on_top=True))
+            axes.set_xticks(ticks, texts, fontsize=size, color=INK, **_slant(texts, step * cell, size))
         elif with_rows:
             axes.set_yticks(ticks, texts, fontsize=size, color=INK)
         else:
@@ -340,10 +316,10 @@ def _short(value: float, whole: bool | None = None) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # + 0.0: no -0.00
 
 
-def _slant(texts: Sequence[str], room: float, size: float, *, on_top: bool) -> dict[str, Any]:
-    """How to write labels side by side: slanted where they would touch each other.
+def _slant(texts: Sequence[str], room: float, size: float) -> dict[str, Any]:
+    """How to write labels side by side above an axis: slanted where they would touch each other.
 
-    room: inches for each. size: of the letters, in points. on_top: above the axis, so that they lean the other way.
+    room: inches for each. size: of the letters, in points.
     """
     widest = max(sum(1.0 if unicodedata.east_asian_width(char) in "WF" else 0.6 for char in text) for text in texts)
     if (widest + 0.5) * size <= room * 72:
@@ -351,5 +327,5 @@ def _slant(texts: Sequence[str], room: float, size: float, *, on_top: bool) -> d
     return {
         "rotation": 35 if room * 72 > 2 * size else 60,
         "rotation_mode": "anchor",
-        "ha": "left" if on_top else "right",
+        "ha": "left",
     }
