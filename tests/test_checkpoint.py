@@ -21,10 +21,12 @@ from safetensors.torch import load_file, save_file
 import jumok
 from jumok import checkpoint
 from jumok.checkpoint import RunFolder, State, describe_model, restore_weights, weights
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, TrainConfig, field_types, from_dict
 from jumok.errors import ResumeError, RunError
 from jumok.files import write_atomic
 from jumok.models.gpt import GPT
+from jumok.tasks import TASKS
+from jumok.text import from_rows, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
 
@@ -245,6 +247,25 @@ def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str])
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     assert RunFolder.create(tmp_path).path == tmp_path
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str, tales: str) -> None:
+    """A start of seq2seq that was killed left its held-out pairs, and they were taken for someone's own file."""
+    rows = {"classify": [("좋아요", "1"), ("싫어요", "0")], "seq2seq": [("1", "일"), ("2", "이")]}
+    kind, config = TASKS[task], from_dict(TrainConfig, {"task": task, "steps": 1})
+    source: Any = from_rows(kind.columns, rows[task] * 20) if kind.columns else from_string(tales)
+    material = kind.material(source, None, config)
+    tokenizer = kind.make_tokenizer(material, "char", {})
+    known = field_types(kind.kinds[0])
+    follows = {name: value for name, value in kind.fields(material, tokenizer).items() if name in known}
+    model = from_dict(kind.kinds[0], {"vocab_size": tokenizer.vocab_size, "context_length": 16, **follows})
+    folder = RunFolder.create(tmp_path / "run")
+    with folder.lock():
+        assert kind.prepare(folder, material, tokenizer, model, config).keys() == kind.keys
+    assert (folder.state / "lock").exists()
+    folder.write_tokenizer(tokenizer)
+    assert RunFolder.create(tmp_path / "run").path == tmp_path / "run"
 
 
 @pytest.mark.parametrize("files", [["state/notes.txt"], ["tokenizer.json"], ["state/step-000000001/x"], ["state"]])

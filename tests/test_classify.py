@@ -31,7 +31,7 @@ from jumok.models.framing import SPECIAL_TOKENS, Framing
 from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
 from jumok.predict import class_logits, predict
-from jumok.tasks.classify import Classification, in_order, next_token_loss
+from jumok.tasks.classify import Classification, in_order, next_token_loss, thinned
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.trainer import Eval, Finish, Notice, Sample, Trainer
@@ -422,6 +422,26 @@ def test_a_classifier_of_other_labels_lends_its_body_alone(start_run: Start, tmp
     assert torch.equal(same.classifier.weight, load_file(tmp_path / "other" / "model.safetensors")["classifier.weight"])  # type: ignore[union-attr]
 
 
+def test_a_language_model_from_a_classifier_is_none(start_run: Start, tmp_path: Path):
+    """It kept the labels, so that every verb took it for a classifier afterwards."""
+    jumok.save(start_run(out="classifier").model, tmp_path / "saved")
+    settings = {name: SETTINGS[name] for name in ("steps", "precision", "compile")}
+    text = from_string(TEXT * 20)
+    trainer = Trainer.start(tmp_path / "writer", text, settings, init=tmp_path / "saved", device="cpu")
+    assert isinstance(trainer.model, GPT)
+    assert trainer.model.config.labels == ()
+    assert not any(name.startswith("classifier.") for name in trainer.model.state_dict())
+
+
+def test_the_time_for_the_last_figures_is_that_of_what_they_read(start_run: Start):
+    """Four times the held-out part was set aside, or ten thousand rows were read in the time of a few."""
+    task = start_run().task
+    assert task.final_reads(1) == task.validation_tokens  # all of few rows are read, however little may be
+    many = start_run(reviews(60), out="many", val_text=reviews(12_000)).task
+    assert many.final_reads(1) == pytest.approx(10_000 / 12_000 * many.validation_tokens, abs=1)
+    assert many.final_reads(10**9) == many.validation_tokens
+
+
 def test_another_kind_of_model_is_an_error(start_run: Start, tmp_path: Path):
     with pytest.raises(
         ConfigError, match="kind 'encoder_decoder' cannot be trained for this task; choose from gpt, bert"
@@ -477,3 +497,30 @@ def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_pat
     assert content.startswith(b"\x89PNG")
     assert height < width < 1500
     assert content != (tmp_path / "b").read_bytes()
+
+
+def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:
+    framing = Framing(before=(1,), after=(2,), pad=0, room=100)
+    lengths = torch.tensor([102, 7])
+    ids = torch.zeros(2, 104, dtype=torch.int64)
+    ids[0, :102] = torch.cat((torch.tensor([1]), torch.arange(10, 110), torch.tensor([2])))
+    ids[1, :7] = torch.tensor([1, 10, 11, 12, 13, 14, 2])
+    thin, left = thinned(ids, lengths, 0.3, framing, np.random.default_rng(0))
+    assert thin.shape == ids.shape
+    assert 55 < int(left[0]) - 2 < 85
+    for row, whole in zip(thin, ids, strict=True):
+        length = int((row != 0).sum())
+        kept = row[:length].tolist()
+        assert kept[0] == 1
+        assert kept[-1] == 2
+        assert kept == [*sorted(set(kept) - {2}), 2]
+        assert set(kept) <= set(whole.tolist())
+    assert left.tolist() == (thin != 0).sum(dim=1).tolist()
+
+
+def test_token_dropout_depends_on_the_number_of_the_batch_alone(start_run: Start) -> None:
+    """Or a resumed run would see other texts."""
+    one, other = (start_run(out=out, token_dropout=0.5).task for out in ("one", "other"))
+    one.batch(3)
+    for mine, theirs in zip(one.batch(1), other.batch(1), strict=True):
+        assert torch.equal(mine, theirs)

@@ -32,7 +32,7 @@ from jumok import cli
 from jumok.checkpoint import RunFolder
 from jumok.cli._verbs import plain_floats
 from jumok.cli.train import FROM_THE_TEXT
-from jumok.config import EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
@@ -204,6 +204,12 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--seed", "-1"], "seed=-1 is out of range"),
     (["--vocab-size", "300"], "vocab_size"),
     (["--resume"], "--resume needs --out RUN"),
+    (["--task", "classfy"], "classify"),
+    (["--task", "mlm", "--text", "document"], "--text is for --task classify, and this task is mlm; leave it out."),
+    (["--task", "classify", "--column", "document"], "its columns are named by --text and --label; leave it out."),
+    (["--mask-rate", "0.2"], "--mask-rate is for --task mlm, and this task is lm; leave it out."),
+    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is one of a GPT: it sets family, head_dim,"),
+    (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
 ]
 
@@ -235,6 +241,12 @@ WRONG_TOML: list[tuple[str, str]] = [
     ("steps = 5\nminutes = 1.0", "both given"),
     ("tokenizer = 5", "tokenizer=5 is of type int; it must be of type str."),
     ("size = 5", "size=5 is of type int"),
+    (
+        "task = 'classfy'",
+        "task='classfy' is not known; choose from lm, mlm, classify, seq2seq. Did you mean 'classify'?",
+    ),
+    ("model = 'brt'", "model='brt' is not known; choose from gpt, bert, encoder_decoder. Did you mean 'bert'?"),
+    ("model = 'rung'", "model='rung' is not known"),
     ("encoding = 949", "encoding=949 is of type int"),
     ("column = true", "column=True is of type bool"),
     ("val = [1]", "val=[1] is of type list"),
@@ -769,6 +781,23 @@ def test_learn_hands_over_to_the_ladder(jumok: Jumok, ladder: list[tuple[Any, di
     assert ladder.pop() == ((), given)
 
 
+@pytest.mark.parametrize(("language", "title"), [("ko", "사다리"), ("en", "The ladder")])
+def test_learn_ladder_without_a_text_is_the_page_on_it(
+    jumok: Jumok, ladder: list[Any], language: str, title: str
+) -> None:
+    """It began ten minutes of training on the built-in stories, and the page could not be read."""
+    end = jumok("learn", "ladder", "--lang", language)
+    assert end.code == 0
+    assert end.out.startswith(f"{title}\n")
+    assert "<!--" not in end.out
+    assert "407,040" in end.out
+    assert end.err == "To climb it: jumok learn ladder TEXT\n"
+    values = jumok("learn", "ladder", "--lang", language, "--json").json
+    assert (values["slug"], values["title"]) == ("ladder", title)
+    assert values["text"].startswith(f"# {title}\n")
+    assert ladder == []
+
+
 def in_terminal(*arguments: str, columns: int, lines: int, **environment: str) -> str:
     """What a terminal of this size gets to see of `jumok ...`."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
@@ -814,6 +843,35 @@ def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
         assert "\x1b" not in seen
         assert len(seen) > 200
     assert "\x1b[" in in_terminal("learn", CHAPTER, "--lang", "en", columns=60, lines=1000, NO_COLOR="")
+
+
+def test_help_tells_the_defaults_of_tasks(jumok: Jumok) -> None:
+    """It once said 256 where a classifier gets another length."""
+    shown = " ".join(jumok("train", "--help").out.split())
+    assert f"classify {TASK_DEFAULTS['classify']['context_length']}" in shown
+    assert f"seq2seq {TASK_DEFAULTS['seq2seq']['context_length']}" in shown
+
+
+PAIRS = "질문\t답\n" + "".join(f"{number}\t{'일이삼사오'[number % 5]}\n" for number in range(40))
+REVIEWS = "document\tstars\n" + "재미있어요\t1\n지루해요\t0\n" * 20
+TABLES = {"classify": (REVIEWS, "--text=document", "--label=stars"), "seq2seq": (PAIRS, "--source=질문", "--target=답")}
+
+
+@pytest.mark.parametrize("task", TABLES)
+def test_a_run_remembers_its_columns(jumok: Jumok, task: str) -> None:
+    """All that is done with a run later had to name its columns again."""
+    content, *columns = TABLES[task]
+    Path("table.tsv").write_text(content, encoding="utf-8")
+    end = jumok("train", "table.tsv", "--out=run", f"--task={task}", *columns, *FLAGS, "--steps=2")
+    assert end.code == 0, end.err
+    end = jumok("evaluate", "run", "table.tsv", "--json", "--device=cpu")
+    assert (end.code, end.json.get("rows")) == (0, 40), end.err
+    end = jumok("train", "table.tsv", "--resume", "--out=run", "--device=cpu")
+    assert end.code == 0, end.err
+    end = jumok("evaluate", "run", "table.tsv", f"{columns[0].partition('=')[0]}=갑", "--device=cpu")
+    assert "no column '갑'" in end.err, "what is named goes before what is recorded"
+    if task == "classify":
+        assert len(jumok("predict", "run", "table.tsv", "--device=cpu").out.splitlines()) == 40
 
 
 def test_help_shows_examples(jumok: Jumok) -> None:

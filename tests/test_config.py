@@ -18,6 +18,8 @@ import torch
 from jumok.config import (
     CLASSIC_DEFAULTS,
     SIZES,
+    BERTConfig,
+    EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
     field_choices,
@@ -96,6 +98,7 @@ BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
     ({"save_every": -1.0}, "save_every=-1.0"),
     ({"seed": -1}, "seed=-1"),
     ({"seed": 2**31}, "seed=2147483648"),
+    ({"schedule": "invsqrt", "warmup": 0.0}, "schedule='invsqrt' with warmup=0 would have a rate of zero throughout"),
 ]
 
 
@@ -227,6 +230,13 @@ def test_a_budget_replaces_the_sizes_own() -> None:
 def test_what_cannot_be_resolved(settings: dict[str, Any], size: str | None, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         resolve(settings, size)
+
+
+def test_a_size_of_another_kind_is_named() -> None:
+    """The message told of a setting that nobody had given."""
+    for kind in (BERTConfig, EncoderDecoderConfig):
+        with pytest.raises(ConfigError, match=r"'nanokogpt' is one of a GPT: it sets .*head_dim.*; choose from nano,"):
+            resolve({}, "nanokogpt", kind)
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])

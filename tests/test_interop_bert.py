@@ -31,6 +31,7 @@ from jumok.errors import JumokError, RunError
 from jumok.generate import start_id
 from jumok.interop import from_hf, to_hf
 from jumok.models.bert import BERT
+from jumok.stock import our_config
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n"
@@ -247,6 +248,25 @@ def test_kinds_of_bert_that_jumok_has_not_are_refused_by_name(change: dict[str, 
     for read in (from_hf, jumok.load):
         with pytest.raises(JumokError, match=message):
             read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id2label": {"0": "LABEL_0"}}, r"num_labels 1 \(regression\)"),
+        ({"problem_type": "regression"}, "problem_type 'regression'"),
+        ({"problem_type": "multi_label_classification"}, "problem_type 'multi_label_classification'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "GPT2ForSequenceClassification"])
+def test_heads_that_choose_no_class_are_refused_by_name(name: str, change: dict[str, Any], message: str):
+    """They loaded as classifiers: a model of similarities said LABEL_0 of each pair, with probability one."""
+    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "n_embd": 4}
+    more = {"intermediate_size": 4, "max_position_embeddings": 8, "n_layer": 1, "n_head": 1, "n_positions": 8}
+    config = {"architectures": [name], "id2label": {"0": "a", "1": "b"}, **sizes, **more}
+    assert our_config(config, "model").labels == ("a", "b")  # type: ignore[attr-defined]
+    with pytest.raises(JumokError, match=message):
+        our_config({**config, **change}, "model")
 
 
 @pytest.mark.parametrize("named", [{"0": "a", "2": "b"}, ["a"], {"one": "a"}, 3])

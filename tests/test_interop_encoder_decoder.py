@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers.processors import RobertaProcessing
 from torch import Tensor, nn
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -20,14 +22,17 @@ from transformers import (
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
+    PreTrainedTokenizerFast,
 )
 
 import jumok
+from jumok.answer import answer, closed
 from jumok.config import EncoderDecoderConfig
 from jumok.errors import JumokError, RunError
 from jumok.interop import from_hf, to_hf
 from jumok.interop.encoder_decoder import reordered
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.pairs import encode_pair
 from jumok.tokenizers import train_tokenizer
 
 V = 40
@@ -213,6 +218,32 @@ def test_greedy_text_is_that_of_transformers(family: str, folder: Path):
         logits = model.decode(torch.tensor([written[-1:]]), encoded, mask[:1], cache)
         written.append(int(logits[0, -1].argmax()))
     assert written == wanted[0].tolist()
+
+
+@torch.no_grad()
+def test_a_published_bart_reads_what_it_was_trained_on(folder: Path, tmp_path: Path):
+    """Its tokenizer puts <s> before a text, too; jumok left that out, and other answers came."""
+    special = ["<s>", "<pad>", "[EOS]", "<unk>"]
+    pipeline = HFTokenizer.from_str(train_tokenizer("나는 학교에 갔다. " * 3, special_tokens=special).to_json())
+    pipeline.post_processor = RobertaProcessing(("[EOS]", 2), ("<s>", 0))
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "bos_token_id": 0}
+    stock = stock_model(**{**ids, "forced_eos_token_id": 2, "vocab_size": pipeline.get_vocab_size()})
+    stock.save_pretrained(folder)
+    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "[EOS]"}
+    PreTrainedTokenizerFast(tokenizer_object=pipeline, **names).save_pretrained(folder)
+    their_tokenizer, model = AutoTokenizer.from_pretrained(folder), from_hf(folder)
+    for text in ("나는 학교에", "갔다", ""):
+        read = their_tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        assert read["input_ids"][0].tolist()[:: len(read["input_ids"][0]) - 1] == [0, 2]
+        assert closed(model.tokenizer, text, model.config).tolist() == read["input_ids"][0].tolist()
+        written = stock.generate(**read, max_new_tokens=12, num_beams=1, do_sample=False)
+        theirs = their_tokenizer.decode(written[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert answer(model, [text], max_tokens=12)[0][0].text == theirs
+    pair = encode_pair(model.tokenizer, model.config, ("나는 " * 20, "갔다"))
+    assert (pair.source[[0, -1]].tolist(), len(pair.source), pair.is_cut) == ([0, 2], 24, True)
+    assert pair.target.tolist() == their_tokenizer("갔다")["input_ids"]
+    to_hf(model, tmp_path / "back")
+    assert AutoTokenizer.from_pretrained(tmp_path / "back")("갔다")["input_ids"] == pair.target.tolist()
 
 
 @FAMILIES

@@ -164,7 +164,7 @@ def test_a_norm_that_is_not_finite_is_told(value: float, limit: float) -> None:
 
 
 def test_the_schedule_of_2017() -> None:
-    """Up in a straight line, then with one over the root of the step (https://arxiv.org/abs/1706.03762, section 5.3)."""
+    """Up in a straight line, then with one over the root of the step (arXiv 1706.03762, section 5.3)."""
     config = TrainConfig(schedule="invsqrt", warmup=0.04)
     assert rate(config, 0.02) == pytest.approx(0.5)
     assert rate(config, 0.04) == pytest.approx(1.0)

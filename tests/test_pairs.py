@@ -18,7 +18,7 @@ from jumok.errors import ConfigError, JumokError, TextError
 from jumok.hangul import nfd
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.pairs import corpus_scores, encode_pair, evaluate_pairs, whole_pairs
+from jumok.pairs import corpus_scores, encode_pair, evaluate_pairs, loss_per_token, pair_batch, whole_pairs
 from jumok.text import from_rows
 from jumok.tokenizers import train_tokenizer
 
@@ -172,6 +172,19 @@ def test_without_sacrebleu(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatc
     found = evaluate_pairs(model, PAIRS, metrics=False)
     assert (found.chrf, found.bleu) == (None, None)
     assert math.isfinite(found.loss_per_token)
+
+
+def test_the_loss_does_not_depend_on_how_many_are_read_at_once(
+    model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large vocabulary makes smaller batches: 16,384 tokens with 128,000 logits each once took gigabytes."""
+    assert model.tokenizer is not None
+    coded = [encode_pair(model.tokenizer, model.config, ("1" * n, "일" * n)) for n in (1, 2, 3, 2)]
+    whole, sizes = loss_per_token(model, coded), []
+    monkeypatch.setattr("jumok.pairs.MOST_LOGITS", 1)
+    monkeypatch.setattr("jumok.pairs.pair_batch", lambda *given: sizes.append(len(given[2])) or pair_batch(*given))
+    assert loss_per_token(model, coded) == pytest.approx(whole, abs=1e-9)
+    assert len(sizes) > 1
 
 
 def test_a_diverged_model(model: EncoderDecoder) -> None:

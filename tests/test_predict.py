@@ -17,7 +17,7 @@ from torch import nn
 import jumok
 from conftest import TINY
 from jumok import cli
-from jumok.config import GPTConfig
+from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.models import build
 from jumok.models.framing import SPECIAL_TOKENS
@@ -217,13 +217,34 @@ def test_files(name: str, content: str, command: Command, tmp_path: Path):
 def test_what_cannot_be_read_is_said(command: Command, tmp_path: Path):
     (tmp_path / "new.tsv").write_text("text\tlabel\n좋아요\t1\n\t0\n", encoding="utf-8")
     for arguments, message in (
-        (("new.tsv",), "text 2 of 2 is empty"),
+        (("new.tsv", "--text=text", "--column=label"), "--text text and --column label name two columns"),
         (("gone.tsv",), "gone.tsv does not exist"),
         (("",), "text 1 of 1 is empty"),
     ):
         end = command(*arguments)
-        assert end.code == 1, arguments
+        assert end.code in (1, 2), arguments
         assert message in end.err
+
+
+def test_an_empty_cell_has_no_label(command: Command, tmp_path: Path):
+    """One of them once kept a whole file from being sorted."""
+    (tmp_path / "new.tsv").write_text("text\tlabel\n좋아요\t1\n\t0\n별로예요\t0\n", encoding="utf-8")
+    end = command("new.tsv")
+    assert end.code == 0
+    lines = [line.split("\t") for line in end.out.splitlines()]
+    assert [line[2] for line in lines] == ["좋아요", "", "별로예요"]
+    assert lines[1][:2] == ["", ""]
+    assert lines[0][0] in LABELS
+    assert "1 of 3 texts are empty" in end.err
+    found = json.loads(command("new.tsv", "--json").out)["predictions"]
+    assert [one["label"] for one in found] == [lines[0][0], None, lines[2][0]]
+
+
+def test_a_text_file_is_read_line_by_line(command: Command, tmp_path: Path):
+    """Its name was taken for the text."""
+    (tmp_path / "notes.txt").write_text("그냥 그래요\n\n봤어요\n", encoding="utf-8")
+    end = command("notes.txt", "gone.txt")
+    assert [line.split("\t")[2] for line in end.out.splitlines()] == ["그냥 그래요", "봤어요", "gone.txt"]
 
 
 def test_a_run_that_is_no_classifier_is_said(command: Command, tmp_path: Path):
@@ -232,6 +253,24 @@ def test_a_run_that_is_no_classifier_is_said(command: Command, tmp_path: Path):
     assert end.code == 1
     assert "is no classifier" in end.err
     assert "is no classifier" in json.loads(end.out)["error"]
+
+
+def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
+    """They were dropped without a word; and a model of hidden words had a whole text read to it before it said no."""
+    tokenizer = train_tokenizer(TEXTS, special_tokens=SPECIAL_TOKENS)
+    bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=1, n_head=1, n_embd=8))
+    bert.tokenizer = tokenizer
+    jumok.save(bert, tmp_path / "hidden")
+    for verb, folder, arguments, message in (
+        ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed is not for the model in hidden"),
+        ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples is not for the model in hidden"),
+        ("evaluate", "run", ("gone.tsv", "--beam=2"), "--beam is not for the model in run; it takes --text, --label,"),
+        ("evaluate", "hidden", ("gone.txt",), "a model of hidden words is not scored on a text"),
+    ):
+        end = command(*arguments, folder=folder, verb=verb)
+        assert end.code in (1, 2)
+        assert message in end.err
+    assert command("--prompt=[MASK]", "--top=1", folder="hidden", verb="generate").code == 0
 
 
 def test_from_a_table_to_an_answer(command: Command, tmp_path: Path):

@@ -18,7 +18,7 @@ import jumok
 from jumok.answer import answer
 from jumok.checkpoint import RunFolder
 from jumok.config import EncoderDecoderConfig, TrainConfig, from_dict
-from jumok.errors import RunError, TextError, TokenizerError
+from jumok.errors import ConfigError, ResumeError, RunError, TextError, TokenizerError
 from jumok.interop import to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -264,12 +264,64 @@ def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer],
 
 
 def test_a_published_bart_learns_to_begin_with_the_text(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    """Many were made to write <s> first; with that left on, each answer after training would be wrong."""
+    """Many were made to write <s> first; with that left on, each answer after training would be wrong.
+
+    What its decoder sees first is what it has always seen first, [EOS], and was once changed to [BOS].
+    """
     model = model_of(begin("ours"))
     model.config = dataclasses.replace(model.config, forced_bos_id=1, decoder_start_id=2)
     to_hf(model, tmp_path / "published")
     config = model_of(begin("next", init=tmp_path / "published")).config
-    assert (config.forced_bos_id, config.decoder_start_id) == (None, 1)
+    assert (config.forced_bos_id, config.decoder_start_id) == (None, 2)
+
+
+def test_a_published_marian_goes_on_without_a_bos(begin: Callable[..., Trainer], tmp_path: Path) -> None:
+    """None of them has one, their decoders beginning with [PAD], and all were refused for it."""
+    model = model_of(begin("ours", family="original"))
+    tokenizer = train_tokenizer("영일이삼사오육칠팔구 0123456789" * 2, special_tokens=["<pad>", "[EOS]"])
+    ids = {"pad_id": 0, "bos_id": None, "eos_id": 1, "decoder_start_id": 0, "forced_eos_id": 1}
+    model = build(dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size, **ids))
+    model.tokenizer = tokenizer
+    to_hf(model, tmp_path / "published")
+    config = model_of(begin("next", init=tmp_path / "published")).config
+    assert {name: getattr(config, name) for name in ids} == ids
+
+
+def test_a_task_that_is_not_known_is_named(begin: Callable[..., Trainer], tmp_path: Path) -> None:
+    """It came as a KeyError."""
+    with pytest.raises(ConfigError, match=r"task='seq3seq' is not known; .* Did you mean 'seq2seq'\?"):
+        begin(task="seq3seq")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_columns_are_recorded_under_the_names_that_the_table_gave_them(begin: Callable[..., Trainer]) -> None:
+    pairs = from_rows(("question", "answer"), [*table().rows, ("1", "")]).renamed(("source", "target"))
+    data = begin(pairs=pairs, val_text=table(8)).folder.read_config()["data"]
+    assert data["columns"] == ["question", "answer"]
+    assert (data["rows"], data["train_rows"], data["held_out_rows"], data["val_rows"]) == (61, 60, 8, 8)
+    assert set(data) == Seq2Seq.keys
+
+
+def test_another_table_is_told_by_the_rows_that_were_given(begin: Callable[..., Trainer], tmp_path: Path) -> None:
+    """A row that was left out once made the message compare 60 rows with 61."""
+    begin(pairs=table(60, ("1", "")), val_text=table(8, ("1", "")))
+    with pytest.raises(ResumeError, match=r"61 rows, sha256 .* was given: 62 rows"):
+        Trainer.resume(tmp_path / "run", table(60, ("1", ""), ("2", "")), device="cpu")
+    with pytest.raises(ResumeError, match=r"another held-out text: 9 rows, sha256 .* was given: 7 rows"):
+        Trainer.resume(tmp_path / "run", val_text=table(7), device="cpu")
+
+
+def test_the_time_for_the_last_figures_is_that_of_what_they_read(begin: Callable[..., Trainer]) -> None:
+    task = task_of(begin())
+    assert task.final_reads(40) == 10
+    assert task.final_reads(10**9) == task.validation_tokens
+
+
+def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
+    lines = "\n".join("\t".join(row) for row in (("source", "target"), *table().rows))
+    (tmp_path / "pairs.tsv").write_text(lines + "\n", encoding="utf-8")
+    trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", TINY, device="cpu")
+    assert trainer.folder.read_config()["data"]["rows"] == 60
 
 
 def test_the_transformer_of_2017_learns_too(begin: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -354,7 +406,7 @@ def test_a_tokenizer_with_other_names_for_them(begin: Callable[..., Trainer]) ->
     assert (config.bos_id, config.pad_id, config.eos_id, config.decoder_start_id) == (0, 1, 2, 0)
 
 
-@pytest.mark.parametrize("damage", ["", "[1]\n", '["a", "b"\n', '["a", "b"]\n'], ids=["none", "one", "half", "few"])
+@pytest.mark.parametrize("damage", ["", "[1]\n", "1\n", '["a", 2]\n', '["a", "b"\n', '["a", "b"]\n'])
 def test_damaged_held_out_pairs_are_reported(begin: Callable[..., Trainer], tmp_path: Path, damage: str) -> None:
     begin()
     path = RunFolder.open(tmp_path / "run").state / "val.jsonl"

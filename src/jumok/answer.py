@@ -1,6 +1,7 @@
 """How an encoder–decoder answers: it reads a source once, and writes a target token by token.
 
-A source is its text and [EOS]. The decoder begins with `decoder_start_id` and writes until it writes [EOS], or until
+A source is its text and [EOS], or the text between the ids that the tokenizer of a published model puts there, as in
+`<s> text </s>`. The decoder begins with `decoder_start_id` and writes until it writes [EOS], or until
 the tokens are used up. Three ways to choose a token are here:
 
 - greedy: the likeliest one;
@@ -32,6 +33,7 @@ from jumok.errors import ConfigError, TextError, TokenizerError
 from jumok.generate import Sampling, drawn, eval_mode, filtered, require_finite, require_tokenizer
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.framing import source_frame
 from jumok.tokenizers import Tokenizer
 
 LARGEST_BATCH = 128  # targets under way at the same time
@@ -163,13 +165,12 @@ def answer(
     if isinstance(sources, str):
         raise ConfigError(f"sources={sources!r} is one string; give a list: [{sources!r}].")
     tokenizer = require_answering(model)
-    assert model.config.eos_id is not None  # that it has one was required
     ids = []
     for number, text in enumerate(sources, 1):
-        read = closed(tokenizer, text, model.config.eos_id)
+        read = closed(tokenizer, text, model.config)
         if len(read) > model.config.context_length:
             raise TextError(
-                f"source {number} has {len(read):,} tokens, [EOS] included, and this model reads at most "
+                f"source {number} has {len(read):,} tokens, with those around it, and this model reads at most "
                 f"{model.config.context_length}; shorten it."
             )
         ids.append(read)
@@ -197,9 +198,16 @@ def require_answering(model: Model) -> Tokenizer:
     return require_tokenizer(model)
 
 
-def closed(tokenizer: Tokenizer, text: str, end: int) -> Ids:
-    """The ids of a text with the id `end` after them: what a source is, and what is written for a target. (S,)."""
-    return np.append(tokenizer.encode(text).astype(np.int64), np.int64(end))
+def closed(tokenizer: Tokenizer, text: str, config: EncoderDecoderConfig, most: int | None = None) -> Ids:
+    """The ids of a text between those that belong around it: what a source is, and what a target is. (S,).
+
+    Args:
+        most: of these ids; a longer text loses its end, and keeps what belongs around it. None: as many as there are.
+    """
+    before, after = source_frame(config, tokenizer)
+    ids = tokenizer.encode(text).astype(np.int64)
+    room = len(ids) if most is None else max(0, most - len(before) - len(after))
+    return np.concatenate((np.array(before, np.int64), ids[:room], np.array(after, np.int64)))
 
 
 @torch.inference_mode()

@@ -42,7 +42,9 @@ FORMAT = 1
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 STATE_FILES = ("tensors.safetensors", "numbers.json")
 # What a start that was killed can leave behind, config.json being written last.
-UNFINISHED_START = re.compile(r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy)|lock|\..+\.tmp))?")
+UNFINISHED_START = re.compile(
+    r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

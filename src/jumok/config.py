@@ -441,6 +441,7 @@ def _post_norm_block(
 
 
 TaskName = Literal["lm", "mlm", "classify", "seq2seq"]
+TRAINABLE = ("gpt", "bert", "encoder_decoder")  # kinds of model that `jumok train --model` takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,7 +467,7 @@ class TrainConfig:
     schedule: Literal["linear", "cosine", "constant", "invsqrt"] = _setting(
         "linear", "how the rate falls after the warm-up; invsqrt is that of the paper of 2017"
     )
-    final_rate: float = _setting(0.0, "rate at the end, as a share of the peak")
+    final_rate: float = _setting(0.0, "rate at the end, as a share of the peak; invsqrt does not use it")
     warmup: float = _setting(0.02, "share of the run in which the rate rises from zero")
     weight_decay: float = _setting(0.1, "decoupled weight decay, on matrices only")
     beta1: float = _setting(0.9, "AdamW's first moment")
@@ -477,6 +478,7 @@ class TrainConfig:
     whole_words: bool = _setting(False, "hide whole words, eojeol, instead of single tokens (mlm)")
     class_weights: bool = _setting(False, "weigh rare classes more, by one over their frequency (classify)")
     lm_weight: float = _setting(0.0, "weight of the next-token loss beside that of the classes (classify, gpt)")
+    token_dropout: float = _setting(0.0, "share of the tokens of a text that are left out in training (classify)")
     label_smoothing: float = _setting(0.0, "share of the probability spread over all tokens (seq2seq)")
     val: float = _setting(0.1, "share of the text to hold out, its last part")
     eval_every: int = _setting(0, "steps between validations [12 in the run]")
@@ -504,8 +506,13 @@ class TrainConfig:
             require_choice(name, getattr(self, name), allowed)
         for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every", "lm_weight"):
             require_range(name, getattr(self, name), 0)
-        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing"):
+        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing", "token_dropout"):
             require_range(name, getattr(self, name), 0, 1)
+        if self.schedule == "invsqrt" and self.warmup == 0:
+            raise ConfigError(
+                "schedule='invsqrt' with warmup=0 would have a rate of zero throughout, for it falls with the time "
+                "counted in warm-ups; give a warmup above 0, for example 0.02, or another schedule."
+            )
         for name in ("beta1", "beta2", "momentum"):
             require_range(name, getattr(self, name), 0, 0.99999)
         require_range("val", self.val, 0, 0.9)
@@ -542,6 +549,9 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "seq2seq": {"n_layer": 3, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
+# With the weights of another model to begin with: its knowledge is worth more than what high rates find.
+INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
+
 
 def resolve(
     settings: Mapping[str, Any], size: str | None = None, kind: type[ModelConfig] = GPTConfig
@@ -563,17 +573,25 @@ def resolve(
     given = {key: value for key, value in settings.items() if value is not None}
     task = given.get("task", "lm")
     require_choice("task", task, TASK_DEFAULTS)
-    chosen = {**TASK_DEFAULTS[task], **SIZES.get(size or "", {}), **given}
+    model_fields, train_fields = field_types(kind), field_types(TrainConfig)
+    fields = {**model_fields, **train_fields}
+    of_size = SIZES.get(size or "", {})
+    if foreign := [key for key in of_size if key not in fields]:
+        raise ConfigError(
+            f"size={size!r} is one of a GPT: it sets {', '.join(foreign)}, which this model has not; choose from "
+            f"{', '.join(name for name, values in SIZES.items() if values.keys() <= fields.keys())}."
+        )
+    of_task = {key: value for key, value in TASK_DEFAULTS[task].items() if key in fields}
+    chosen = {**of_task, **of_size, **given}
     if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
         chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}
     if issubclass(kind, GPTConfig):
         require_choice("family", chosen.get("family", "modern"), ACTIVATIONS)
         if chosen.get("family") == "classic":
             chosen = {**CLASSIC_DEFAULTS, **chosen}
-    model_fields, train_fields = field_types(kind), field_types(TrainConfig)
     for key in chosen:
-        if key == "vocab_size" or key not in {**model_fields, **train_fields}:
-            known = sorted({*model_fields, *train_fields} - {"vocab_size"})
+        if key == "vocab_size" or key not in fields:
+            known = sorted(fields.keys() - {"vocab_size"})
             raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
     return (
         {key: value for key, value in chosen.items() if key in model_fields},

@@ -117,6 +117,12 @@ class Rows:
         self.ids, self.ends = ids, ends
         self.lengths: NDArray[np.int64] = np.diff(ends, prepend=0)
 
+    @classmethod
+    def of(cls, sequences: Sequence[NDArray[Any]]) -> Rows:
+        """Sequences in memory."""
+        ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.uint32), *sequences]), ends)
+
     def __len__(self) -> int:
         return len(self.ends)
 

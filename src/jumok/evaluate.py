@@ -151,12 +151,17 @@ def score(
             hidden = model.hidden(tokens[:, :-1])[counted][None]  # (1, N, C)
             losses = token_losses(hidden, model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
             nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
+    require_finite_losses(nats)
+    return Score(nats, int((chosen[:, 0] + width - chosen[:, 1]).sum()))
+
+
+def require_finite_losses(nats: float) -> None:
+    """Raise JumokError if a sum of losses is not a finite number."""
     if not math.isfinite(nats):
         raise JumokError(
             "the model's losses are not finite: its weights are damaged or its training diverged. "
             "Train again with a lower learning rate, or load an earlier copy."
         )
-    return Score(nats, int((chosen[:, 0] + width - chosen[:, 1]).sum()))
 
 
 def windows(count: int, context: int, stride: int, limit: int | None = None) -> NDArray[np.int64]:

@@ -16,7 +16,6 @@ chrF tells more.
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from jumok.answer import Answer, Search, answer_ids, closed, require_answering
 from jumok.config import EncoderDecoderConfig
 from jumok.data import LengthBatches, Rows
 from jumok.errors import JumokError, TextError
+from jumok.evaluate import MOST_LOGITS, require_finite_losses
 from jumok.generate import eval_mode
 from jumok.hangul import nfc
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -151,15 +151,18 @@ class CodedPair:
 def encode_pair(tokenizer: Tokenizer, config: EncoderDecoderConfig, pair: Pair) -> CodedPair:
     """A pair as the ids that a model learns from.
 
-    A source is its text and [EOS]; a long text is cut before [EOS]. A target is its text and [EOS], too, but where a
-    long one is cut it has no [EOS], so that a model does not learn to stop there.
+    A source is its text and [EOS], or what `jumok.answer.closed` puts around it; a long text is cut before [EOS]. A
+    target is the same, and always ends with [EOS]; but where a long one is cut it has no [EOS], so that a model does
+    not learn to stop there.
     """
     assert config.eos_id is not None
     most = config.context_length
-    source, target = (closed(tokenizer, text, config.eos_id) for text in pair)
+    source, target = (closed(tokenizer, text, config) for text in pair)
+    if target[-1:] != [config.eos_id]:  # nothing around a text may say that it ends
+        target = np.append(target, np.int64(config.eos_id))
     longest = max(len(source), len(target))
     if len(source) > most:
-        source = np.concatenate((source[: most - 1], source[-1:]))
+        source = closed(tokenizer, pair[0], config, most)
     return CodedPair(source=source, target=target[:most], longest=longest, is_cut=longest > most)
 
 
@@ -204,8 +207,11 @@ def loss_per_token(model: EncoderDecoder, pairs: Sequence[CodedPair]) -> float:
     Raises:
         JumokError: it is not finite.
     """
-    sources, targets = _rows([pair.source for pair in pairs]), _rows([pair.target for pair in pairs])
-    batches = LengthBatches(np.stack((sources.lengths, targets.lengths), axis=1), MOST_TOKENS, seed=0)
+    sources, targets = Rows.of([pair.source for pair in pairs]), Rows.of([pair.target for pair in pairs])
+    # Only target tokens have logits, which are about half of a batch.
+    affordable = min(MOST_TOKENS, 2 * MOST_LOGITS // model.config.vocab_size)
+    tokens = max(model.config.context_length, affordable)
+    batches = LengthBatches(np.stack((sources.lengths, targets.lengths), axis=1), tokens, seed=0)
     device = model.token_embedding.weight.device
     nats = 0.0
     with eval_mode(model):
@@ -214,16 +220,8 @@ def loss_per_token(model: EncoderDecoder, pairs: Sequence[CodedPair]) -> float:
             source, target = pair_batch(sources, targets, rows, model.config)
             loss = target_loss(model, source.to(device), target.to(device))
             nats += float(loss) * int(targets.lengths[rows].sum())
-    if not math.isfinite(nats):
-        raise JumokError(
-            "the model's losses are not finite: its weights are damaged or its training diverged. "
-            "Train again with a lower learning rate, or load an earlier copy."
-        )
+    require_finite_losses(nats)
     return nats / int(targets.lengths.sum())
-
-
-def _rows(sequences: Sequence[Ids]) -> Rows:
-    return Rows(np.concatenate(sequences), np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64))
 
 
 def corpus_scores(answers: Sequence[str], targets: Sequence[str]) -> tuple[float, float]:

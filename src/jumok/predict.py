@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import torch
@@ -82,22 +81,30 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
         TextError: a text is empty, or the tokenizer makes nothing of it.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """
+    found = predict_whole(model, texts)
+    for number, prediction in enumerate(found, 1):
+        if prediction is None:
+            raise TextError(f"text {number:,} of {len(texts):,} is empty, and nothing has no class; leave it out.")
+    return [prediction for prediction in found if prediction is not None]
+
+
+def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]:
+    """As `predict`, with None for a text that is empty or of which the tokenizer makes nothing."""
     classifier = require_classifier(model)
     if isinstance(texts, str):
         raise TextError("one string was given where a list of texts belongs; put it into brackets: [text].")
     framed = _framed(classifier, texts)
-    empty = [number for number, text in enumerate(framed, 1) if text is None]
-    if empty:
-        raise TextError(f"text {empty[0]:,} of {len(texts):,} is empty, and nothing has no class; leave it out.")
     found = [text for text in framed if text is not None]
     if not found:
-        return []
-    shares = log_probabilities(classifier, _rows(found)).exp()  # (n, number of labels)
-    labels = classifier.config.labels
-    return [
-        Prediction(label=labels[int(row.argmax())], probabilities=dict(zip(labels, row.tolist(), strict=True)), cut=cut)
-        for row, (_, cut) in zip(shares, found, strict=True)
-    ]
+        return [None] * len(framed)
+    shares = iter(log_probabilities(classifier, Rows.of([text.ids for text in found])).exp())  # (n, number of labels)
+    return [None if text is None else _prediction(classifier.config.labels, next(shares), text) for text in framed]
+
+
+def _prediction(labels: Sequence[str], shares: Tensor, text: Framed) -> Prediction:
+    """For one text, from the probabilities of its labels, (number of labels,)."""
+    probabilities = dict(zip(labels, shares.tolist(), strict=True))
+    return Prediction(label=labels[int(shares.argmax())], probabilities=probabilities, cut=text.cut)
 
 
 def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
@@ -125,7 +132,7 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
     whole = [(text, label) for text, (_, label) in zip(framed, cells, strict=True) if text is not None]
     if not whole:
         raise TextError("no row of this table has both a text and a label; nothing can be evaluated.")
-    rows = _rows([text for text, _ in whole])
+    rows = Rows.of([text.ids for text, _ in whole])
     truth = np.array([labels.index(label) for _, label in whole])
     return judge(
         log_probabilities(classifier, rows),
@@ -251,9 +258,3 @@ def _framed(model: Classifier, texts: Sequence[str]) -> list[Framed | None]:
     framing = Framing.of(model.config, tokenizer)
     encoded = (tokenizer.encode(text.strip()) for text in texts)
     return [framing.frame(ids) if len(ids) else None for ids in encoded]
-
-
-def _rows(framed: Sequence[Framed]) -> Rows:
-    """The ids of framed texts."""
-    lengths = np.array([len(text.ids) for text in framed], np.int64)
-    return Rows(np.fromiter(chain.from_iterable(text.ids for text in framed), np.uint32), np.cumsum(lengths))

@@ -132,6 +132,7 @@ HEADS = {
     "BertForPreTraining": "mlm",  # without its second head, which tells whether two texts follow each other
 }
 CLASSIFIER = "ForSequenceClassification"
+SINGLE_LABEL = "single_label_classification"  # what a softmax over the classes is called
 # What to take a folder for whose config.json names no class: that of its model_type which asks for the least.
 PLAIN = {
     "gpt2": "GPT2LMHeadModel",
@@ -282,6 +283,18 @@ def _from_bert(stock: Stock, where: str) -> BERTConfig:
 
 
 def _labels(stock: Stock, where: str) -> list[str]:
+    """The names of the classes, of which one and only one is the answer.
+
+    The stock classes also give numbers (with one label, or when told so), and several labels for a text.
+    """
+    labels = _named_labels(stock, where)
+    problem = stock.get("problem_type") or SINGLE_LABEL
+    regression = len(labels) == 1
+    _refuse(where, {f"problem_type {problem!r}": problem != SINGLE_LABEL, "num_labels 1 (regression)": regression})
+    return labels
+
+
+def _named_labels(stock: Stock, where: str) -> list[str]:
     named = stock.get("id2label")
     try:
         if named is None:  # then the stock class counts, from LABEL_0 on

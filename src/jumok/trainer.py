@@ -32,7 +32,7 @@ from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import make_plan
 from jumok.tasks import TASKS, Task
-from jumok.text import Table, Text, read
+from jumok.text import Table, Text, read, read_table
 from jumok.tokenizers import Tokenizer
 from jumok.view.figures import draw_loss
 
@@ -64,8 +64,9 @@ LOGS = ("metrics.jsonl", "samples.txt")
 class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
-    loss: nats per token of the batch. rate: share of the peak learning rate. progress: 0..1 of the run.
-    seconds, remaining: so far and to come. tokens_per_second: a running mean over the last steps or so.
+    loss: of the batch, in nats per token, per text (classify) or per hidden token (mlm). rate: share of the peak
+    learning rate. progress: 0..1 of the run. seconds, remaining: so far and to come. tokens_per_second: a running mean
+    over the last steps or so.
     """
 
     step: int
@@ -183,7 +184,8 @@ class Trainer:
         """Begin a run in a new folder.
 
         Args:
-            out: folder to make. text: what to learn from, read already or a path; its last part is held out.
+            out: folder to make. text: what to learn from, read already or a path; its last part is held out. Of a
+                table at a path the task's own columns are read: text and label, or source and target.
             settings: fields of `kind` and TrainConfig that differ from the defaults. size: a name in SIZES.
             tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
                 tokenizer_options: for its training.
@@ -198,7 +200,9 @@ class Trainer:
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
-        task_type = TASKS[(settings or {}).get("task") or "lm"]
+        task_name = (settings or {}).get("task") or "lm"
+        configuration.require_choice("task", task_name, TASKS)
+        task_type = TASKS[task_name]
         other = None if init is None else load(init)
         if kind is None:
             kind = task_type.kinds[0] if other is None else type(other.config)
@@ -212,10 +216,13 @@ class Trainer:
                 f"{init} holds a model of the kind {kind_name(type(other.config))!r}, and one of the kind "
                 f"{kind_name(kind)!r} cannot begin with its weights; leave the kind out."
             )
+        if other is not None:
+            settings = {**configuration.INIT_DEFAULTS, **{k: v for k, v in (settings or {}).items() if v is not None}}
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
         if isinstance(text, str | os.PathLike):
-            text = read([os.fspath(text)])
+            path = os.fspath(text)
+            text = read_table(path, task_type.columns) if task_type.columns else read([path])
         material = task_type.material(text, val_text, config)
         if other is None:
             configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work
@@ -227,7 +234,8 @@ class Trainer:
             tokenizer = require_tokenizer(other)
             fields = _inherited(other.config, settings or {}, size, kind)
         known = configuration.field_types(kind)  # a task names what any of its kinds may need
-        follows = {key: value for key, value in task_type.fields(material, tokenizer).items() if key in known}
+        inherited = None if other is None else fields
+        follows = {k: v for k, v in task_type.fields(material, tokenizer, inherited).items() if k in known}
         shape = configuration.from_dict(kind, {**fields, **follows})
 
         folder = RunFolder.create(Path(out))
@@ -454,7 +462,7 @@ class Trainer:
         budget = 60 * (self.config.minutes or 0)
         if self._validation_speed == 0:
             return 0.05 * budget
-        figures = min(4 * self.task.validation_tokens, self._final_tokens()) / self._validation_speed
+        figures = self.task.final_reads(self._final_tokens()) / self._validation_speed
         return min(0.2 * budget, figures + 2 * self._look_seconds + 3 * self._save_seconds + 1.0)
 
     def _remaining(self) -> float:
@@ -715,12 +723,11 @@ def _refuse_other_texts(
     out: Path, data: Mapping[str, Any], text: Text | Table | None, val_text: Text | Table | None
 ) -> None:
     sources = ", ".join(data["sources"])
-    for given, what, digest, part in (
-        (text, f"text ({sources})", data["sha256"], ""),
-        (val_text, "held-out text", data["val_sha256"], "val_"),
+    for given, what, digest, chars, rows in (
+        (text, f"text ({sources})", data["sha256"], "chars", "rows"),
+        (val_text, "held-out text", data["val_sha256"], "val_chars", "held_out_rows"),
     ):
         if given is not None and given.sha256 != digest:
-            chars, rows = f"{part}chars", f"{part}rows"
             size = f"{data[chars]:,} characters" if chars in data else f"{data[rows]:,} rows"
             before = f"with another {what}: {size}, sha256 {digest[:12]}…" if digest else "without a held-out file"
             raise ResumeError(

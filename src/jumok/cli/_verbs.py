@@ -7,6 +7,7 @@ import math
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -112,13 +113,34 @@ def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
     return reader.read(texts, encoding=reading.get("encoding"), column=reading.get("column"))
 
 
-def read_material(task: str, texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text | Table:
-    """What a task learns from: a text, or the columns of a table. reading: any of READING and COLUMN_NAMES."""
+def recorded_columns(run: Path) -> tuple[str, ...]:
+    """The columns that the model of a run folder learned from; () for one that learned from a text, and a stock model.
+
+    Raises:
+        RunError: there is no such folder.
+    """
+    from jumok.checkpoint import RunFolder
+    from jumok.interop.hf import is_hf
+
+    data = {} if is_hf(run) else RunFolder.open(run).read_config().get("data", {})
+    return tuple(data.get("columns", ()))
+
+
+def read_material(
+    task: str, texts: tuple[str, ...], reading: Mapping[str, Any], recorded: tuple[str, ...] = ()
+) -> Text | Table:
+    """What a task learns from: a text, or the columns of a table.
+
+    Args:
+        reading: any of READING and COLUMN_NAMES. recorded: the columns to read where `reading` names none.
+    """
     from jumok import text as reader
 
     if task not in COLUMNS:
         return read_texts(texts, reading)
-    columns = [reading.get(name) or name for name in COLUMNS[task]]
+    names = COLUMNS[task]
+    usual = recorded if len(recorded) == len(names) else names
+    columns = [reading.get(name) or default for name, default in zip(names, usual, strict=True)]
     table = reader.read_table(texts, columns, encoding=reading.get("encoding"))
     return table.renamed(COLUMNS[task]) if task == "seq2seq" else table
 

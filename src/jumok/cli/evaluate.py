@@ -8,7 +8,18 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import COLUMN_NAMES, READING, Verb, common, option, plain_floats, print_json, read_material, say
+from jumok.cli._verbs import (
+    COLUMN_NAMES,
+    READING,
+    Verb,
+    common,
+    option,
+    plain_floats,
+    print_json,
+    read_material,
+    recorded_columns,
+    say,
+)
 from jumok.errors import ConfigError, JumokError
 
 HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
@@ -19,23 +30,22 @@ HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
-    jumok evaluate runs/reviews test.tsv --text document --label label
-    jumok evaluate runs/chat pairs.tsv --source question --target answer --beam 4
+    jumok evaluate runs/reviews test.tsv
+    jumok evaluate runs/reviews others.csv --text review --label stars
+    jumok evaluate runs/chat pairs.tsv --beam 4
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @option("--encoding", help="of the text files [found out]")
 @option("--column", help="of .csv, .tsv and .jsonl files [text]")
-@option("--text", help="column of the texts, for a classifier [text]")
-@option("--label", help="column of their labels, for a classifier [label]")
-@option("--source", help="column of what is read, for an encoder-decoder [source]")
-@option("--target", help="column of what should be written, for an encoder-decoder [target]")
-@option("--beam", default=1, show_default=True, help="width of the search for answers, for an encoder-decoder")
+@option("--text", help="column of the texts, for a classifier [as in training]")
+@option("--label", help="column of their labels, for a classifier [as in training]")
+@option("--source", help="column of what is read, for an encoder-decoder [as in training]")
+@option("--target", help="column of what should be written, for an encoder-decoder [as in training]")
+@option("--beam", type=int, help="width of the search for answers, for an encoder-decoder [1]")
 @common()
-def evaluate(
-    run: Path, texts: tuple[str, ...], beam: int, device: str, as_json: bool, quiet: bool, **flags: Any
-) -> None:
+def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """How well a model predicts a text: each character once, with what came before it as context.
 
     A classifier is held against the labels of a table, an encoder-decoder against its targets. Figures per character
@@ -47,12 +57,18 @@ def evaluate(
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
-    strange = [name for name in (*READING, *COLUMN_NAMES) if flags[name] is not None and name not in OPTIONS[task]]
+    if task == "mlm":
+        raise JumokError(
+            "a model of hidden words is not scored on a text by this verb: its figures are those of its training, in "
+            'config.json; try it with `jumok generate RUN --prompt "... [MASK] ..."`.'
+        )
+    known = (*READING, *COLUMN_NAMES, "beam")
+    strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
     if strange:
         raise ConfigError(f"--{strange[0]} is not for the model in {run}; it takes --{', --'.join(OPTIONS[task])}.")
-    material = read_material(task, texts, flags)
+    material = read_material(task, texts, flags, recorded_columns(run))
     say(material.describe(), quiet=quiet)
-    figures = dataclasses.asdict(_measure(task, model, material, beam))
+    figures = dataclasses.asdict(_measure(task, model, material, flags["beam"] or 1))
     if as_json:
         print_json(plain_floats(figures))
     else:
@@ -61,9 +77,8 @@ def evaluate(
 
 OPTIONS = {
     "lm": READING,
-    "mlm": READING,
     "classify": ("text", "label", "encoding"),
-    "seq2seq": ("source", "target", "encoding"),
+    "seq2seq": ("source", "target", "encoding", "beam"),
 }
 
 
@@ -89,11 +104,6 @@ def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
         from jumok.pairs import evaluate_pairs
 
         return evaluate_pairs(model, material, beam=beam)
-    if task == "mlm":
-        raise JumokError(
-            "a model of hidden words is not scored on a text by this verb: its figures are those of its training, in "
-            'config.json; try it with `jumok generate RUN --prompt "... [MASK] ..."`.'
-        )
     from jumok.evaluate import evaluate as predict
 
     return predict(model, material)

@@ -31,7 +31,7 @@ from jumok.errors import ConfigError
 @option("--top-p", type=float, help="choose among the likeliest that make up p [1.0]")
 @option("--min-p", type=float, help="choose among those at least min-p times as likely as the likeliest [0.0]")
 @option("--repetition-penalty", type=float, help="above 1: makes tokens that were there less likely [1.0]")
-@option("--samples", default=1, show_default=True, help="how many continuations, or answers")
+@option("--samples", type=int, help="how many continuations, or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
 @option("--beam", type=int, section="Encoder-decoder", help="beginnings that the search for an answer keeps [1]")
 @option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: longer answers [1.0]")
@@ -52,7 +52,7 @@ def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: boo
     if task == "classify":
         raise ConfigError(f"{run} holds a classifier, which does not write; ask it with `jumok predict {run} TEXT`.")
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    strange = [name for name in given if name not in OPTIONS[task]]
+    strange = [name for name in (*given, *(["seed"] if seed is not None else [])) if name not in OPTIONS[task]]
     if strange:
         flag = strange[0].replace("_", "-")
         allowed = ", ".join(f"--{name.replace('_', '-')}" for name in OPTIONS[task])
@@ -67,10 +67,10 @@ def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: boo
         _continue(model, seed, as_json, **given)
 
 
-WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples")
+WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
 OPTIONS = {
     "lm": (*WRITING, "repetition_penalty", "stop"),
-    "mlm": ("prompt", "top", "samples"),
+    "mlm": ("prompt", "top"),
     "seq2seq": (*WRITING, "beam", "length_penalty", "no_repeat_ngram"),
 }
 
@@ -85,7 +85,7 @@ def _answer(
     tokens: int | None = None,
     **how: Any,
 ) -> None:
-    """Answer the prompt, or each line of stdin without one."""
+    """Answer the prompt."""
     from jumok.answer import answer
 
     if not prompt:

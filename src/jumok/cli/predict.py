@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, say
-from jumok.errors import ConfigError
+from jumok.cli._verbs import Verb, common, option, print_json, recorded_columns, say
+from jumok.errors import ConfigError, TextError
 
 if TYPE_CHECKING:
     from jumok.predict import Prediction
@@ -19,32 +20,49 @@ if TYPE_CHECKING:
     cls=Verb,
     examples="""
     jumok predict runs/reviews "정말 재미있게 봤어요" "시간이 아까워요"
-    jumok predict runs/reviews new.tsv --column document > answers.tsv
+    jumok predict runs/reviews new.tsv --text document > answers.tsv
+    jumok predict runs/reviews lines.txt
     cat lines.txt | jumok predict runs/reviews -
     jumok predict runs/reviews "그냥 그래요" --json
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, metavar="TEXT...")
-@option("--column", help="of .csv, .tsv and .jsonl files [text]")
+@option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
+@option("--column", help="the same")
 @option("--encoding", help="of the files [found out]")
 @common()
 def predict(
-    run: Path, texts: tuple[str, ...], column: str | None, encoding: str | None, device: str, as_json: bool, quiet: bool
+    run: Path,
+    texts: tuple[str, ...],
+    text: str | None,
+    column: str | None,
+    encoding: str | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Which class each TEXT belongs to, by the classifier of a run folder.
 
-    A TEXT is the text itself, or the name of a .csv, .tsv or .jsonl file, of which one column is read; - reads stdin,
-    a text a line. Each answer is a line of stdout: label, probability and text, with a tab between them.
+    A TEXT is the text itself, or the name of a .csv, .tsv or .jsonl file, of which one column is read, or of a .txt or
+    .md file that is there, a text a line; - reads stdin, a text a line. Each answer is a line of stdout: label,
+    probability and text, with a tab between them; an empty cell has neither label nor probability.
     """
     from jumok import checkpoint
     from jumok import device as devices
-    from jumok.predict import predict as answer
+    from jumok.predict import predict_whole
 
-    given = _texts(texts, column, encoding)
+    if text is not None and column is not None and text != column:
+        raise ConfigError(f"--text {text} and --column {column} name two columns, and one is read; leave one out.")
+    given = _texts(texts, text or column or next(iter(recorded_columns(run)), "text"), encoding)
     model = checkpoint.load(run, str(devices.choose_device(device)))
-    predictions = answer(model, given)
-    cut = sum(prediction.cut for prediction in predictions)
+    predictions = predict_whole(model, given)
+    empty = predictions.count(None)
+    if empty == len(given):
+        raise TextError(f"text 1 of {len(given):,} is empty, and so is any other: there is nothing to sort.")
+    if empty:
+        say(f"{empty:,} of {len(given):,} texts are empty, and nothing has no class.", quiet=quiet)
+    cut = sum(prediction is not None and prediction.cut for prediction in predictions)
     if cut:
         say(
             f"{cut:,} of {len(given):,} texts are longer than the context of {model.config.context_length} tokens; "
@@ -52,34 +70,36 @@ def predict(
             quiet=quiet,
         )
     if as_json:
-        print_json({"predictions": [_plain(text, found) for text, found in zip(given, predictions, strict=True)]})
+        print_json({"predictions": [_plain(one, found) for one, found in zip(given, predictions, strict=True)]})
         return
-    for text, found in zip(given, predictions, strict=True):
-        click.echo(f"{found.label}\t{found.probabilities[found.label]:.3f}\t{' '.join(text.split())}")
+    for one, found in zip(given, predictions, strict=True):
+        answer = "\t" if found is None else f"{found.label}\t{found.probabilities[found.label]:.3f}"
+        click.echo(f"{answer}\t{' '.join(one.split())}")
 
 
-def _texts(arguments: tuple[str, ...], column: str | None, encoding: str | None) -> list[str]:
+def _texts(arguments: tuple[str, ...], column: str, encoding: str | None) -> list[str]:
     """The texts that the arguments are, or name."""
     from jumok.text import FORMATS, read, read_table
 
-    tables = {suffix for suffix, kind in FORMATS.items() if kind != "text"}
     if not arguments and not sys.stdin.isatty():
         arguments = ("-",)
     if not arguments:
         raise ConfigError("no text was given; write one behind the run folder, in quotes, or - to read stdin.")
     found: list[str] = []
     for argument in arguments:
-        path = Path(argument)
-        if argument == "-":
-            lines = read(["-"], encoding=encoding)
+        kind = None if "\n" in argument else FORMATS.get(Path(argument).suffix.lower())
+        if argument == "-" or (kind == "text" and os.path.isfile(argument)):  # a text may be too long for a name
+            lines = read([argument], encoding=encoding)
             found += [line for line in lines.read(0, lines.chars).split("\n") if line.strip()]
-        elif path.suffix.lower() in tables and "\n" not in argument:
-            found += read_table(argument, [column or "text"], encoding=encoding).column(column or "text")
+        elif kind not in (None, "text"):
+            found += read_table(argument, [column], encoding=encoding).column(column)
         else:
             found.append(argument)
     return found
 
 
-def _plain(text: str, prediction: Prediction) -> dict[str, object]:
+def _plain(text: str, prediction: Prediction | None) -> dict[str, object]:
+    if prediction is None:
+        return {"text": text, "label": None, "probabilities": None, "cut": False}
     shares = {label: round(share, 6) for label, share in prediction.probabilities.items()}
     return {"text": text, "label": prediction.label, "probabilities": shares, "cut": prediction.cut}

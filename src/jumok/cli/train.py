@@ -13,6 +13,7 @@ import click
 
 from jumok.cli._verbs import (
     COLUMN_NAMES,
+    COLUMNS,
     INTERRUPTED,
     NUMBERS_ROWS,
     READING,
@@ -23,19 +24,25 @@ from jumok.cli._verbs import (
     plain_floats,
     print_json,
     read_material,
+    recorded_columns,
     say,
     stopping,
     stories_text,
 )
 from jumok.config import (
+    CLASSIC_DEFAULTS,
+    INIT_DEFAULTS,
     SIZES,
     SPECIAL_IDS,
+    TASK_DEFAULTS,
+    TRAINABLE,
     EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
     did_you_mean,
     field_choices,
     field_types,
+    require_choice,
     require_type,
 )
 from jumok.errors import ConfigError
@@ -46,6 +53,15 @@ if TYPE_CHECKING:
 
 
 FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that nobody chooses
+# Options that some tasks alone have a use for.
+TASKS_OF = {
+    "column": ("lm", "mlm"),
+    **{name: (task,) for task, names in COLUMNS.items() for name in names},
+    **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
+    **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
+    "label_smoothing": ("seq2seq",),
+}
+OTHER_DEFAULTS = {**TASK_DEFAULTS, "classic": CLASSIC_DEFAULTS, "--init": INIT_DEFAULTS}
 
 
 def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
@@ -57,9 +73,7 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
             if field.name in skip:
                 continue
             flag, kind = "--" + field.name.replace("_", "-"), field_types(config)[field.name]
-            help_text = field.metadata["help"]
-            if "[" not in help_text and field.default is not None:
-                help_text += f" [{field.default}]"
+            help_text = _help(field)
             if kind is bool:
                 flag, kind = f"{flag}/--no-{flag[2:]}", None
             elif field.name == "family":  # which there are depends on the model
@@ -70,6 +84,19 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
         return function
 
     return add
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    """What a field is, its default, and what other defaults it has: [256; classify 128, seq2seq 64]."""
+    sentence = str(field.metadata["help"])
+    if "[" not in sentence and field.default is not None:
+        sentence += f" [{field.default}]"
+    others = [
+        f"{name} {values[field.name]}"
+        for name, values in OTHER_DEFAULTS.items()
+        if values.get(field.name, field.default) != field.default
+    ]
+    return f"{sentence.removesuffix(']')}; {', '.join(others)}]" if others else sentence
 
 
 @click.command(
@@ -101,7 +128,7 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
 @option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000]")
 @option("--alphabet", section="Text", help="of char: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]")
 @option("--min-count", type=int, section="Text", help="rarer characters are spelled in bytes [2]")
-@option("--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="[what fits the task]")
+@option("--model", type=click.Choice(TRAINABLE), section="Model", help="[what fits the task]")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the flags below go before it")
 @field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
 @field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
@@ -192,15 +219,21 @@ def _make_trainer(
                 "out."
             )
         task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
-        held_out = _held_out_file(settings, task, reading)
-        text = read_material(task, texts, reading) if texts else None
+        _refuse_strange(settings | reading, task)
+        recorded = recorded_columns(out)
+        held_out = _held_out_file(settings, task, reading, recorded)
+        text = read_material(task, texts, reading, recorded) if texts else None
         trainer = Trainer.resume(out, text, settings, size=size, val_text=held_out, device=device, began=began)
         return trainer, f"Continuing {out} after step {trainer.step}."
     if init is not None and (tokenizer is not None or tokenizer_options):
         raise ConfigError(f"{init} has its own tokenizer: leave --tokenizer and its options out.")
+    task = settings.get("task") or "lm"
+    require_choice("task", task, TASK_DEFAULTS)
+    if model is not None:
+        require_choice("model", model, TRAINABLE)
+    _refuse_strange(settings | reading, task)
     folder = out or _free_folder(texts)
     RunFolder(folder).require_free()  # before anything that takes long
-    task = settings.get("task") or "lm"
     if texts and not quiet:
         say(f"Reading {', '.join(texts[:3])}{' ...' if len(texts) > 3 else ''}")
     held_out = _held_out_file(settings, task, reading)
@@ -221,6 +254,17 @@ def _make_trainer(
     return trainer, text.describe()
 
 
+def _refuse_strange(given: Mapping[str, Any], task: str) -> None:
+    """Raise ConfigError for a setting that the task would not look at."""
+    for name, tasks in TASKS_OF.items():
+        if given.get(name) is not None and task not in tasks:
+            instead = f"; its columns are named by --{' and --'.join(COLUMNS[task])}" if task in COLUMNS else ""
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is for --task {' and '.join(tasks)}, and this task is {task}"
+                f"{instead if name == 'column' else ''}; leave it out."
+            )
+
+
 def _built_in(task: str) -> Text | Table:
     """What is learned from when no text is given."""
     from jumok import text as reader
@@ -234,7 +278,9 @@ def _built_in(task: str) -> Text | Table:
     return stories_text()
 
 
-def _held_out_file(settings: dict[str, Any], task: str, reading: Mapping[str, Any]) -> Text | Table | None:
+def _held_out_file(
+    settings: dict[str, Any], task: str, reading: Mapping[str, Any], recorded: tuple[str, ...] = ()
+) -> Text | Table | None:
     """--val takes a share or a file; the share stays in the settings."""
     given = settings.get("val")
     if given is None:
@@ -244,7 +290,7 @@ def _held_out_file(settings: dict[str, Any], task: str, reading: Mapping[str, An
         return None
     except ValueError:
         del settings["val"]
-        return read_material(task, (given,), reading)
+        return read_material(task, (given,), reading, recorded)
 
 
 def _tokenizer(name: str | None, options: Mapping[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.errors import RunError
-from jumok.models.framing import Framing
+from jumok.models.framing import Framing, source_frame
 from jumok.stock import read_json
 from jumok.tokenizers import Tokenizer
 
@@ -110,7 +109,7 @@ def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
     source for an encoder–decoder. jumok itself adds nothing; see `Tokenizer`.
     """
     content = tokenizer.to_json()
-    if json.loads(content)["post_processor"] is not None:
+    if any(tokenizer.around):
         return content
     pipeline = HFTokenizer.from_str(content)
     _frame(pipeline, *_around(tokenizer, config))
@@ -140,7 +139,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
 def _around(tokenizer: Tokenizer, config: ModelConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids before and after each text."""
     if isinstance(config, EncoderDecoderConfig):
-        return (), () if config.eos_id is None else (config.eos_id,)
+        return source_frame(config, tokenizer)
     if isinstance(config, BERTConfig) or (isinstance(config, GPTConfig) and config.labels):
         framing = Framing.of(config, tokenizer)
         return framing.before, framing.after

@@ -1,7 +1,8 @@
-"""How a text stands before a model that sums it up: between which ids, cut to which length, filled up with what.
+"""How a text stands before a model that reads it whole: between which ids, cut to which length, filled up with what.
 
-    BERT    [CLS] text [SEP]
-    GPT     text [SEP], or text and a newline where the tokenizer has no [SEP]
+    BERT               [CLS] text [SEP]
+    GPT                text [SEP], or text and a newline where the tokenizer has no [SEP]
+    encoder–decoder    text [EOS], or what the tokenizer of a published model says: <s> text </s>
 
 A GPT sees the past alone, so the id that ends the text is where it knows all of it. A GPT that was trained on running
 text knows a newline as the end of a line; one that begins as a classifier has [SEP] for it.
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.config import BERTConfig, GPTConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError
 from jumok.tokenizers import Tokenizer
 
@@ -70,6 +71,13 @@ class Framing:
     def inside(self, ids: Ids) -> Ids:
         """The text of a framed one."""
         return ids[len(self.before) : len(ids) - len(self.after)]
+
+
+def source_frame(config: EncoderDecoderConfig, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids before and after a source: those that stock code puts there, and [EOS] alone where it puts none."""
+    if any(tokenizer.around):
+        return tokenizer.around
+    return (), () if config.eos_id is None else (config.eos_id,)
 
 
 def pad_id(tokenizer: Tokenizer) -> int:

@@ -61,12 +61,13 @@ class Classification(Task[Any]):
     kinds = (GPTConfig, BERTConfig)
     keys = frozenset(
         [
-            "sources", "sha256", "val_sha256", "rows", "columns", "train_rows", "val_rows", "label_counts", "empty",
-            "cut", "train_tokens", "val_tokens",
+            "sources", "sha256", "val_sha256", "rows", "held_out_rows", "columns", "train_rows", "val_rows",
+            "label_counts", "empty", "cut", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
     loss_label = "nats/text"
     tokenizer_kind = "bpe"  # a word says more of a text than its letters, and there are fewer of them to read
+    columns = ("text", "label")
     fixed_shapes = False
 
     def __init__(
@@ -77,6 +78,7 @@ class Classification(Task[Any]):
         self.val = _Part.load(folder.state, "val", data["val_rows"])
         self.framing, self.tokenizer, self.labels = Framing.of(model, tokenizer), tokenizer, model.labels
         self.context_length, self.lm_weight = model.context_length, config.lm_weight
+        self.token_dropout, self.seed = config.token_dropout, config.seed
         tokens = config.batch_size * model.context_length
         self.batches = LengthBatches(self.train.rows.lengths[:, None], tokens, config.seed)
         self.weights = _rarity(data["label_counts"]) if config.class_weights else None
@@ -96,8 +98,7 @@ class Classification(Task[Any]):
                     f"a classifier learns from a table of texts and their labels, and {type(table).__name__} was "
                     'given; read one with jumok.text.read_table("reviews.tsv", ["text", "label"]).'
                 )
-        cut = len(source) if held_out is not None else len(source) - round(len(source) * config.val)
-        material = Material(source=source, cut=cut, held_out=held_out)
+        material = Material.of(source, held_out, config.val)
         train, val = _parts(material)
         _require_classes(train, val, shared=held_out is None)
         if config.val > 0 and not val:
@@ -114,7 +115,9 @@ class Classification(Task[Any]):
         return train_tokenizer(texts, kind, **{"special_tokens": SPECIAL_TOKENS, **options})
 
     @classmethod
-    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The labels of the training part, the id that fills up batches, and the head of a BERT."""
         labels = {label for _, label in _parts(material)[0]}
         return {"labels": in_order(labels), "pad_id": pad_id(tokenizer), "head": "classify"}
@@ -137,12 +140,12 @@ class Classification(Task[Any]):
             held_out = _Part.write(folder.state, "val", val, model.labels, tokenizer, framing)
         parts = (learned.part, held_out.part)
         assert isinstance(material.source, Table)
-        given = len(material.source) + (len(material.held_out) if isinstance(material.held_out, Table) else 0)
+        given = sum(count or 0 for count in material.rows().values())
         if not len(learned.part.rows):
             raise TextError("the tokenizer makes nothing of any text of the training part; give another tokenizer.")
         return {
             **material.identity(),
-            "rows": len(material.source),
+            **material.rows(),
             "columns": list(material.source.columns),
             "train_rows": len(learned.part.rows),
             "val_rows": len(held_out.part.rows),
@@ -164,6 +167,9 @@ class Classification(Task[Any]):
         """Ids (B, T), filled up on the right; their lengths (B,); the places of their labels (B,)."""
         chosen = self.batches.rows(number)
         ids, lengths = padded(self.train.rows, chosen, self.framing.pad, self.context_length)
+        if self.token_dropout:
+            random = np.random.Generator(np.random.PCG64((self.seed, number)))
+            ids, lengths = thinned(ids, lengths, self.token_dropout, self.framing, random)
         return ids, lengths, torch.from_numpy(self.train.truth[chosen])
 
     def loss(self, model: Classifier, batch: tuple[Tensor, ...]) -> Tensor:
@@ -188,6 +194,10 @@ class Classification(Task[Any]):
         self._final = self._judge(model, max_tokens, FINAL_ROWS)
         each = self._final.f1.items() if len(self.labels) <= NAMED else ()
         return {**_figures(self._final), **{f"f1[{label}]": value for label, value in each}}
+
+    def final_reads(self, max_tokens: int) -> int:
+        """The tokens of as many rows as `final` reads."""
+        return min(self.validation_tokens, max(max_tokens, int(FINAL_ROWS * self.val.rows.lengths.mean())))
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Accuracy and F1."""
@@ -220,6 +230,27 @@ class Classification(Task[Any]):
             tokens=int(lengths[chosen].sum()),
             weights=None if self.weights is None else self.weights.double(),
         )
+
+
+def thinned(
+    ids: Tensor, lengths: Tensor, share: float, framing: Framing, random: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Leave out some tokens of each text, so that no single one is relied on; those around it stay.
+
+    Source: word dropout, https://arxiv.org/abs/1512.05287, section 4.2; here the tokens close up instead of being zero.
+
+    Args:
+        ids: (B, T), filled up on the right. lengths: (B,). share: of the tokens that go, each for itself.
+
+    Returns:
+        ids (B, T) and lengths (B,) of what is left.
+    """
+    places = torch.arange(ids.shape[1])  # (T,)
+    inside = (places >= len(framing.before)) & (places < lengths[:, None] - len(framing.after))  # (B, T)
+    gone = inside & torch.from_numpy(random.random(ids.shape) < share)  # (B, T)
+    left = lengths - gone.sum(dim=1)  # (B,)
+    order = gone.to(torch.uint8).argsort(dim=1, stable=True)  # (B, T), what stays first
+    return ids.gather(1, order).masked_fill(places >= left[:, None], framing.pad), left
 
 
 def next_token_loss(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:

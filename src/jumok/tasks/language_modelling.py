@@ -51,13 +51,19 @@ class LanguageModelling(Task[GPT]):
         for text in (source, held_out):
             if text is not None and not isinstance(text, Text):
                 raise TextError(f"a language model learns from a text, and {type(text).__name__} was given.")
-        cut = source.chars if held_out is not None else source.chars - round(source.chars * config.val)
-        return Material(source=source, cut=cut, held_out=held_out)
+        return Material.of(source, held_out, config.val)
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
         """Trained on the training part."""
         return train_tokenizer(_text(material.source).chunks(0, material.cut), kind, **options)
+
+    @classmethod
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """No labels: a model that begins with a classifier's weights is none itself."""
+        return {"labels": ()}
 
     @classmethod
     def prepare(
@@ -140,7 +146,7 @@ class LanguageModelling(Task[GPT]):
 
 
 def _text(source: object) -> Text:
-    assert isinstance(source, Text)  # the trainer has checked it against `reads`
+    assert isinstance(source, Text)  # `material` has checked it
     return source
 
 

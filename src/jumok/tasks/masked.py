@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from jumok.checkpoint import RunFolder
 from jumok.config import BERTConfig, TrainConfig
 from jumok.data import Batches, load_ids
-from jumok.errors import ConfigError, JumokError
-from jumok.evaluate import LARGEST_BATCH, windows
+from jumok.errors import ConfigError
+from jumok.evaluate import LARGEST_BATCH, require_finite_losses, windows
 from jumok.fill import JOINED, fill_ids, mask_token, ordinary_ids
 from jumok.generate import eval_mode
 from jumok.models import ModelConfig
@@ -141,7 +141,9 @@ class MaskedLanguageModelling(Task[BERT]):
         return LanguageModelling.make_tokenizer(material, kind, {**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
-    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The head, and what it needs of the tokenizer."""
         mask_token(tokenizer)  # there must be one
         return {"head": "mlm", "labels": (), "pad_id": pad_id(tokenizer)}
@@ -250,11 +252,7 @@ class MaskedLanguageModelling(Task[BERT]):
                 logits = model.mlm_logits(at_places(model(ids), where))  # (B, M, V)
                 nats += float(_losses(logits, targets).cpu().sum(dtype=torch.float64))  # some devices have no float64
                 right += int((logits.argmax(dim=-1) == targets).sum())
-        if not math.isfinite(nats):
-            raise JumokError(
-                "the model's losses are not finite: its weights are damaged or its training diverged. "
-                "Train again with a lower learning rate, or load an earlier copy."
-            )
+        require_finite_losses(nats)
         return nats, right, max(1, int((places != NOTHING).sum()))
 
     def _batch(

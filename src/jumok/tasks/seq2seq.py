@@ -1,8 +1,8 @@
 """Answer texts: pairs of a source and a target, an encoder–decoder between them.
 
-A source is its text and [EOS]. The decoder begins with [BOS], sees the target, and learns to write the target and
-[EOS]. These are the ids that stock `transformers` reads out of the exported folder, where
-`BartForConditionalGeneration(labels=...)` builds the same inputs.
+A source is its text and [EOS], unless the tokenizer of a published model puts other ids around a text. The decoder
+begins with [BOS], sees the target, and learns to write the target and [EOS]. These are the ids that stock
+`transformers` reads out of the exported folder; `BartForConditionalGeneration(labels=...)` builds the same inputs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 IDS = {
     "pad_id": ("[PAD]", "<pad>"),
     "bos_id": ("[BOS]", "<s>"),
-    "eos_id": ("[EOS]", "</s>"),
     "decoder_start_id": ("[BOS]", "<s>"),
+    "eos_id": ("[EOS]", "</s>"),
 }
 ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
 
@@ -56,19 +56,20 @@ class Seq2Seq(Task[EncoderDecoder]):
     kinds = (EncoderDecoderConfig,)
     keys = frozenset(
         [
-            "sources", "sha256", "val_sha256", "rows", "val_rows", "left_out", "cut", "longest", "train_tokens",
-            "val_tokens",
+            "sources", "sha256", "val_sha256", "rows", "held_out_rows", "columns", "train_rows", "val_rows", "left_out",
+            "cut", "longest", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
     loss_label = "nats/token"
+    columns = COLUMNS
     fixed_shapes = False
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
         assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
-        self.sources = load_rows(folder.state / "train-source.npy", data["rows"])
-        self.targets = load_rows(folder.state / "train-target.npy", data["rows"])
+        self.sources = load_rows(folder.state / "train-source.npy", data["train_rows"])
+        self.targets = load_rows(folder.state / "train-target.npy", data["train_rows"])
         self.held_out = _read_pairs(folder, data["val_rows"])
         lengths = np.stack((self.sources.lengths, self.targets.lengths), axis=1)  # (rows, 2)
         self.batches = LengthBatches(lengths, config.batch_size * model.context_length, config.seed)
@@ -90,8 +91,7 @@ class Seq2Seq(Task[EncoderDecoder]):
                 )
             if table is not None:
                 as_pairs(table)  # a column may be missing
-        cut = len(source) if held_out is not None else len(source) - round(len(source) * config.val)
-        return Material(source=source, cut=cut, held_out=held_out)
+        return Material.of(source, held_out, config.val)
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -103,22 +103,29 @@ class Seq2Seq(Task[EncoderDecoder]):
         return train_tokenizer(lines, kind, **{**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
-    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The ids of the special tokens; a published model that always writes one first does so no more.
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The ids of the special tokens: those of the model to begin with, and else those of the tokenizer.
+
+        A published model that always writes one first does so no more. Marian has none that begins a text, and needs
+        none: its decoder begins with another.
 
         Raises:
-            TokenizerError: the tokenizer lacks one of them.
+            TokenizerError: neither has one of the others.
         """
         known = tokenizer.special_tokens
-        found = {field: next((known[name] for name in names if name in known), None) for field, names in IDS.items()}
-        missing = [" or ".join(IDS[field]) for field, token_id in found.items() if token_id is None]
+        of_names = {field: next((known[n] for n in names if n in known), None) for field, names in IDS.items()}
+        own = {field: token_id for field, token_id in (inherited or {}).items() if token_id is not None}
+        found = {field: own.get(field, token_id) for field, token_id in of_names.items()}
+        missing = [" or ".join(IDS[name]) for name, token_id in found.items() if token_id is None and name != "bos_id"]
         if missing:
             raise TokenizerError(
                 f"task seq2seq needs the special tokens {', '.join(SPECIAL_TOKENS)}, and this tokenizer has no "
                 f"{', no '.join(dict.fromkeys(missing))}; leave --tokenizer to jumok, or train one with "
                 f"train_tokenizer(..., special_tokens={SPECIAL_TOKENS})."
             )
-        return {**found, "forced_bos_id": None}  # what is learned begins with the text
+        return {**found, "forced_bos_id": None}  # what is learned begins as the targets do
 
     @classmethod
     def prepare(
@@ -139,10 +146,12 @@ class Seq2Seq(Task[EncoderDecoder]):
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
             lines = (json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
             write_atomic(folder.state / "val.jsonl", "".join(lines))
-        given = sum(len(_table(part)) for part in (material.source, material.held_out) if part is not None)
+        table, given = _table(material.source), sum(count or 0 for count in material.rows().values())
         return {
             **material.identity(),
-            "rows": len(train),
+            **material.rows(),
+            "columns": [table.names[table.columns.index(name)] for name in COLUMNS],
+            "train_rows": len(train),
             "val_rows": len(held_out),
             "left_out": given - len(train) - len(held_out),
             "cut": sum(pair.is_cut for pair in (*coded, *held_out_coded)),
@@ -183,6 +192,10 @@ class Seq2Seq(Task[EncoderDecoder]):
     def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
         """As `validate`."""
         return self.validate(model, max_tokens)
+
+    def final_reads(self, max_tokens: int) -> int:
+        """The tokens of the pairs that it answers."""
+        return min(self.validation_tokens, max_tokens // ANSWER_COST)
 
     def _figures(self, model: EncoderDecoder, rows: int) -> dict[str, float]:
         middles = (np.arange(rows) * 2 + 1) * len(self.held_out) // (2 * rows)
@@ -274,5 +287,7 @@ def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
 
 
 def _pair(line: str) -> Pair:
-    source, target = json.loads(line)
-    return str(source), str(target)
+    pair = json.loads(line)
+    if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+        raise ValueError(f"{line[:40]!r} is no pair of texts")
+    return pair[0], pair[1]

@@ -28,6 +28,12 @@ class Material:
     cut: int
     held_out: Text | Table | None = None
 
+    @classmethod
+    def of(cls, source: Text | Table, held_out: Text | Table | None, val: float) -> Material:
+        """With the last part of the source held out, its share `val`, or else `held_out`."""
+        size = source.chars if isinstance(source, Text) else len(source)
+        return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)
+
     def identity(self) -> dict[str, Any]:
         """What config.json keeps, so that a resumed run can tell other material from its own."""
         return {
@@ -35,6 +41,12 @@ class Material:
             "sha256": self.source.sha256,
             "val_sha256": None if self.held_out is None else self.held_out.sha256,
         }
+
+    def rows(self) -> dict[str, int | None]:
+        """How many were given, before any is left out; held_out_rows is None where no other table is held out."""
+        assert isinstance(self.source, Table)
+        held_out = len(self.held_out) if isinstance(self.held_out, Table) else None
+        return {"rows": len(self.source), "held_out_rows": held_out}
 
 
 M = TypeVar("M", bound=Model)
@@ -52,6 +64,7 @@ class Task(ABC, Generic[M]):
     keys: ClassVar[frozenset[str]]  # of `data`
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
     tokenizer_kind: ClassVar[str] = "char"  # what is trained when nothing else is asked for
+    columns: ClassVar[tuple[str, ...]] = ()  # of the table it learns from; none: from a text
     fixed_shapes: ClassVar[bool]  # all batches are alike, so that compiling pays
 
     tokens_per_batch: int
@@ -79,8 +92,14 @@ class Task(ABC, Generic[M]):
         """A tokenizer trained on the training part, and on nothing of what is held out."""
 
     @classmethod
-    def fields(cls, material: Material, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Fields of the model's configuration that follow from the material and its ids, for example the labels."""
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Fields of the model's configuration that follow from the material and its ids, for example the labels.
+
+        Args:
+            inherited: the fields of the model to begin with, where there is one.
+        """
         return {}
 
     @classmethod
@@ -127,6 +146,13 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def final(self, model: M, max_tokens: int) -> dict[str, float]:
         """The figures to quote."""
+
+    def final_reads(self, max_tokens: int) -> int:
+        """About how many tokens `final` reads at most, which tells how long it will take.
+
+        Windows that overlap by three quarters read each token four times.
+        """
+        return min(4 * self.validation_tokens, max_tokens)
 
     @abstractmethod
     def headline(self, figures: Mapping[str, float]) -> str:

@@ -25,12 +25,18 @@ class Table:
     """Rows of cells: strings in NFC with "\\n" for newlines. An empty cell is "".
 
     Made by `read_table` and `from_rows`. `rows` holds one tuple a row, its cells in the order of `columns`;
-    `sources` says what was found in each input. Tables are told apart by `sha256`.
+    `sources` says what was found in each input; `names` are those of the columns there, which `renamed` leaves as they
+    are. Tables are told apart by `sha256`.
     """
 
     columns: tuple[str, ...]
     rows: list[Row]
     sources: tuple[Source, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", self.columns)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,7 +57,8 @@ class Table:
         if not 0 <= at <= len(self):
             raise ValueError(f"at={at} is no place to split {len(self)} rows; use 0 to {len(self)}")
         first, second = (
-            Table(columns=self.columns, rows=rows, sources=self.sources) for rows in (self.rows[:at], self.rows[at:])
+            Table(columns=self.columns, rows=rows, sources=self.sources, names=self.names)
+            for rows in (self.rows[:at], self.rows[at:])
         )
         return first, second
 
@@ -59,7 +66,7 @@ class Table:
         """The same rows under other names of the columns. Raises `ValueError` if there are more or fewer names."""
         if len(columns) != len(self.columns):
             raise ValueError(f"{len(columns)} names were given for the {len(self.columns)} columns of this table")
-        return Table(columns=tuple(columns), rows=self.rows, sources=self.sources)
+        return Table(columns=tuple(columns), rows=self.rows, sources=self.sources, names=self.names)
 
     @cached_property
     def sha256(self) -> str:

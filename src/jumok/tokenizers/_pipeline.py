@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
@@ -65,6 +66,30 @@ def canonical(pipeline: HFTokenizer) -> str:
     content = json.loads(pipeline.to_str())
     kept = {key: content[key] for key in content if key not in ("truncation", "padding", "post_processor")}
     return json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def around(pipeline: HFTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids that the pipeline's own post-processor puts before and after a single text; mostly none."""
+    return _around(json.loads(pipeline.to_str())["post_processor"] or {"type": None})
+
+
+def _around(step: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    kind = step["type"]
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return (step["cls"][1],), (step["sep"][1],)
+    before: list[int] = []
+    after: list[int] = []
+    if kind == "Sequence":
+        for part in map(_around, step["processors"]):
+            before, after = [*part[0], *before], [*after, *part[1]]
+    if kind == "TemplateProcessing":
+        place = before
+        for piece in step["single"]:
+            if "Sequence" in piece:
+                place = after
+            else:
+                place += step["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+    return tuple(before), tuple(after)
 
 
 def recognise(pipeline: HFTokenizer) -> str:

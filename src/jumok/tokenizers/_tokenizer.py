@@ -47,6 +47,7 @@ class Tokenizer:
         dtype: the smallest unsigned integer type that holds every id.
         fingerprint: SHA-256 of the pipeline in one fixed spelling; equal for equal tokenizers.
         special_tokens: the special tokens and their ids.
+        around: the ids that stock code puts before and after each text, as the file says; `encode` does not.
     """
 
     def __init__(self, pipeline: HFTokenizer) -> None:  # takes `pipeline` over and changes it
@@ -59,6 +60,7 @@ class Tokenizer:
         self.kind: str = _pipeline.recognise(pipeline)
         self.vocab_size: int = max(vocab.values()) + 1
         self.dtype: np.dtype[Any] = np.min_scalar_type(self.vocab_size - 1)
+        self.around: tuple[tuple[int, ...], tuple[int, ...]] = _pipeline.around(pipeline)
         self.fingerprint: str = hashlib.sha256(_pipeline.canonical(pipeline).encode()).hexdigest()
         self.special_tokens: dict[str, int] = {
             token.content: token_id
