@@ -299,7 +299,7 @@ def test_a_classifier_of_its_own_output_layer_leaves_without_it(family: str, fol
     torch.testing.assert_close(classified(from_hf(folder), ids, mask), classified(model, ids, mask), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean", "attention"])
+@pytest.mark.parametrize("pooling", ["mean", "attention"])
 def test_a_classifier_that_no_stock_class_can_express_is_refused(pooling: str, folder: Path):
     """It would be read off another place there, and say something else without a word."""
     with pytest.raises(JumokError, match=f"by pooling='{pooling}', and the stock class knows 'last' alone"):
