@@ -664,3 +664,9 @@ def test_a_wheel_carries_the_chapters(tmp_path: Path) -> None:
     found = json.loads(listed.stdout)["chapters"]
     assert [each["slug"] for each in found] == [each.slug for each in written("ko")]
     assert all(str(tmp_path) in each["path"] for each in found)
+
+
+def test_a_misspelled_word_of_a_slug_is_enough_for_a_hint() -> None:
+    """`jumok learn quries` was only told the list, since no whole slug is like it."""
+    with pytest.raises(ConfigError, match="Did you mean 'queries-keys-values'"):
+        lessons.chapter("quries", "en")

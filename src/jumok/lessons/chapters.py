@@ -18,6 +18,7 @@ so that a list of chapters takes no time; `check` does, when it runs one.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import doctest
 import io
 import re
@@ -161,9 +162,14 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         if slug == each.slug:
             return each
     slugs = [each.slug for each in known]
+    hint = did_you_mean(slug, slugs)
+    if not hint:  # a word of a slug is often all that is remembered
+        words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+        close = difflib.get_close_matches(slug, words, n=1, cutoff=0.7)
+        hint = f" Did you mean {words[close[0]]!r}?" if close else ""
     raise ConfigError(
         f"there is no chapter {str(key)!r}; give a number from {known[0].number} to {known[-1].number}, or one of "
-        f"{', '.join(slugs)}.{did_you_mean(slug, slugs)}"
+        f"{', '.join(slugs)}.{hint}"
     )
 
 
