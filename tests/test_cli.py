@@ -33,6 +33,7 @@ from jumok.checkpoint import RunFolder
 from jumok.cli._verbs import plain_floats
 from jumok.cli.train import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok.corpora.numbers import read_number
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
@@ -605,6 +606,34 @@ def test_convert_there_and_back(jumok: Jumok, model: Path) -> None:
     assert jumok("convert", "hf", "back", "--to", "jumok").code == 0
     asked = ["--prompt", "옛날에", "--tokens", 10, "--seed", 5]
     assert jumok("generate", "back", *asked).out == jumok("generate", model, *asked).out
+
+
+def test_corpus_write_numbers(jumok: Jumok) -> None:
+    """A table that train --task seq2seq reads: a header, then digits and their reading, as many rows as asked for."""
+    end = jumok("corpus", "write", "numbers", "--rows", 20, "--kind", "number")
+    assert end.code == 0, end.err
+    header, *rows = [line.split("\t") for line in end.out.splitlines()]
+    assert header == ["source", "target"]
+    assert len(rows) == 20
+    for source, target in rows:
+        assert read_number(int(source.replace(",", ""))) == target
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("numbers", "--chars", 5), "--chars is not for numbers"),
+        (("stories", "--rows", 5), "--rows is not for stories"),
+        (("numbers", "--kind", "nummber"), "did you mean 'number'"),
+        (("numbers", "--rows", -1), "rows=-1"),
+        (("tales",), "tales"),
+    ],
+)
+def test_corpus_write_with_what_does_not_fit(jumok: Jumok, arguments: tuple[Any, ...], message: str) -> None:
+    end = jumok("corpus", "write", *arguments)
+    assert end.code == 2, end.err
+    assert message in end.err
+    assert "source\ttarget" not in end.out
 
 
 def test_corpus_list_and_write(jumok: Jumok) -> None:
