@@ -546,7 +546,7 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "lm": {},
     "mlm": {"warmup": 0.05, "patience": 0},  # it dwells on a plateau first
     "classify": {"context_length": 128, "batch_size": 16, "pooling": "mean"},
-    "seq2seq": {"n_layer": 3, "context_length": 64, "batch_size": 32, "warmup": 0.05},
+    "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
 # With the weights of another model to begin with: its knowledge is worth more than what high rates find.
