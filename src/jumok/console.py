@@ -23,7 +23,22 @@ from jumok.lessons.words import say
 from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
 
 
-class TrainingView:
+class _View:
+    """Something with a bar, which moves while the view is open and is gone afterwards."""
+
+    _bar: Progress
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+class TrainingView(_View):
     """Shows the events of a run as they come: a live bar in a terminal, a line for each validation anywhere else."""
 
     def __init__(self, folder: Path, *, quiet: bool = False) -> None:
@@ -42,15 +57,6 @@ class TrainingView:
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("getting ready", total=1.0)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -107,7 +113,7 @@ class TrainingView:
             self._console.print(Line.assemble((f"  {name:<9}", "dim"), text))
 
 
-class DownloadView:
+class DownloadView(_View):
     """A progress bar for a download."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -117,15 +123,6 @@ class DownloadView:
             console=console, transient=True, disable=quiet or not console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def show(self, done: int, total: int) -> None:
         """Bytes so far, of how many."""
@@ -160,7 +157,7 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
-class LadderView:
+class LadderView(_View):
     """Shows the events of a ladder: a live bar for each rung in a terminal, a line for each quarter anywhere else."""
 
     def __init__(self, language: Language, *, quiet: bool = False) -> None:
@@ -179,15 +176,6 @@ class LadderView:
         self._place = ""
         self._held_out = ""
         self._quarters = 0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def say(self, text: str, style: str = "") -> None:
         """A line above the bar."""
