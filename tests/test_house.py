@@ -21,19 +21,19 @@ LEVELS = (
     {"errors", "files"},
     {"hangul", "config", "text"},
     {"stock"},
-    {"tokenizers", "corpora", "positions", "cache", "layers", "device"},
+    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device"},
     {"attention"},
     {"blocks"},
     {"models"},
-    {"interop"},
+    {"interop", "record", "decode"},
     {"checkpoint", "generate", "data", "optim"},
     {"answer", "fill"},
-    {"evaluate"},
-    {"pairs", "predict", "view"},
+    {"evaluate", "probe"},
+    {"masking", "pairs", "predict", "view"},
     {"tasks"},
     {"plan"},
     {"trainer"},
-    {"lessons"},
+    {"lessons", "speed"},
     {"console"},
     {"cli"},
 )
@@ -44,7 +44,7 @@ CHAPTERS = SOURCE / "lessons" / "chapters.py"
 
 PUBLIC = {
     "BERT", "BERTConfig", "EncoderDecoder", "EncoderDecoderConfig", "GPT", "GPTConfig", "JumokError", "TrainConfig",
-    "Trainer", "generate", "load", "save", "train_tokenizer",
+    "Trainer", "generate", "load", "record", "save", "train_tokenizer", "view",
 }  # fmt: skip
 
 

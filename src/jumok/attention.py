@@ -34,14 +34,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.cache import LayerCache
+from jumok.explicit import explicit_attention
 from jumok.layers import Dropout, RMSNorm
 from jumok.positions import rotate
 
-# Where two plain matrix products over the weights serve better than the fused kernel, on CPUs: in training up to about
-# LONGEST_EXPLICIT keys, since the fused backward pass is slower (beyond it the (T, S) weights cost more memory than
-# they save time); and below FEWEST_FUSED keys, where the fused kernel turns a NaN into zeros.
-FEWEST_FUSED = 16
-LONGEST_EXPLICIT = 512
+FEWEST_FUSED = 16  # keys, below which the fused kernel for CPUs turns a NaN into zeros
 
 
 def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Tensor:
@@ -107,10 +104,14 @@ class ScaledDotProductAttention(nn.Module):
         Returns:
             (B, H, T, D).
         """
-        t, s = q.shape[-2], k.shape[-2]
-        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and s <= LONGEST_EXPLICIT)):
+        t, s, drops = q.shape[-2], k.shape[-2], self.training and self.dropout.rate > 0
+        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and drops)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
             return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
+        if q.device.type == "cpu" and q.requires_grad and q.dim() == 4:
+            if k.shape[1] < q.shape[1]:
+                k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
+            return explicit_attention(q, k, v, mask, causal)
         square = causal and mask is None and t == s
         return F.scaled_dot_product_attention(
             q, k, v,
