@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.optim import AdamW, Muon
+from torch.optim import AdamW
 
 from jumok.config import GPTConfig, TrainConfig
 from jumok.models.gpt import GPT
-from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
+from jumok.optim import Muon, clip_gradients, make_optimizers, orthogonal, rate, set_rate
 
 
 def tiny(family: str = "modern", tie: bool = True) -> GPT:
@@ -85,6 +85,54 @@ def test_a_step_moves_every_parameter() -> None:
         optimizer.step()
     still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
     assert still == []
+
+
+# --- Muon ---
+
+
+def with_singular_values(values: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    random = torch.Generator().manual_seed(0)
+    left, _ = torch.linalg.qr(torch.randn(rows, len(values), generator=random))
+    right, _ = torch.linalg.qr(torch.randn(columns, len(values), generator=random))
+    return left @ torch.diag(values) @ right.T
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize(("rows", "columns"), [(48, 48), (120, 48), (48, 120)])
+def test_the_direction_is_orthogonal_about(rows: int, columns: int, scale: float) -> None:
+    """Singular values over a factor of thirty come out near one, and the singular vectors stay."""
+    matrix = with_singular_values(torch.logspace(0, -1.5, 48), rows, columns)
+    found = orthogonal(matrix * scale).float()
+    sizes = torch.linalg.svdvals(found)
+    assert sizes.min() > 0.85
+    assert sizes.max() < 1.15
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    inside = left.T @ found @ right.T  # diagonal if the vectors stayed
+    assert (inside - torch.diag(inside.diag())).norm() < 0.1 * inside.norm()
+
+
+def test_a_matrix_of_rank_one_stays_small() -> None:
+    """Its singular value is 1 after scaling, and came out as 1.004: the polynomials made 1e5 of it."""
+    matrix = torch.outer(torch.linspace(1, 2, 64), torch.linspace(-1, 1, 64))
+    for scale in torch.logspace(-3, 3, 30):
+        assert orthogonal(matrix * scale).float().norm() < 1.5
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    assert orthogonal(torch.zeros(4, 6)).abs().sum() == 0
+
+
+def test_muon_is_momentum_orthogonalised() -> None:
+    """Two steps by hand: Nesterov's momentum, decay before the step, tall matrices move further."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(8, 2))
+    optimizer, hand, mean = Muon([weight], lr=0.1, momentum=0.9, weight_decay=0.5), weight.detach().clone(), 0.0
+    for _ in range(2):
+        weight.grad = torch.randn(8, 2)
+        mean = 0.9 * mean + 0.1 * weight.grad
+        hand = hand * (1 - 0.1 * 0.5) - 0.1 * 2 * orthogonal(0.1 * weight.grad + 0.9 * mean).float()
+        optimizer.step()
+    torch.testing.assert_close(weight.detach(), hand, rtol=0, atol=5e-3)  # the direction has the digits of bfloat16
 
 
 # --- rates ---

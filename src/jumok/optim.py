@@ -7,13 +7,81 @@ Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
-from torch import nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 
 from jumok.blocks import Block
 from jumok.config import TrainConfig
+
+# Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each is the one nearest to 1, in the worst case, over
+# the interval into which those before it brought [0.005, 1] (https://arxiv.org/abs/2505.16932); the four together bring
+# it into [0.92, 1.08]. Solved as linear programmes, to four decimals.
+POLYNOMIALS = (
+    (8.2987, -24.4305, 18.0903),
+    (3.9152, -2.9211, 0.5592),
+    (3.1746, -2.3804, 0.4978),
+    (2.1895, -1.5672, 0.4079),
+)
+MARGIN = 0.97  # below 1, beyond which the polynomials explode: a matrix of rank one has a singular value of just 1
+
+
+class Muon(Optimizer):
+    """Momentum, whose direction for a matrix is the nearest orthogonal one, about.
+
+    It is `torch.optim.Muon` with four iterations in the place of five, which were a fifth of a training step. What
+    makes up for the fifth: a matrix is divided by the fourth root of the sum of its singular values to the fourth, at
+    no cost from the product that the first iteration needs anyway, instead of by the larger root of the sum of their
+    squares; and each iteration has the polynomial that is best where the values then are.
+
+    Args:
+        params: matrices. lr: rate; a matrix (A, B) moves by lr · sqrt(max(1, A / B)) along its direction.
+        momentum: Nesterov's. weight_decay: decoupled.
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter], *, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Move each matrix that has a gradient."""
+        assert closure is None
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+
+    def _move(self, parameter: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+        direction = orthogonal(gradient.lerp(mean, group["momentum"]))
+        rate = group["lr"] * math.sqrt(max(1.0, parameter.shape[0] / parameter.shape[1]))
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.add_(direction, alpha=-rate)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """U Vᵀ of the singular value decomposition U S Vᵀ, about: in bfloat16, with singular values that are mostly near 1.
+
+    Args:
+        matrix: (A, B), finite. A matrix of zeros stays one.
+    """
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.mT if tall else matrix).bfloat16()  # (m, n), m no more than n
+    x = x / x.norm().clamp(min=1e-30)  # so that squares of squares are in range
+    for number, (a, b, c) in enumerate(POLYNOMIALS):
+        gram = x @ x.mT  # (m, m)
+        if number == 0:
+            scale = MARGIN * gram.float().norm().clamp(min=1e-30).rsqrt()
+            x, gram = (x * scale).bfloat16(), (gram * scale.square()).bfloat16()
+        step = torch.addmm(gram, gram, gram, beta=b, alpha=c)  # (m, m)
+        x = torch.addmm(x, step, x, beta=a)  # (m, n)
+    return x.mT if tall else x
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
