@@ -15,7 +15,7 @@ import warnings
 import click
 
 from jumok import __version__
-from jumok.cli import convert, corpus, evaluate, generate, learn, predict, train
+from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
 from jumok.cli._verbs import INTERRUPTED, print_json, say
 from jumok.errors import JumokError
 
@@ -30,6 +30,7 @@ def app() -> None:
       jumok train novel.txt --minutes 5 --out runs/novel
       jumok generate runs/novel --prompt "그날 밤"
       jumok evaluate runs/novel other.txt
+      jumok view runs/novel "그날 밤" --open
     """
 
 
@@ -38,9 +39,11 @@ for verb in (
     generate.generate,
     evaluate.evaluate,
     predict.predict,
+    view.view,
     learn.learn,
     convert.convert,
     corpus.corpus,
+    bench.bench,
 ):
     app.add_command(verb)
 

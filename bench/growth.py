@@ -1,0 +1,220 @@
+"""How the cost of a training step grows: with the context, the batch, the width and the vocabulary.
+
+    python bench/growth.py --out growth.png           # half an hour on two cores
+    python bench/growth.py --quick --out growth.png   # a toy, to see that it runs
+
+One of the four is varied, the others stay (the base is printed). Every point is a process of its own: a run of the
+trainer that takes two steps which are not counted, and then some that are. Time is the median of these; memory is the
+most that the process ever held (VmHWM), less the same of one with next to no model, which is printed. A point that
+fails, or takes longer than --limit, is told as such and left out of the picture, and so are the larger ones after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jumok.device import choose_device
+from jumok.speed import measure_machine, our_training
+from jumok.view.canvas import canvas
+from training import text_with
+
+
+@dataclass(frozen=True)
+class Axis:
+    """name: in words. setting: that is varied. values: of it. beside: what differs from the base meanwhile."""
+
+    name: str
+    setting: str
+    values: tuple[int, ...]
+    beside: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one process found. seconds: of a step. bytes: memory, see the head of this file."""
+
+    value: int
+    tokens: int
+    seconds: float
+    bytes: float
+
+
+BASE: dict[str, Any] = {"n_layer": 4, "n_embd": 256, "context_length": 256, "batch_size": 8, "vocabulary": 1540}
+AXES = (
+    Axis("context", "context_length", (128, 256, 512, 1024, 2048, 4096, 8192), {"batch_size": 1}),
+    Axis("batch", "batch_size", (1, 4, 16, 64, 256), {}),
+    Axis("width", "n_embd", (64, 128, 256, 512, 1024), {}),
+    Axis("vocabulary", "vocabulary", (1540, 5000, 15_000, 50_000), {}),
+)
+EMPTY: dict[str, Any] = {"n_layer": 1, "n_embd": 64, "context_length": 16, "batch_size": 1, "vocabulary": 400}
+LEAST = 1e6  # bytes: what is less drowns in the noise
+TOY: dict[str, Any] = {"n_layer": 1, "n_embd": 64, "context_length": 32, "batch_size": 2, "vocabulary": 400}
+TOY_AXES = (
+    Axis("context", "context_length", (32, 128, 512), {"batch_size": 1}),
+    Axis("batch", "batch_size", (1, 8, 64), {}),
+    Axis("width", "n_embd", (64, 128, 256), {}),
+    Axis("vocabulary", "vocabulary", (400, 2000, 8000), {}),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="a picture of it, PNG")
+    parser.add_argument("--axis", choices=[axis.name for axis in AXES], action="append", help="repeatable [all]")
+    parser.add_argument("--steps", type=int, default=3, help="that are counted")
+    parser.add_argument("--precision", default="auto", help="float32, bfloat16, or auto: what the base measures faster")
+    parser.add_argument("--compile", choices=["on", "off"], default="off")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a point, all included")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--quick", action="store_true", help="a toy")
+    parser.add_argument("--point", type=json.loads, help="one point in this process, as JSON")
+    options = parser.parse_args()
+    if options.point is not None:
+        print(json.dumps(measure(options.point, options)))
+        return
+    base, axes = (TOY, TOY_AXES) if options.quick else (BASE, AXES)
+    print(f"python {' '.join(sys.argv)}", flush=True)
+    print(measure_machine(choose_device(options.device)).describe())
+    first = ask(base, options)
+    if isinstance(first, str):
+        raise SystemExit(f"the base cannot be measured: {first}")
+    options.precision = first["precision"]
+    program = ask(EMPTY, options)
+    if isinstance(program, str):
+        raise SystemExit(f"a process with next to no model cannot be measured: {program}")
+    said = ", ".join(f"{key} {value:,}" for key, value in base.items())
+    print(f"{said}; head width 64, {options.precision}, compile {options.compile}, seed 0, {options.steps} steps")
+    print(f"the program itself, without a model to speak of, holds {program['bytes'] / 1e6:,.0f} MB")
+    found: dict[str, list[Point]] = {}
+    for axis in axes:
+        if not options.axis or axis.name in options.axis:
+            found[axis.name] = vary(axis, base, program["bytes"], options)
+    if options.out:
+        draw(found, options.out)
+        print(f"\nWrote {options.out}.")
+
+
+def vary(axis: Axis, base: dict[str, Any], program: int, options: argparse.Namespace) -> list[Point]:
+    """Measure along one axis, and tell. program: bytes that it holds without a model."""
+    beside = "".join(f", {key} {value}" for key, value in axis.beside.items())
+    print(
+        f"\n{axis.name}{beside}\n{'':>10}{'s a step':>12}{'tokens/s':>12}{'memory, MB':>12}   to double it", flush=True
+    )
+    points: list[Point] = []
+    for value in axis.values:
+        answer = ask({**base, **axis.beside, axis.setting: value}, options)
+        if isinstance(answer, str):
+            print(f"{value:10,}   {answer}", flush=True)
+            break
+        point = Point(value, answer["tokens"], answer["seconds"], max(LEAST, answer["bytes"] - program))
+        growth = ""
+        if points:
+            time_growth, memory_growth = (doubling(points[-1], point, key) for key in ("seconds", "bytes"))
+            growth = f"{time_growth:.2f} x the time, {memory_growth:.2f} x the memory"
+        speed = point.tokens / point.seconds
+        print(f"{value:10,}{point.seconds:12.3f}{speed:12,.0f}{point.bytes / 1e6:12,.0f}   {growth}", flush=True)
+        points.append(point)
+    return points
+
+
+def doubling(before: Point, after: Point, key: str) -> float:
+    """By what doubling the value multiplies a cost, between two points that may be further apart."""
+    return (getattr(after, key) / getattr(before, key)) ** (1 / math.log2(after.value / before.value))
+
+
+# --- one point --------------------------------------------------------------------------------------------------------
+
+
+def ask(point: dict[str, Any], options: argparse.Namespace) -> dict[str, Any] | str:
+    """What a process of its own finds, or why it finds nothing."""
+    flags = ["--steps", str(options.steps), "--precision", options.precision, "--compile", options.compile]
+    command = [sys.executable, __file__, "--point", json.dumps(point), *flags, "--device", options.device]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
+    except subprocess.TimeoutExpired:
+        return f"longer than {options.limit:.0f} s"
+    if done.returncode < 0:
+        return f"ended by signal {-done.returncode}: not enough memory?"
+    if done.returncode > 0:
+        return (done.stderr.strip().splitlines() or ["no reason given"])[-1][:200]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(point: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Steps of a run with these settings; on CUDA the memory is the device's."""
+    import torch
+
+    settings = {**point, "precision": options.precision, "compile": options.compile}
+    settings["n_head"] = max(1, point["n_embd"] // 64)
+    vocabulary = settings.pop("vocabulary")
+    text = text_with(vocabulary, max(50_000, 4 * point["context_length"]))
+    cuda = choose_device(options.device).type == "cuda"
+    with our_training(text, settings, options.device, tokenizer_options={"min_count": 1}) as training:
+        seconds = []
+        for _ in range(2 + options.steps):
+            began = time.perf_counter()
+            training.step()  # reads the loss from the device, and so waits for it
+            seconds.append(time.perf_counter() - began)
+        return {
+            "seconds": statistics.median(seconds[2:]),
+            "tokens": training.trainer.task.tokens_per_batch,
+            "bytes": torch.cuda.max_memory_allocated() if cuda else peak_bytes(),
+            "precision": training.trainer.config.precision,
+        }
+
+
+def peak_bytes() -> int:
+    """The most that this process has held in memory at once."""
+    status = Path("/proc/self/status")
+    if status.exists():  # ru_maxrss of a child begins, on Linux, with what its parent held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+# --- the picture ------------------------------------------------------------------------------------------------------
+
+
+def draw(found: dict[str, list[Point]], path: Path) -> None:
+    """Time and memory along each axis, both logarithmic; grey: what would double with the value."""
+    with canvas(path, 3.2 * len(found), 5.6, dpi=150) as figure:
+        panels = figure.subplots(2, len(found), squeeze=False, sharey="row")
+        for column, (name, points) in enumerate(found.items()):
+            values = [point.value for point in points]
+            for row, (label, costs, colour) in enumerate(
+                (
+                    ("seconds a step", [point.seconds for point in points], "#0b6e99"),
+                    ("peak memory, MB", [point.bytes / 1e6 for point in points], "#b3541e"),
+                )
+            ):
+                panel = panels[row, column]
+                panel.set_xscale("log", base=2)
+                panel.set_yscale("log")
+                panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+                panel.yaxis.set_minor_formatter(lambda value, _: "")
+                if points:
+                    line = [costs[-1] * value / values[-1] for value in values]
+                    panel.plot(values, line, color="#b0b0b0", linestyle="--", linewidth=1, label="in proportion")
+                    panel.plot(values, costs, color=colour, marker="o", markersize=4)
+                    panel.set_xticks(values, [f"{value}" for value in values], fontsize=8)
+                    panel.tick_params(axis="x", which="minor", bottom=False)
+                panel.grid(alpha=0.25)
+                if column == 0:
+                    panel.set_ylabel(label)
+                if row == 1:
+                    panel.set_xlabel(name)
+        panels[0, 0].legend(frameon=False, fontsize=8)
+
+
+if __name__ == "__main__":
+    main()
