@@ -444,9 +444,8 @@ def test_resume_of_a_finished_run_and_of_none(jumok: Jumok, text: Path) -> None:
     first = jumok("train", text, "--out", "run", "--json", *FLAGS)
     again = jumok("train", "--resume", "--out", "run", "--json")
     assert again.code == 0, again.err
-    assert {k: v for k, v in again.json.items() if k != "seconds"} == {
-        k: v for k, v in first.json.items() if k != "seconds"
-    }
+    told = [{k: v for k, v in end.json.items() if not k.endswith("seconds")} for end in (first, again)]
+    assert told[0] == told[1]
     assert "Continuing run after step 8" in again.err
     end = jumok("train", "--resume", "--out", "nowhere")
     assert end.code == 1
@@ -530,6 +529,12 @@ def test_generate_json(jumok: Jumok, model: Path) -> None:
         jumok("generate", model, "--prompt", "옛날에", "--tokens", 12, "--seed", 1, "--json").json["text"]
         == (end.json["text"])
     )
+
+
+def test_generate_with_rounded_weights(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--weights", "int8", "--tokens", 5, "--seed", 1, "--json")
+    assert end.code == 0, end.err
+    assert end.json["tokens"] == 5
 
 
 def test_generate_streams_what_json_holds(jumok: Jumok, model: Path) -> None:
@@ -879,6 +884,8 @@ def test_help_tells_the_defaults_of_tasks(jumok: Jumok) -> None:
     shown = " ".join(jumok("train", "--help").out.split())
     assert f"classify {TASK_DEFAULTS['classify']['context_length']}" in shown
     assert f"seq2seq {TASK_DEFAULTS['seq2seq']['context_length']}" in shown
+    assert "original invsqrt" in shown
+    assert "[0.0; original 0.1]" in shown
 
 
 PAIRS = "질문\t답\n" + "".join(f"{number}\t{'일이삼사오'[number % 5]}\n" for number in range(40))
@@ -910,3 +917,17 @@ def test_help_shows_examples(jumok: Jumok) -> None:
         assert f"jumok {verb}" in end.out
         assert "Examples:" in end.out
     assert jumok("--version").out.startswith("jumok, version ")
+
+
+# --- a run with a goal ---
+
+
+def test_train_stops_at_a_figure_and_tells_the_time_of_the_whole_process(jumok: Jumok, text: Path) -> None:
+    flags = [*FLAGS, "--steps=60", "--eval-every=20", "--dropout=0", "--quiet", "--json"]
+    end = jumok("train", text, "--out", "run", "--stop-at", "6.0", *flags)
+    assert end.code == 0
+    assert end.json["reason"] == "reached"
+    assert end.json["nats_per_char"] <= 6.0
+    assert end.json["process_seconds"] > end.json["seconds"] > 0
+    again = jumok("train", "--resume", "--out", "run", "--json")
+    assert (again.json["reason"], again.json["steps"]) == ("reached", end.json["steps"])

@@ -248,6 +248,17 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert trainer.best == best
 
 
+def test_a_time_budget_ends_after_so_many_passes(start: Start) -> None:
+    """A small table in ten minutes was seen twenty times, and learned by heart."""
+    trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
+    steps = only(list(trainer.run()), Step)
+    seen = len(steps) * trainer.task.tokens_per_batch
+    assert 0 <= seen - 1.5 * trainer.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.planned_tokens == int(1.5 * trainer.train_tokens)
+    assert steps[-1].progress == 1.0
+    assert steps[-1].remaining == 0.0
+
+
 def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
     now = [1000.0]

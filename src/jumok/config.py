@@ -459,6 +459,10 @@ class TrainConfig:
     )
     steps: int | None = _setting(None, "length of the run in optimizer steps")
     minutes: float | None = _setting(None, "or in minutes by the clock, all included [10]")
+    passes: float = _setting(0.0, "most passes over the text in a run by minutes, 0 for any number")
+    stop_at: float | None = _setting(
+        None, "end as soon as the held-out part has this many nats/char (or the task's other headline figure)"
+    )
     batch_size: int = _setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
     accumulate: int = _setting(1, "passes per optimizer step")
     optimizer: Literal["muon", "adamw"] = _setting("muon", "muon (matrices; adamw for the rest) or adamw")
@@ -500,6 +504,9 @@ class TrainConfig:
             require_range("steps", self.steps, 1)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0 and finite.")
+        require_range("passes", self.passes, 0)
+        if self.stop_at is not None:
+            require_range("stop_at", self.stop_at, 0)
         for name in ("batch_size", "accumulate"):
             require_range(name, getattr(self, name), 1)
         for name, allowed in field_choices(type(self)).items():
@@ -540,6 +547,9 @@ SIZES: dict[str, dict[str, Any]] = {
 
 # What the classic family of GPT wants different in training.
 CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
+
+# How the paper of 2017 trains its encoder–decoder, which is the family "original" (sections 5.3 and 5.4).
+ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0.1}
 
 # What tasks want different, for the model and for its training.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
@@ -589,6 +599,8 @@ def resolve(
         require_choice("family", chosen.get("family", "modern"), ACTIVATIONS)
         if chosen.get("family") == "classic":
             chosen = {**CLASSIC_DEFAULTS, **chosen}
+    elif issubclass(kind, EncoderDecoderConfig) and chosen.get("family") == "original":
+        chosen = {**ORIGINAL_DEFAULTS, **chosen}
     for key in chosen:
         if key == "vocab_size" or key not in fields:
             known = sorted(fields.keys() - {"vocab_size"})

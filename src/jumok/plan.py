@@ -4,6 +4,7 @@ hand, once; the outcome is written to config.json, and a resumed run keeps to it
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from jumok.config import ModelConfig, Precision, TrainConfig
 from jumok.device import autocast, has_compiler, seconds_per_call
 from jumok.models import build
+from jumok.optim import make_optimizers
 from jumok.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
@@ -19,7 +21,7 @@ COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see i
 MEASURED_TOKENS = 2048  # in the batch that is timed
 # (passes over the text, dropout): up to so many passes this rate. The steps are a judgement from few runs: novels,
 # seen 6 times, did well with 0.2, and stories, seen once, without.
-DROPOUT = ((1.5, 0.0), (3.0, 0.1), (float("inf"), 0.2))
+DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +49,12 @@ def make_plan(
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
     """
     candidates: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
-    seconds: dict[Precision, float] = {p: _seconds_per_token(shape, task, device, p) for p in candidates}
-    precision = min(seconds, key=lambda p: seconds[p])
+    costs = {p: _measured(shape, config, task, device, p) for p in candidates}
+    precision = min(candidates, key=lambda p: costs[p].of_step(config))
+    cost = costs[precision]
     per_step = task.tokens_per_batch * config.accumulate
     if config.steps is not None:
-        duration, tokens = config.steps * per_step * seconds[precision], config.steps * per_step
+        duration, tokens = config.steps * cost.of_step(config), config.steps * per_step
     else:
         duration, tokens = 60 * (config.minutes or 0), 0
     compiled = config.compile
@@ -59,7 +62,9 @@ def make_plan(
         pays = task.fixed_shapes and duration >= COMPILE_FROM  # each new shape would be compiled anew
         compiled = "on" if pays and has_compiler(device) else "off"
     if config.minutes is not None:
-        tokens = int(duration / seconds[precision] * (COMPILED_SPEEDUP if compiled == "on" else 1))
+        speedup = COMPILED_SPEEDUP if compiled == "on" else 1.0
+        most = config.passes * train_tokens or math.inf
+        tokens = int(min(most, duration / cost.of_step(config, speedup) * per_step))
     passes = tokens / train_tokens
     dropout = next(rate for limit, rate in DROPOUT if passes <= limit) if choose_dropout else shape.dropout
     shape = dataclasses.replace(shape, dropout=dropout)
@@ -71,10 +76,22 @@ def make_plan(
     )
 
 
-def _seconds_per_token(shape: ModelConfig, task: Task[Any], device: torch.device, precision: str) -> float:
-    """Of an uncompiled forward and backward pass."""
+@dataclass(frozen=True, kw_only=True)
+class _Cost:
+    """Seconds of one pass forward and backward over a batch, uncompiled, and of one update of the weights."""
+
+    batch: float
+    update: float
+
+    def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
+        """Seconds of an optimizer step whose passes are so many times as fast."""
+        return config.accumulate * self.batch / speedup + self.update
+
+
+def _measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str) -> _Cost:
     with torch.random.fork_rng(devices=[]):
         model = build(shape).to(device)
+    optimizers = make_optimizers(model, config)
     batch = task.batch(0)
     rows = whole = len(batch[0])
     if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
@@ -82,13 +99,20 @@ def _seconds_per_token(shape: ModelConfig, task: Task[Any], device: torch.device
         batch = tuple(part[:rows] for part in batch)
     batch = tuple(part.to(device) for part in batch)
 
-    def work() -> None:
+    def passes() -> None:
         with autocast(device, precision):
             loss = task.loss(model, batch)
-        loss.backward()
         model.zero_grad()
+        loss.backward()
 
-    return seconds_per_call(work, device) / (task.tokens_per_batch * rows / whole)
+    def update() -> None:
+        for optimizer in optimizers:
+            optimizer.step()
+
+    return _Cost(
+        batch=seconds_per_call(passes, device) * whole / rows,
+        update=seconds_per_call(update, device),
+    )
 
 
 def _notices(shape: ModelConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,13 @@ VALIDATIONS = 12  # in a run, unless eval_every says otherwise
 # tokens stand for 2% (all validations together) and 1.5% (the last figures) of the training time.
 VALIDATION_TOKENS = 0.06
 FINAL_TOKENS = 0.045
+# A run with a goal (stop_at) glances at a few windows much more often than it validates: at most so many times, and
+# for this share of the training tokens. Before it ends it looks closely, at all that is held out if that is not more.
+GLANCES = 100
+GLANCE_TOKENS = 0.12
+CLOSE_LOOK_TOKENS = 1 << 18
+HOPE = 0.1  # how much better than a glance the first close look may be, for a few windows may be hard ones
+DOUBT = 0.003  # how much worse than foreseen a later one may be
 DRAW_EVERY = 30.0  # seconds between drawings of the loss
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
 SAVE_AT_MOST = 20  # times as long as a save takes lies between two of them, unless save_every is 0
@@ -56,6 +63,9 @@ NUMBERS = (
     "cooldown",
     "failures",
     "validated",
+    "reached",
+    "next_glance",
+    "outlook",
 )  # of a Trainer, kept in its state
 LOGS = ("metrics.jsonl", "samples.txt")
 
@@ -120,7 +130,8 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """The run is over or was interrupted. reason: "done", "early stop" or "interrupted".
+    """The run is over or was interrupted. reason: "done", "early stop", "reached" (what `stop_at` asks for) or
+    "interrupted".
 
     figures: of the best weights, on as much of what is held out as is affordable, and headline: the same in a few
     words; empty with nothing held out.
@@ -152,7 +163,10 @@ class Trainer:
         self.failures = 0  # steps in a row without a finite loss
         self.progress = 0.0  # of the run, 0..1
         self.validated = 0  # step of the last validation
-        self.planned_tokens = 0
+        self.reached = False  # what stop_at asks for
+        self.next_glance = 1 / VALIDATIONS  # progress at which it is due
+        self.outlook = 1 - HOPE  # how far a close look will find the model from perfect, over what a glance finds
+        self.planned_tokens = self.train_tokens = 0  # that the run will see, about; that the text has
         self.notices: list[str] = []  # to be told once the run begins
         self._began = began  # time.monotonic() at which the run's clock stood at zero
         self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
@@ -160,6 +174,7 @@ class Trainer:
         self._validation_speed = self._look_seconds = self._save_seconds = 0.0
         self._step_width = 0.0  # progress made by the last step; tells the middle of the next one in a time budget
         self._drawn = -math.inf
+        self._close_look: dict[str, float] = {}  # the figures that reached the goal
         self._eager = False  # compiling was tried and failed
         self._stop = False
 
@@ -224,6 +239,7 @@ class Trainer:
             path = os.fspath(text)
             text = read_table(path, task_type.columns) if task_type.columns else read([path])
         material = task_type.material(text, val_text, config)
+        _require_reachable(task_type, config, val_text)
         if other is None:
             configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work
             if not isinstance(tokenizer, Tokenizer):
@@ -258,7 +274,8 @@ class Trainer:
         if other is not None:
             adopt_weights(model, other)
         trainer = cls(folder, task, model, plan.config, place, began)
-        trainer.planned_tokens, trainer.notices = plan.tokens, [*task.notices, *plan.notices]
+        trainer.planned_tokens, trainer.train_tokens = plan.tokens, data["train_tokens"]
+        trainer.notices = [*task.notices, *plan.notices]
         return trainer
 
     @classmethod
@@ -300,7 +317,7 @@ class Trainer:
         tokenizer = folder.read_tokenizer()
         task = task_type(folder, data, tokenizer, shape, config)
         trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began)
-        trainer.planned_tokens = planned_tokens
+        trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
         with folder.lock():
             state, trainer.notices = folder.read_state()
             if state is None and trainer.notices:
@@ -358,6 +375,8 @@ class Trainer:
             if self._validations_due() > validations:
                 validations = self._validations_due()
                 yield from self._look()
+            if self.config.stop_at is not None and self.progress >= self.next_glance:
+                yield from self._glance(self.config.stop_at)
             pause = self.config.save_every and max(self.config.save_every, SAVE_AT_MOST * self._save_seconds)
             if time.monotonic() - saved_at >= pause:
                 yield self._save()
@@ -370,7 +389,7 @@ class Trainer:
             figures.pop("step", None)
             yield self._finished("interrupted", figures)
             return
-        if self.validated != self.step:
+        if self.validated != self.step and (not self.reached or self.best is None):  # None: the weights were lost
             yield from self._look()
         yield self._save()
         yield self._finish()
@@ -455,6 +474,8 @@ class Trainer:
         progress, since = self._clock
         end = 60 * (self.config.minutes or 0) - self._reserve()
         now = min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
+        if self.config.passes:
+            now = max(now, min(1.0, self._seen() / (self.config.passes * self.train_tokens)))
         return max(self.progress, now)  # the reserve may have grown meanwhile
 
     def _reserve(self) -> float:
@@ -465,14 +486,21 @@ class Trainer:
         figures = self.task.final_reads(self._final_tokens()) / self._validation_speed
         return min(0.2 * budget, figures + 2 * self._look_seconds + 3 * self._save_seconds + 1.0)
 
+    def _seen(self) -> int:
+        """Tokens trained on so far."""
+        return self.step * self.task.tokens_per_batch * self.config.accumulate
+
     def _remaining(self) -> float:
-        if self.config.minutes is not None:
-            return max(0.0, 60 * self.config.minutes - self.seconds)
-        tokens = ((self.config.steps or 0) - self.step) * self.task.tokens_per_batch * self.config.accumulate
-        return tokens / self._speed if self._speed else 0.0
+        by_time = math.inf if self.config.minutes is None else max(0.0, 60 * self.config.minutes - self.seconds)
+        if self.config.steps is not None:
+            tokens = float(self.config.steps * self.task.tokens_per_batch * self.config.accumulate)
+        else:
+            tokens = self.config.passes * self.train_tokens or math.inf
+        by_tokens = max(0.0, tokens - self._seen()) / self._speed if self._speed else math.inf
+        return remaining if math.isfinite(remaining := min(by_time, by_tokens)) else 0.0
 
     def _over(self) -> bool:
-        return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
+        return self.reached or self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
 
     def _rate(self) -> float:
         # The middle of the step: the first rate is not zero, nor the last.
@@ -503,7 +531,8 @@ class Trainer:
         return self.config.eval_tokens or max(8 * self.model.config.context_length, affordable)
 
     def _final_tokens(self) -> int:
-        return max(256 * self.model.config.context_length, int(FINAL_TOKENS * self.planned_tokens))
+        least = CLOSE_LOOK_TOKENS if self.config.stop_at is not None else 256 * self.model.config.context_length
+        return max(least, int(FINAL_TOKENS * self.planned_tokens))
 
     def _look(self) -> Iterator[Event]:
         """Validate, then show a sample."""
@@ -541,6 +570,8 @@ class Trainer:
             best=best,
             seconds=self.seconds,
         )
+        if self.config.stop_at is not None and self.task.goal.reached(figures, self.config.stop_at):
+            yield from self._look_closely(self.config.stop_at)
         rising = self.config.patience and self.worse >= self.config.patience
         if rising and self.cooldown is None and not self._over():
             self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
@@ -548,6 +579,46 @@ class Trainer:
                 step=self.step,
                 text=f"No better held-out loss in {self.worse} validations: the rate now decays quickly to zero.",
             )
+
+    def _glance(self, wanted: float) -> Iterator[Event]:
+        """Validate on a few windows, and where they promise the goal, look closely.
+
+        The few are the same each time, so that they are harder or easier than the whole by about the same factor; each
+        close look tells it anew.
+        """
+        goal, room = self.task.goal, GLANCE_TOKENS * self.planned_tokens
+        tokens = max(self.task.glance * self.model.config.context_length, int(room / GLANCES))
+        try:
+            with self._looking():
+                seen = self.task.validate(self.model, tokens)
+        except JumokError:  # the losses are not finite; the next validation says so
+            return
+        self.next_glance = self.progress + min(1 / VALIDATIONS, max(1 / GLANCES, tokens / room, seen["tokens"] / room))
+        short = goal.shortfall(seen)
+        if short * self.outlook > abs(wanted - goal.best):
+            return
+        figures = yield from self._look_closely(wanted)
+        if self.reached:
+            yield from self._sample()
+        elif short and figures:
+            self.outlook = goal.shortfall(figures) / short * (1 + DOUBT)
+        else:  # a glance that finds no fault cannot tell when
+            self.next_glance = self.progress + 1 / VALIDATIONS
+
+    def _look_closely(self, wanted: float) -> Generator[Event, None, dict[str, float]]:
+        """Whether the goal is reached: by figures that read what the last ones read, and then are the last ones."""
+        try:
+            with self._looking():
+                figures = self.task.final(self.model, self._final_tokens())
+        except JumokError:
+            return {}
+        if self.task.goal.reached(figures, wanted):
+            self.reached, self._close_look = True, figures
+            self.best, self.best_step = figures["loss"], self.step
+            self.folder.write_weights(self.model)
+        else:
+            yield Notice(step=self.step, text=f"step {self.step:,}: {self.task.headline(figures)}, not {wanted:g} yet.")
+        return figures
 
     def _sample(self) -> Iterator[Event]:
         if not self.config.sample_tokens:
@@ -572,11 +643,16 @@ class Trainer:
         figures: dict[str, float] = {}
         if self.best is not None:
             self.folder.read_weights(self.model)
-            with self._looking():
-                figures = self.task.final(self.model, self._final_tokens())
+            figures = self._close_look
+            if not figures:
+                with self._looking():
+                    figures = self.task.final(self.model, self._final_tokens())
             self._write_metrics(figures)
         self._draw()
         self.task.draw(self.model, self.folder)
+        wanted = self.config.stop_at
+        if wanted is not None and figures and self.task.goal.reached(figures, wanted):
+            return self._finished("reached", figures)  # also at the very end
         return self._finished("done" if self.cooldown is None else "early stop", figures)
 
     def _finished(self, reason: str, figures: dict[str, float]) -> Finish:
@@ -640,7 +716,7 @@ class Trainer:
             optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
         self.step = state.step
         for name in NUMBERS:
-            setattr(self, name, state.numbers[name])
+            setattr(self, name, state.numbers.get(name, getattr(self, name)))  # a state of old may lack one
         self._began -= state.numbers["seconds"]
         for name, size in state.numbers["logs"].items():
             self.folder.truncate(name, size)
@@ -665,6 +741,18 @@ class Trainer:
             f"{self.folder.path}. Start a new run with lower rates, for example --learning-rate "
             f"{c.learning_rate / 3:.2g} --matrix-learning-rate {c.matrix_learning_rate / 3:.2g}"
             + ("." if c.precision == "float32" else ", or with --precision float32.")
+        )
+
+
+def _require_reachable(task: type[Task[Any]], config: TrainConfig, val_text: Text | Table | None) -> None:
+    """Raise ConfigError for a figure to stop at that the run could not have."""
+    if config.stop_at is None:
+        return
+    task.goal.require(config.stop_at)
+    if config.val == 0 and val_text is None:
+        raise ConfigError(
+            f"stop_at={config.stop_at:g} is a figure of the part that is held out, and val=0 holds nothing out; leave "
+            "one of them out."
         )
 
 

@@ -23,6 +23,7 @@ from jumok.cli._verbs import (
     option,
     plain_floats,
     print_json,
+    process_seconds,
     read_material,
     recorded_columns,
     say,
@@ -32,6 +33,7 @@ from jumok.cli._verbs import (
 from jumok.config import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
+    ORIGINAL_DEFAULTS,
     SIZES,
     SPECIAL_IDS,
     TASK_DEFAULTS,
@@ -61,7 +63,12 @@ TASKS_OF = {
     **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
     "label_smoothing": ("seq2seq",),
 }
-OTHER_DEFAULTS = {**TASK_DEFAULTS, "classic": CLASSIC_DEFAULTS, "--init": INIT_DEFAULTS}
+OTHER_DEFAULTS = {
+    **TASK_DEFAULTS,
+    "classic": CLASSIC_DEFAULTS,
+    "original": ORIGINAL_DEFAULTS,
+    "--init": INIT_DEFAULTS,
+}
 
 
 def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
@@ -104,6 +111,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     examples="""
     jumok train novel.txt --minutes 5 --out runs/novel
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
+    jumok train novel.txt --minutes 5 --stop-at 2.9 --json
     jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
     cat *.txt | jumok train - --steps 500 --out runs/piped
     jumok train --resume --out runs/novel
@@ -176,7 +184,7 @@ def train(
     else:
         view.say(_next_step(trainer.config.task, run))
     if as_json:
-        print_json(plain_floats({"run": run, **summary}))
+        print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 

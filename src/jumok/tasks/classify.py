@@ -30,6 +30,8 @@ from jumok.predict import (
     log_probabilities,
     padded,
 )
+from jumok.stock import pooling_obstacle
+from jumok.tasks.goal import Goal
 from jumok.tasks.task import Material, Task
 from jumok.text import Table
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -65,6 +67,7 @@ class Classification(Task[Any]):
             "label_counts", "empty", "cut", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
+    goal = Goal(figure="accuracy", unit="a share of right labels", best=1.0)
     loss_label = "nats/text"
     tokenizer_kind = "bpe"  # a word says more of a text than its letters, and there are fewer of them to read
     columns = ("text", "label")
@@ -84,7 +87,7 @@ class Classification(Task[Any]):
         self.weights = _rarity(data["label_counts"]) if config.class_weights else None
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = int(self.val.rows.lengths.sum())
-        self._notices = _notices(data, model.context_length, one_class=len(set(self.val.truth.tolist())) == 1)
+        self._notices = _notices(data, model, one_class=len(set(self.val.truth.tolist())) == 1)
         self._final: ClassEvaluation | None = None
 
     # --- before the run ---------------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ class Classification(Task[Any]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Rows that are left out or cut, and a held-out part that tells little."""
+        """Rows that are left out or cut, a held-out part that tells little, and a model that cannot be exported."""
         return self._notices
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
@@ -361,17 +364,19 @@ def _rarity(counts: Sequence[int]) -> Tensor:
     return rows.sum() / (len(counts) * rows)
 
 
-def _notices(data: Mapping[str, Any], context_length: int, *, one_class: bool) -> tuple[str, ...]:
+def _notices(data: Mapping[str, Any], model: GPTConfig | BERTConfig, *, one_class: bool) -> tuple[str, ...]:
     found = []
     if data["empty"]:
         found.append(f"{data['empty']:,} rows have an empty text or label and are left out.")
     if data["cut"]:
         found.append(
             f"{data['cut']:,} of {data['train_rows'] + data['val_rows']:,} texts are longer than the context of "
-            f"{context_length} tokens; their ends are not read. A longer --context-length reads more of them."
+            f"{model.context_length} tokens; their ends are not read. A longer --context-length reads more of them."
         )
     if one_class:
         found.append("All held-out rows have the same label, so the figures tell little; shuffle the rows.")
+    if obstacle := pooling_obstacle(model):
+        found.append(obstacle)  # now, and not when all the work is done
     return tuple(found)
 
 

@@ -18,6 +18,7 @@ from jumok.evaluate import score
 from jumok.generate import generate, require_tokenizer, start_id
 from jumok.models import ModelConfig
 from jumok.models.gpt import GPT, token_losses
+from jumok.tasks.goal import Goal
 from jumok.tasks.task import Material, Task
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -30,6 +31,7 @@ class LanguageModelling(Task[GPT]):
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
+    goal = Goal(figure="nats_per_char", unit="nats per character")
     loss_label = "nats/char"
     fixed_shapes = True
 

@@ -35,6 +35,7 @@ from jumok.pairs import (
     target_loss,
     whole_pairs,
 )
+from jumok.tasks.goal import Goal
 from jumok.tasks.task import Material, Task
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -60,6 +61,8 @@ class Seq2Seq(Task[EncoderDecoder]):
             "cut", "longest", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
+    goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
+    glance = 256
     loss_label = "nats/token"
     columns = COLUMNS
     fixed_shapes = False

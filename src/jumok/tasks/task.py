@@ -12,6 +12,7 @@ from torch import Tensor
 from jumok.checkpoint import RunFolder
 from jumok.config import TrainConfig
 from jumok.models import Model, ModelConfig
+from jumok.tasks.goal import Goal
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 
@@ -62,6 +63,8 @@ class Task(ABC, Generic[M]):
 
     kinds: ClassVar[tuple[type[ModelConfig], ...]]  # configurations it can train, the default first
     keys: ClassVar[frozenset[str]]  # of `data`
+    goal: ClassVar[Goal]  # the figure by which a run may stop
+    glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
     tokenizer_kind: ClassVar[str] = "char"  # what is trained when nothing else is asked for
     columns: ClassVar[tuple[str, ...]] = ()  # of the table it learns from; none: from a text

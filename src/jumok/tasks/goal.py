@@ -1,0 +1,35 @@
+"""The one figure that tells how good a model of a task is, and whether a run has come as far as somebody asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jumok.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """The figure by which people judge a task.
+
+    figure: its name among the figures. unit: what it counts, in words for people. best: the value that nothing beats, 0
+    for a loss and 1 for a share of right answers.
+    """
+
+    figure: str
+    unit: str
+    best: float = 0.0
+
+    def require(self, value: float) -> None:
+        """Raise ConfigError unless a run could stop at this value."""
+        if value <= 0 or 0 < self.best < value:
+            most = f" and at most {self.best:g}" if self.best else ""
+            raise ConfigError(f"stop_at={value!r} is out of range: for this task it is {self.unit}, more than 0{most}.")
+
+    def shortfall(self, figures: Mapping[str, float]) -> float:
+        """How far the figures are from the best, 0 or more."""
+        return abs(figures[self.figure] - self.best)
+
+    def reached(self, figures: Mapping[str, float], wanted: float) -> bool:
+        """Whether the figures are as good as the wanted value, or better."""
+        return self.shortfall(figures) <= abs(wanted - self.best)
