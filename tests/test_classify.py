@@ -31,6 +31,7 @@ from jumok.models.framing import SPECIAL_TOKENS, Framing
 from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
 from jumok.predict import class_logits, predict
+from jumok.stock import pooling_obstacle
 from jumok.tasks.classify import Classification, in_order, next_token_loss, thinned
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
@@ -186,9 +187,20 @@ def test_a_classifier_leaves_and_comes_back(kind: str, pooling: PoolingKind, tmp
 
 @pytest.mark.parametrize(("kind", "pooling"), [("modern", "mean"), ("classic", "attention"), ("bert", "mean")])
 def test_other_poolings_do_not_leave(kind: str, pooling: PoolingKind, tmp_path: Path):
-    with pytest.raises(JumokError, match=f"pooling='{pooling}'"):
+    stock = "first" if kind == "bert" else "last"
+    with pytest.raises(JumokError, match=rf"pooling='{pooling}' is in no stock class.* --pooling {stock}\."):
         to_hf(classifier(kind, pooling), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_leave_says_so_at_the_start(start_run: Start):
+    """The default was refused by `jumok convert` at the very end of the work."""
+    found = [notice for notice in start_run().notices if "jumok convert" in notice]
+    assert found == [str(pooling_obstacle(GPTConfig(vocab_size=9, labels=LABELS, pooling="mean")))]
+    assert "--pooling last" in found[0]
+    for out, kind, pooling in (("gpt", GPTConfig, "last"), ("bert", BERTConfig, "first")):
+        trainer = start_run(out=out, kind=kind, pooling=pooling)
+        assert not any("jumok convert" in notice for notice in trainer.notices)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -337,7 +349,7 @@ def test_the_loss_is_that_of_classes_and_of_next_tokens(start_run: Start):
 
 def test_class_weights_make_classes_equal(start_run: Start):
     rows = [("좋아요", "긍정")] * 3 + [("싫어요", "부정")]
-    trainer = start_run(table(*rows * 10), class_weights=True, dropout=0.0)
+    trainer = start_run(table(*rows * 10), class_weights=True, dropout=0.0, lm_weight=0.0)
     task, model = trainer.task, trainer.model
     assert isinstance(task, Classification)
     assert isinstance(model, GPT)

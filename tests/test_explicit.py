@@ -31,13 +31,14 @@ MASKS = {
 
 
 @pytest.mark.parametrize("longest", [0, 512], ids=["made again", "kept"])
+@pytest.mark.parametrize("tile", [1, 2 * 40 * 70, 2**20], ids=["a head", "a row", "all"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("t", "s"), [(3, 3), (40, 40), (35, 70), (9, 4)])
-def test_gradients_are_those_of_the_formula(t, s, mask, causal, longest, monkeypatch):
+def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, monkeypatch):
     """In float64, over several chunks of queries and several parts of the batch."""
     monkeypatch.setattr(explicit, "LONGEST_KEPT", longest)
-    monkeypatch.setattr(explicit, "TILE", 2 * 40 * 70)
+    monkeypatch.setattr(explicit, "TILE", tile)
     b, h, d = 3, 2, 5
     q, k, v = heads(b, h, t, d, 1), heads(b, h, s, d, 2), heads(b, h, s, d, 3)
     above = heads(b, h, t, d, 4).detach()
@@ -77,6 +78,22 @@ def test_bfloat16_is_as_near_to_the_truth_as_the_fused_kernel(group):
         assert error < 1.5 * other + 1e-3
 
 
+def test_a_row_whose_scores_are_all_infinite_is_not_an_empty_one():
+    """It was taken for one with nothing to attend to, and its NaN became zeros."""
+    q, k, v = (heads(1, 1, 16, 4, n, torch.float32) for n in range(3))
+    mask = torch.ones(1, 1, 1, 16, dtype=torch.bool)
+    low = explicit_attention(q.detach() * 0 - torch.inf, k.detach().abs() + 1, v, mask, False)
+    assert low.isnan().all()
+
+
+def test_what_only_the_formula_can_do_goes_there():
+    """A context for all sequences at once is spread over them by the formula; the operator has no such rule."""
+    q, k, v = heads(3, 2, 20, 4, 1), heads(1, 2, 20, 4, 2), heads(1, 2, 20, 4, 3)
+    out = ScaledDotProductAttention()(q, k, v)
+    torch.testing.assert_close(out, attention_weights(q, k) @ v)
+    assert torch.autograd.grad(out.sum(), k)[0].shape == k.shape
+
+
 def test_autocast_reaches_the_operator():
     q, k, v = (heads(1, 2, 40, 8, n, torch.float32) for n in range(3))
     with torch.autocast("cpu", torch.bfloat16):
@@ -100,9 +117,11 @@ def test_compiled_is_equal():
         assert torch.equal(mine, expected)
 
 
-def test_long_contexts_keep_nothing_of_their_square():
-    """8,192 keys would keep 2 GB of weights here; one chunk has 4 MB."""
-    q, k, v = (heads(1, 8, 600, 4, n, torch.float32) for n in range(3))
+@pytest.mark.parametrize(("b", "t", "most"), [(1, 600, 2**25), (64, 40, 1000)], ids=["long", "many"])
+def test_long_contexts_and_large_batches_keep_no_weights(b, t, most, monkeypatch):
+    """8,192 keys would keep 2 GB of them; 256 sequences of 512 would keep 10."""
+    monkeypatch.setattr(explicit, "MOST_KEPT", most)
+    q, k, v = (heads(b, 8, t, 4, n, torch.float32) for n in range(3))
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: (saved.append(x.numel()), x)[1], lambda x: x):
         explicit_attention(q, k, v, None, True)

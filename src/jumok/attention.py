@@ -108,7 +108,8 @@ class ScaledDotProductAttention(nn.Module):
         if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and drops)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
             return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
-        if q.device.type == "cpu" and q.requires_grad and q.dim() == 4:
+        alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
+        if q.device.type == "cpu" and q.requires_grad and alike:
             if k.shape[1] < q.shape[1]:
                 k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
             return explicit_attention(q, k, v, mask, causal)

@@ -459,7 +459,9 @@ class TrainConfig:
     )
     steps: int | None = _setting(None, "length of the run in optimizer steps")
     minutes: float | None = _setting(None, "or in minutes by the clock, all included [10]")
-    passes: float = _setting(0.0, "most passes over the text in a run by minutes, 0 for any number")
+    passes: float = _setting(
+        0.0, "most passes over the text in a run by minutes, which has at least 500 steps; 0 for any number"
+    )
     stop_at: float | None = _setting(
         None, "end as soon as the held-out part has this many nats/char (or the task's other headline figure)"
     )
@@ -554,8 +556,18 @@ ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0
 # What tasks want different, for the model and for its training.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "lm": {},
-    "mlm": {"warmup": 0.05, "patience": 0},  # it dwells on a plateau first
-    "classify": {"context_length": 128, "batch_size": 16, "pooling": "mean"},
+    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # it dwells on a plateau first
+    # Labels are few and soon learned by heart: a shallow model, a second thing to learn, and an end in time.
+    "classify": {
+        "context_length": 128,
+        "batch_size": 16,
+        "pooling": "mean",
+        "n_layer": 2,
+        "attention_dropout": 0.0,
+        "lm_weight": 1.0,
+        "token_dropout": 0.1,
+        "passes": 2.0,
+    },
     "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
@@ -592,6 +604,8 @@ def resolve(
             f"{', '.join(name for name, values in SIZES.items() if values.keys() <= fields.keys())}."
         )
     of_task = {key: value for key, value in TASK_DEFAULTS[task].items() if key in fields}
+    if not issubclass(kind, GPTConfig):
+        of_task.pop("lm_weight", None)  # there is no next token to predict for who sees it
     chosen = {**of_task, **of_size, **given}
     if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
         chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}

@@ -40,14 +40,19 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
+def wait(device: torch.device) -> None:
+    """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
 def seconds_per_call(work: Callable[[], object], device: torch.device, repeats: int = 2) -> float:
     """The shortest of a few timed calls, after one that is not counted."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait(device)
         times.append(time.perf_counter() - start)
     return min(times[1:])
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 LONGEST_KEPT = 512  # keys, up to which the weights are kept for the backward pass
+MOST_KEPT = 2**25  # weights of one layer, above which they are made again, too
 TILE = 2**20  # weights in flight, about; two megabytes in bfloat16
 
 
@@ -31,8 +32,8 @@ def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cau
             `jumok.attention.causal_mask`.
 
     Returns:
-        (B, H, T, D). The softmax runs in float32 or better, the products in the type of q. A query with nothing to
-        attend to gets zeros; a NaN stays a NaN.
+        (B, H, T, D). The products are of the type of q, the scores too; the softmax over them runs in float32 or
+        better. A query with nothing to attend to gets zeros; a NaN stays a NaN.
     """
     if mask is not None:
         mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
@@ -41,33 +42,52 @@ def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cau
 
 
 class _Chunk(NamedTuple):
-    """Queries first..last-1 and how many keys they may see; where their weights are kept, as part of B·H·T·S."""
+    """Queries first..last-1, and how many keys they may see."""
 
     first: int
     last: int
     keys: int
 
 
+def _chunk_size(t: int) -> int:
+    return min(128, max(32, t // 4))
+
+
 def _chunks(t: int, s: int, causal: bool) -> Iterator[_Chunk]:
-    size = min(128, max(32, t // 4))
-    for first in range(0, t, size):
-        last = min(t, first + size)
+    for first in range(0, t, _chunk_size(t)):
+        last = min(t, first + _chunk_size(t))
         yield _Chunk(first, last, min(s, max(1, s - t + last)) if causal else s)
 
 
+def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Sequences and heads, as many at a time as have a tile of weights in a chunk."""
+    (b, h, t, _), s = q.shape, k.shape[2]
+    size = max(1, TILE // max(1, min(t, _chunk_size(t)) * s))  # heads, of one sequence or of several
+    for row in range(0, b, rows := max(1, size // max(1, h))):
+        for head in range(0, h, heads := min(size, h)):
+            yield slice(row, min(b, row + rows)), slice(head, min(h, head + heads))
+
+
 def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
-    """How many weights there are to keep: all that the chunks make, or none where the keys are too many."""
+    """How many weights there are to keep: all that the chunks make, or none where they are too many."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    if s > LONGEST_KEPT:
-        return 0
-    return b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
+    count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
+    return count if s <= LONGEST_KEPT and count <= MOST_KEPT else 0
 
 
-def _rows(q: Tensor, k: Tensor) -> Iterator[slice]:
-    """The batch in parts whose weights fit a tile."""
-    (b, h, t, _), s = q.shape, k.shape[2]
-    size = max(1, TILE // (h * min(t, min(128, max(32, t // 4))) * s))
-    return (slice(first, min(b, first + size)) for first in range(0, b, size))
+def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:
+    """Where the weights of a chunk are kept, (N, c, keys), and where those of the next one begin."""
+    shape = (len(q), chunk.last - chunk.first, chunk.keys)
+    stop = start + shape[0] * shape[1] * shape[2]
+    return kept[start:stop].view(shape), stop
+
+
+def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
+    """The mask of some sequences and their heads, (N or 1, T or 1, S)."""
+    if mask is None or mask.shape[0] == mask.shape[1] == 1:
+        return None if mask is None else mask[0]
+    part = mask[rows if mask.shape[0] > 1 else slice(None), heads if mask.shape[1] > 1 else slice(None)]
+    return part.expand(rows.stop - rows.start, heads.stop - heads.start, -1, -1).flatten(0, 1)  # (N, T or 1, S)
 
 
 def _weights(
@@ -83,32 +103,19 @@ def _weights(
     scores = q.new_empty(len(q), chunk.last - chunk.first, chunk.keys)  # (N, c, keys)
     torch.baddbmm(scores, q[:, rows], k[:, keys].mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
     # What may not be seen is filled in, not added: -inf and a NaN would be a NaN.
+    if mask is None and behind >= 0:  # no row is empty
+        if causal:
+            seen = chunk.first + behind  # keys that all queries of the chunk may see; then comes the triangle
+            corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
+            scores[:, :, seen:].masked_fill_(corner.tril().logical_not_(), float("-inf"))
+        return torch.softmax(scores, -1, out=out)
+    allowed = torch.ones(1, *scores.shape[1:], dtype=torch.bool)  # (1, c, keys)
     if causal:
-        seen = max(0, chunk.first + behind)  # keys that all queries of the chunk may see; then comes the triangle
-        corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
-        scores[:, :, seen:].masked_fill_(corner.tril(min(0, chunk.first + behind)).logical_not_(), float("-inf"))
+        allowed = allowed.tril(chunk.first + behind)
     if mask is not None:
-        part = mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c or 1, keys)
-        scores.masked_fill_(~part, float("-inf"))
-    weights = torch.softmax(scores, -1, out=out)
-    if mask is not None or behind < 0:  # else no row is empty
-        weights.masked_fill_((scores == float("-inf")).all(-1, keepdim=True), 0.0)
-    return weights
-
-
-def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:
-    """Where the weights of a chunk are kept, (N, c, keys), and where those of the next one begin."""
-    shape = (len(q), chunk.last - chunk.first, chunk.keys)
-    stop = start + shape[0] * shape[1] * shape[2]
-    return kept[start:stop].view(shape), stop
-
-
-def _part(mask: Tensor | None, rows: slice, heads: int) -> Tensor | None:
-    """The mask of some sequences and their heads, (N or 1, T or 1, S)."""
-    if mask is None or mask.shape[0] == mask.shape[1] == 1:
-        return None if mask is None else mask[0]
-    part = mask[rows] if mask.shape[0] > 1 else mask.expand(rows.stop - rows.start, *mask.shape[1:])
-    return part.expand(-1, heads, -1, -1).flatten(0, 1)  # (N, T or 1, S)
+        allowed = allowed & mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c, keys)
+    weights = torch.softmax(scores.masked_fill_(~allowed, float("-inf")), -1, out=out)
+    return weights.masked_fill_(~allowed.any(-1, keepdim=True), 0.0)
 
 
 @torch.library.custom_op("jumok::explicit_attention", mutates_args=(), device_types="cpu")
@@ -117,16 +124,16 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool)
     s = k.shape[2]
     out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), laid out for the projection that follows
     kept, end = q.new_empty(_kept(q, k, causal)), 0
-    for rows in _rows(q, k):
-        queries, keys, values = (x[rows].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
-        seen = _part(mask, rows, h)
+    for rows, some in _tiles(q, k):
+        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
+        seen = _part(mask, rows, some)
         for chunk in _chunks(t, s, causal):
             place = None
             if len(kept):
                 place, end = _next(kept, end, queries, chunk)
             weights = _weights(queries, keys, seen, chunk, s - t, causal, place)  # (N, c, keys)
             heads = torch.bmm(weights, values[:, : chunk.keys])  # (N, c, D)
-            out[rows, :, chunk.first : chunk.last] = heads.unflatten(0, (-1, h))
+            out[rows, some, chunk.first : chunk.last] = heads.unflatten(0, (rows.stop - rows.start, -1))
     return out, kept
 
 
@@ -145,10 +152,10 @@ def _backward(
     dq = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D)
     dk, dv = (k.new_empty(b, s, h, d).transpose(1, 2) for _ in range(2))  # (B, H, S, D)
     exact = torch.promote_types(q.dtype, torch.float32)
-    for rows in _rows(q, k):
-        queries, keys, values = (x[rows].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
-        above = gradient[rows].flatten(0, 1)  # (N, T, D)
-        seen = _part(mask, rows, h)
+    for rows, some in _tiles(q, k):
+        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
+        above = gradient[rows, some].flatten(0, 1)  # (N, T, D)
+        seen = _part(mask, rows, some)
         to_keys, to_values = (torch.zeros(keys.shape, dtype=exact) for _ in range(2))  # (N, S, D)
         for chunk in _chunks(t, s, causal):
             mine, theirs = slice(chunk.first, chunk.last), slice(0, chunk.keys)
@@ -159,9 +166,11 @@ def _backward(
             to_values[:, theirs] += torch.bmm(weights.mT, above[:, mine])
             to_weights = torch.bmm(above[:, mine], values[:, theirs].mT)  # (N, c, keys)
             to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, -1, weights.dtype).mul_(scale)
-            dq[rows, :, mine] = torch.bmm(to_scores, keys[:, theirs]).unflatten(0, (-1, h))
+            dq[rows, some, mine] = torch.bmm(to_scores, keys[:, theirs]).unflatten(0, (rows.stop - rows.start, -1))
             to_keys[:, theirs] += torch.bmm(to_scores.mT, queries[:, mine])
-        dk[rows], dv[rows] = (x.unflatten(0, (-1, h)).to(k.dtype) for x in (to_keys, to_values))
+        dk[rows, some], dv[rows, some] = (
+            x.unflatten(0, (rows.stop - rows.start, -1)).to(k.dtype) for x in (to_keys, to_values)
+        )
     return dq, dk, dv
 
 

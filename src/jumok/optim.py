@@ -20,13 +20,16 @@ from jumok.config import TrainConfig
 # Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each is the one nearest to 1, in the worst case, over
 # the interval into which those before it brought [0.005, 1] (https://arxiv.org/abs/2505.16932); the four together bring
 # it into [0.92, 1.08]. Solved as linear programmes, to four decimals.
-POLYNOMIALS = (
+NEAREST = (
     (8.2987, -24.4305, 18.0903),
     (3.9152, -2.9211, 0.5592),
     (3.1746, -2.3804, 0.4978),
     (2.1895, -1.5672, 0.4079),
 )
-MARGIN = 0.97  # below 1, beyond which the polynomials explode: a matrix of rank one has a singular value of just 1
+# Rounding brings a value out of the interval that the next polynomial is made for, and beyond it they explode. So all
+# but the last take their argument a little smaller, and so does the first: a matrix of rank one has the value 1.
+POLYNOMIALS = (*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in NEAREST[:-1]), NEAREST[-1])
+MARGIN = 0.97
 
 
 class Muon(Optimizer):

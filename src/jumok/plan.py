@@ -19,6 +19,7 @@ from jumok.tasks import Task
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
 COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see its text
 MEASURED_TOKENS = 2048  # in the batch that is timed
+LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small text
 # (passes over the text, dropout): up to so many passes this rate. The steps are a judgement from few runs: novels,
 # seen 6 times, did well with 0.2, and stories, seen once, without.
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
@@ -49,22 +50,23 @@ def make_plan(
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
     """
     candidates: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
-    costs = {p: _measured(shape, config, task, device, p) for p in candidates}
+    costs = {p: _affordable(shape, config, task, device, p) for p in candidates}
     precision = min(candidates, key=lambda p: costs[p].of_step(config))
     cost = costs[precision]
     per_step = task.tokens_per_batch * config.accumulate
     if config.steps is not None:
         duration, tokens = config.steps * cost.of_step(config), config.steps * per_step
     else:
-        duration, tokens = 60 * (config.minutes or 0), 0
+        steps = most_tokens(config, task, train_tokens) / per_step
+        duration, tokens = min(60 * (config.minutes or 0), steps * cost.of_step(config)), 0
     compiled = config.compile
     if compiled == "auto":
         pays = task.fixed_shapes and duration >= COMPILE_FROM  # each new shape would be compiled anew
         compiled = "on" if pays and has_compiler(device) else "off"
     if config.minutes is not None:
         speedup = COMPILED_SPEEDUP if compiled == "on" else 1.0
-        most = config.passes * train_tokens or math.inf
-        tokens = int(min(most, duration / cost.of_step(config, speedup) * per_step))
+        foreseen = 60 * config.minutes / cost.of_step(config, speedup) * per_step
+        tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
     dropout = next(rate for limit, rate in DROPOUT if passes <= limit) if choose_dropout else shape.dropout
     shape = dataclasses.replace(shape, dropout=dropout)
@@ -74,6 +76,13 @@ def make_plan(
         tokens=max(per_step, tokens),
         notices=_notices(shape, train_tokens, passes, config),
     )
+
+
+def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
+    """How many tokens a run by minutes may see, by its limit on passes over a text of train_tokens."""
+    if not config.passes:
+        return math.inf
+    return max(config.passes * train_tokens, LEAST_STEPS * task.tokens_per_batch * config.accumulate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +95,16 @@ class _Cost:
     def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
         """Seconds of an optimizer step whose passes are so many times as fast."""
         return config.accumulate * self.batch / speedup + self.update
+
+
+def _affordable(
+    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str
+) -> _Cost:
+    """As `_measured`; a precision for which the device has too little memory costs for ever."""
+    try:
+        return _measured(shape, config, task, device, precision)
+    except torch.OutOfMemoryError:
+        return _Cost(batch=math.inf, update=0.0)
 
 
 def _measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str) -> _Cost:

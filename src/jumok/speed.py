@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from jumok import text as reader
 from jumok.corpora import stories
-from jumok.device import autocast, choose_device, seconds_per_call
+from jumok.device import autocast, choose_device, seconds_per_call, wait
 from jumok.generate import generate, require_tokenizer, start_id
 from jumok.interop.hf import to_hf
 from jumok.models.gpt import GPT
@@ -176,8 +176,7 @@ def take_turns(works: Mapping[str, Callable[[], object]], *, tokens: int, rounds
         for name in list(works) if number % 2 == 0 else list(works)[::-1]:
             began = perf_counter()
             works[name]()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            wait(device)
             seconds[name].append(perf_counter() - began)
     return Turns(seconds=seconds, tokens=tokens)
 

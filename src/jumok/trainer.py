@@ -30,7 +30,7 @@ from jumok.errors import ConfigError, JumokError, ResumeError, RunError, Trainin
 from jumok.generate import require_tokenizer
 from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
-from jumok.plan import make_plan
+from jumok.plan import make_plan, most_tokens
 from jumok.tasks import TASKS, Task
 from jumok.text import Table, Text, read, read_table
 from jumok.tokenizers import Tokenizer
@@ -46,7 +46,7 @@ FINAL_TOKENS = 0.045
 GLANCES = 100
 GLANCE_TOKENS = 0.12
 CLOSE_LOOK_TOKENS = 1 << 18
-HOPE = 0.1  # how much better than a glance the first close look may be, for a few windows may be hard ones
+HOPE = 0.05  # how much better than a glance the first close look may be, for a few windows may be hard ones
 DOUBT = 0.003  # how much worse than foreseen a later one may be
 DRAW_EVERY = 30.0  # seconds between drawings of the loss
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
@@ -375,7 +375,7 @@ class Trainer:
             if self._validations_due() > validations:
                 validations = self._validations_due()
                 yield from self._look()
-            if self.config.stop_at is not None and self.progress >= self.next_glance:
+            if self.config.stop_at is not None and not self.reached and self.progress >= self.next_glance:
                 yield from self._glance(self.config.stop_at)
             pause = self.config.save_every and max(self.config.save_every, SAVE_AT_MOST * self._save_seconds)
             if time.monotonic() - saved_at >= pause:
@@ -474,8 +474,7 @@ class Trainer:
         progress, since = self._clock
         end = 60 * (self.config.minutes or 0) - self._reserve()
         now = min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
-        if self.config.passes:
-            now = max(now, min(1.0, self._seen() / (self.config.passes * self.train_tokens)))
+        now = max(now, min(1.0, self._seen() / most_tokens(self.config, self.task, self.train_tokens)))
         return max(self.progress, now)  # the reserve may have grown meanwhile
 
     def _reserve(self) -> float:
@@ -495,7 +494,7 @@ class Trainer:
         if self.config.steps is not None:
             tokens = float(self.config.steps * self.task.tokens_per_batch * self.config.accumulate)
         else:
-            tokens = self.config.passes * self.train_tokens or math.inf
+            tokens = most_tokens(self.config, self.task, self.train_tokens)
         by_tokens = max(0.0, tokens - self._seen()) / self._speed if self._speed else math.inf
         return remaining if math.isfinite(remaining := min(by_time, by_tokens)) else 0.0
 
@@ -571,6 +570,7 @@ class Trainer:
             seconds=self.seconds,
         )
         if self.config.stop_at is not None and self.task.goal.reached(figures, self.config.stop_at):
+            self.next_glance = self.progress + 1 / GLANCES  # this close look is the one that a glance would ask for
             yield from self._look_closely(self.config.stop_at)
         rising = self.config.patience and self.worse >= self.config.patience
         if rising and self.cooldown is None and not self._over():

@@ -41,6 +41,7 @@ from jumok.view.figures import draw_confusion
 # to 1.2 points (a standard error), and two models on the same rows apart much better.
 VALIDATION_ROWS = 1_000
 FINAL_ROWS = 10_000
+BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table of reviews shows a rare piece too seldom
 NAMED = 10  # labels of which the figures tell each f1
 SAMPLE_LABELS = 3
 
@@ -115,7 +116,8 @@ class Classification(Task[Any]):
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
         """Trained on the texts of the training part, with the special tokens that either kind of model needs."""
         texts = (text + "\n" for text, _ in _parts(material)[0])
-        return train_tokenizer(texts, kind, **{"special_tokens": SPECIAL_TOKENS, **options})
+        few = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
+        return train_tokenizer(texts, kind, **{"special_tokens": SPECIAL_TOKENS, **few, **options})
 
     @classmethod
     def fields(
