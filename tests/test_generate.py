@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 from collections import Counter
@@ -24,7 +23,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from jumok import decode
 from jumok.config import GPTConfig
+from jumok.decode import next_logits
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.generate import (
     Sampling,
@@ -34,12 +35,10 @@ from jumok.generate import (
     keep_min_p,
     keep_top_k,
     keep_top_p,
-    next_logits,
     penalised,
     rollout,
     start_id,
     stream,
-    window_start,
 )
 from jumok.hangul import nfc
 from jumok.models.gpt import GPT
@@ -99,6 +98,7 @@ class Parrot(GPT):
         ({"repetition_penalty": -1}, "repetition_penalty=-1 is out of range"),
         ({"repetition_penalty": math.inf}, "repetition_penalty=inf is out of range"),
         ({"seed": -1}, "seed=-1 is out of range"),
+        ({"weights": "int4"}, r"weights='int4' is not known; choose from full, int8\. Did you mean 'int8'\?"),
         ({"stop": "끝"}, r"stop='끝' is one string; give a list: \['끝'\]"),
         ({"stop": ["끝", ""]}, "stop holds an empty string"),
     ],
@@ -352,54 +352,6 @@ def test_a_stream_lets_go_of_the_mode_and_of_inference_mode():
 # --- the window -------------------------------------------------------------------------------------------------------
 
 
-def test_window_start():
-    assert [window_start(n, 4) for n in range(1, 12)] == [0, 0, 0, 0, 2, 2, 4, 4, 6, 6, 8]
-    assert [window_start(n, 5) for n in range(1, 12)] == [0, 0, 0, 0, 0, 2, 2, 4, 4, 6, 6]
-    assert [window_start(n, 1) for n in range(1, 5)] == [0, 1, 2, 3]
-    assert [window_start(n, 2) for n in range(1, 5)] == [0, 0, 1, 2]
-
-
-@pytest.mark.parametrize("context", [1, 2, 3, 7, 8, 256])
-def test_the_window_fits_and_never_goes_back(context: int):
-    starts = [window_start(n, context) for n in range(1, 5 * context)]
-    assert starts == sorted(starts)
-    for length, start in enumerate(starts, start=1):
-        assert min(length, (context + 1) // 2) <= length - start <= context
-    moves = len(set(starts)) - 1
-    assert moves <= -(-4 * context // max(1, context // 2))  # a refill costs as much as half a context of tokens
-
-
-@pytest.mark.parametrize("prompt_length", [1, 5, 12, 13, 100])
-@pytest.mark.parametrize("context", [1, 2, 5, 12])
-@pytest.mark.parametrize("family", FAMILIES)
-@torch.no_grad()
-def test_cached_and_uncached_logits_are_equal_past_the_context(family: str, context: int, prompt_length: int):
-    """At every step, over several moves of the window, and for prompts that are much longer than the context."""
-    model = tiny(family=family, context_length=context)
-    random = torch.Generator().manual_seed(2)
-    ids = torch.randint(model.config.vocab_size, (2, prompt_length + 40), generator=random)
-    cache = model.new_cache(2)
-    for length in range(prompt_length, prompt_length + 40):
-        cached, uncached = (next_logits(model, ids[:, :length], c) for c in (cache, None))
-        torch.testing.assert_close(cached, uncached, rtol=0, atol=1e-10)
-        assert 0 < cache.length <= context
-
-
-@torch.no_grad()
-def test_most_steps_feed_one_token_only(monkeypatch: pytest.MonkeyPatch):
-    """The cache is worth nothing if each step past the context fills it anew."""
-    model = tiny(context_length=16)
-    fed: list[int] = []
-    hidden = GPT.hidden
-    monkeypatch.setattr(
-        GPT, "hidden", lambda self, ids, cache=None: (fed.append(ids.shape[1]), hidden(self, ids, cache))[1]
-    )
-    generate(model, "나는 학교에", tokens=100, seed=0)
-    assert fed[0] == 6
-    assert sorted(set(fed[1:])) == [1, 9]  # after a move, the half of the context that is left, and the new token
-    assert fed.count(9) == math.ceil((6 + 99 - 16) / 8)
-
-
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"seed": 3}, {"seed": 3, "repetition_penalty": 1.3}])
 @pytest.mark.parametrize("context", [1, 2, 12])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -563,8 +515,7 @@ def test_each_sample_stops_by_itself():
 
 def test_nothing_is_computed_after_the_last_sample_has_stopped(monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
-    module = importlib.import_module("jumok.generate")  # `jumok.generate` is the function
-    monkeypatch.setattr(module, "next_logits", lambda *given: (calls.append(1), next_logits(*given))[1])
+    monkeypatch.setattr(decode, "next_logits", lambda *given: (calls.append(1), next_logits(*given))[1])
     generate(Parrot("가나다라마"), "나", tokens=1000, temperature=0, stop=["다"])
     assert len(calls) == 3
 

@@ -19,11 +19,11 @@ class LayerCache:
     def __init__(self, capacity: int, empty: Tensor) -> None:
         self.capacity = capacity
         self.length = 0
-        self._keys = self._values = empty
+        self._keep(empty.repeat(1, 2, 1, 1))
 
     def held(self) -> tuple[Tensor, Tensor]:
         """Keys and values so far, (B, G, length, D) each."""
-        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+        return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add k, v of T new positions, (B, G, T, D) each; return all so far, (B, G, length, D) each.
@@ -32,37 +32,68 @@ class LayerCache:
             ValueError: the new positions do not fit; the caller has to slide its window first.
         """
         start, stop = self.length, self.length + k.shape[2]
-        if stop > self.capacity:
-            raise ValueError(f"{stop} positions do not fit into a cache for {self.capacity}")
-        if stop > self._keys.shape[2]:
-            room = min(self.capacity, max(stop, FIRST_ROOM, 2 * start))
-            self._keys, self._values = _enlarged(self._keys, start, room), _enlarged(self._values, start, room)
+        self._make_room(stop)
         self._keys[:, :, start:stop] = k
         self._values[:, :, start:stop] = v
         self.length = stop
         return self.held()
 
+    def append_one(self, kv: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As `append`, for one position of each row, in few calls and for rows that need not be equally long.
+
+        Args:
+            kv: (B, 2G, 1, D), keys and values one after the other.
+            positions: (B,), where each row goes on, and what it holds there and behind is no longer valid; None: all
+                at `length`.
+
+        Returns:
+            keys and values up to the longest row, (B, G, length, D) each; the caller masks what is behind the end of
+            a shorter one.
+        """
+        if positions is None:
+            start, stop = self.length, self.length + 1
+            self._make_room(stop)
+            self._kept.narrow(2, start, 1).copy_(kv)
+        else:
+            stop = int(positions.max()) + 1
+            self._make_room(stop)
+            self._kept[torch.arange(len(positions)), :, positions] = kv[:, :, 0]
+        self.length = stop
+        return self.held()
+
+    def replace(self, rows: Tensor, other: LayerCache, chosen: Tensor) -> None:
+        """Let `rows`, (N,), begin with what the rows `chosen`, (N,), of another cache hold, and go on from there."""
+        self._make_room(other.length)
+        self._kept[rows, :, : other.length] = other._kept[chosen, :, : other.length]
+        self.length = other.length
+
     def select(self, rows: Tensor) -> None:
         """Go on with these rows of the batch, (N,), in this order; one may come twice."""
-        self._keys, self._values = (_selected(kept, rows, self.length) for kept in (self._keys, self._values))
+        new = self._kept.new_zeros(len(rows), *self._kept.shape[1:])
+        new[:, :, : self.length] = self._kept[rows, :, : self.length]
+        self._keep(new)
 
+    def _make_room(self, stop: int) -> None:
+        if stop > self.capacity:
+            raise ValueError(f"{stop} positions do not fit into a cache for {self.capacity}")
+        room = self._kept.shape[2]
+        if stop > room:
+            # Zeros: behind the end of a shorter row a mask makes the weights zero, and zero times a NaN is a NaN.
+            larger = self._kept.new_zeros(
+                *self._kept.shape[:2], min(self.capacity, max(stop, FIRST_ROOM, 2 * room)), self._kept.shape[3]
+            )
+            larger[:, :, :room] = self._kept
+            self._keep(larger)
 
-def _selected(old: Tensor, rows: Tensor, length: int) -> Tensor:
-    new = old.new_empty(len(rows), *old.shape[1:])
-    new[:, :, :length] = old[rows, :, :length]
-    return new
-
-
-def _enlarged(old: Tensor, length: int, room: int) -> Tensor:
-    new = old.new_empty(*old.shape[:2], room, old.shape[3])
-    new[:, :, :length] = old[:, :, :length]
-    return new
+    def _keep(self, kept: Tensor) -> None:
+        self._kept = kept  # (B, 2G, room, D)
+        self._keys, self._values = kept.chunk(2, dim=1)  # (B, G, room, D) each
 
 
 class KVCache:
     """One LayerCache for each layer of a decoder.
 
-    Memory: 2 · n_layer · B · G · D numbers a position, for at most twice the positions held.
+    Memory: 2 · n_layer · B · G · D numbers a position, for at most twice the positions held, or 256.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Writing with a model: choose the next token, show the text as soon as it is whole, stop where asked.
 
 Ids go in and ids come out of one loop, `rollout`; around it `generate` returns finished texts and `stream` yields one
-text piece by piece. The model sees the last ids only as far as its context reaches. That window is a function of
-their number alone (`window_start`), so writing with and without a cache of keys and values gives the same logits.
+text piece by piece. What the model says comes next, and how it says it quickly, is in `jumok.decode`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import secrets
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jumok.cache import KVCache
-from jumok.config import require_range
+from jumok.config import require_choice, require_range
+from jumok.decode import WEIGHTS, Texts, Weights
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.hangul import nfc
 from jumok.models import Model
@@ -84,9 +83,35 @@ class Sampling:
 # --- the public calls -------------------------------------------------------------------------------------------------
 
 
+class Settings(TypedDict, total=False):
+    """What `generate` takes beside the prompt, which decides what it returns."""
+
+    tokens: int
+    temperature: float
+    top_k: int | None
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    samples: int
+    seed: int | None
+    stop: Sequence[str]
+    cache: bool
+    weights: Weights
+
+
+@overload
+def generate(model: GPT, prompt: str = "", **settings: Unpack[Settings]) -> list[Completion]: ...
+
+
+@overload
+def generate(
+    model: GPT, prompt: list[str] | tuple[str, ...], **settings: Unpack[Settings]
+) -> list[list[Completion]]: ...
+
+
 def generate(
     model: GPT,
-    prompt: str = "",
+    prompt: str | list[str] | tuple[str, ...] = "",
     *,
     tokens: int = 200,
     temperature: float = 0.8,
@@ -98,34 +123,45 @@ def generate(
     seed: int | None = None,
     stop: Sequence[str] = (),
     cache: bool = True,
-) -> list[Completion]:
-    """Continue a prompt.
+    weights: Weights = "full",
+) -> list[Completion] | list[list[Completion]]:
+    """Continue a prompt, or several side by side.
 
     The model is in eval mode meanwhile and goes back to its mode afterwards; torch's own random numbers are not
     touched.
 
     Args:
         model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
-        prompt: any text, also longer than the context; "" begins a new text, as after a newline.
-        tokens: the most tokens to write. samples: how many continuations.
+        prompt: any text, also longer than the context; "" begins a new text, as after a newline. Or a list of such
+            texts, of any lengths: each is continued as it would be alone, and all of them sooner than one by one.
+        tokens: the most tokens to write. samples: how many continuations of each prompt.
         temperature, top_k, top_p, min_p, repetition_penalty: see `Sampling`.
         seed: the same seed gives the same text, and sample i the same whatever the number of samples; None: a new
             one each time.
         stop: strings that end a continuation where the first of them would begin.
         cache: keep keys and values of past tokens; without it the result is the same, later.
+        weights: "full", or "int8": weights rounded to 8 bits, which is faster where a model is large, and writes
+            another text, a little worse (see `jumok.decode.Decoder`).
+
+    Returns:
+        The samples; for a list of prompts, the samples of each.
 
     Raises:
-        ConfigError: a setting is out of range.
-        TokenizerError: the model has no tokenizer, or the tokenizer cannot encode the prompt.
+        ConfigError: a setting is out of range, or does not fit the model or the machine.
+        TokenizerError: the model has no tokenizer, or the tokenizer cannot encode a prompt.
         JumokError: the model's logits are not finite.
     """
     sampling = Sampling(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
     )
     require_range("samples", samples, 1)
-    tokenizer, start = _prepare(model, prompt, tokens, seed, stop)
-    writers = [_Writer(tokenizer, start, stop) for _ in range(samples)]
-    with closing(rollout(model, start, sampling, samples=samples, seed=seed, cache=cache)) as steps:
+    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+    tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, weights)
+    if not prompts:
+        return []
+    writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
+    rows = rollouts(model, starts, sampling, samples=samples, seed=seed, cache=cache, weights=weights)
+    with closing(rows) as steps:
         for _ in range(tokens):
             for writer, token in zip(writers, next(steps), strict=True):
                 if not writer.stopped:
@@ -134,16 +170,11 @@ def generate(
                 break
     for writer in writers:
         writer.finish()
-    return [
-        Completion(
-            prompt=prompt,
-            text=writer.text,
-            ids=tuple(writer.ids),
-            tokens=len(writer.ids),
-            finish="stop" if writer.stopped else "length",
-        )
-        for writer in writers
+    done = [
+        [writer.completion(one) for writer in writers[first : first + samples]]
+        for one, first in zip(prompts, range(0, len(writers), samples), strict=True)
     ]
+    return done[0] if isinstance(prompt, str) else done
 
 
 def stream(
@@ -159,6 +190,7 @@ def stream(
     seed: int | None = None,
     stop: Sequence[str] = (),
     cache: bool = True,
+    weights: Weights = "full",
 ) -> Iterator[str]:
     """Continue a prompt, and yield each piece of text as soon as it is final.
 
@@ -171,11 +203,11 @@ def stream(
     sampling = Sampling(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
     )
-    tokenizer, start = _prepare(model, prompt, tokens, seed, stop)
+    tokenizer, [start] = _prepare(model, [prompt], tokens, seed, stop, weights)
 
     def pieces() -> Iterator[str]:
         writer = _Writer(tokenizer, start, stop)
-        with closing(rollout(model, start, sampling, seed=seed, cache=cache)) as steps:
+        with closing(rollout(model, start, sampling, seed=seed, cache=cache, weights=weights)) as steps:
             for _ in range(tokens):
                 if piece := writer.push(next(steps)[0]):
                     yield piece
@@ -223,9 +255,9 @@ def start_id(tokenizer: Tokenizer) -> int:
 
 
 def _prepare(
-    model: Model, prompt: str, tokens: int, seed: int | None, stop: Sequence[str]
-) -> tuple[Tokenizer, list[int]]:
-    """Check what the two calls share; the tokenizer, and the ids to start from."""
+    model: Model, prompts: Sequence[str], tokens: int, seed: int | None, stop: Sequence[str], weights: str
+) -> tuple[Tokenizer, list[list[int]]]:
+    """Check what the two calls share; the tokenizer, and the ids that each text starts from."""
     if not isinstance(model, GPT):
         raise ConfigError(
             f"generate continues a text with a GPT, and this model is of the kind {type(model).__name__}. "
@@ -233,46 +265,16 @@ def _prepare(
         )
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
+    require_choice("weights", weights, WEIGHTS)
     if isinstance(stop, str):
         raise ConfigError(f"stop={stop!r} is one string; give a list: [{stop!r}].")
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)
-    ids: list[int] = tokenizer.encode(prompt).tolist()
-    return tokenizer, ids or [start_id(tokenizer)]
+    return tokenizer, [tokenizer.encode(prompt).tolist() or [start_id(tokenizer)] for prompt in prompts]
 
 
 # --- ids in, ids out --------------------------------------------------------------------------------------------------
-
-
-def window_start(length: int, context: int) -> int:
-    """Where the window begins that a model sees of `length` ids.
-
-    0 while all of them fit; then it moves on by half a context at a time, because after each move the cache has to be
-    filled again. So at least half a context is always in view.
-    """
-    stride = max(1, context // 2)
-    return -(-max(0, length - context) // stride) * stride
-
-
-def next_logits(model: GPT, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-    """Logits of the id after `ids`, as far back as the window reaches.
-
-    Args:
-        ids: (B, n), at least one id each, and any number of them.
-        cache: used for all calls of one text as it grows by an id at a time, and for no other text.
-
-    Returns:
-        (B, V), float32 or better.
-    """
-    length = ids.shape[1]
-    start = window_start(length, model.config.context_length)
-    if cache is not None and cache.length == length - 1 - start:
-        start = length - 1  # the cache has all but the newest
-    elif cache is not None:
-        cache.clear()
-    logits: Tensor = model.head(model.hidden(ids[:, start:], cache)[:, -1])  # (B, V)
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def require_finite(logits: Tensor) -> None:
@@ -295,7 +297,6 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-@torch.inference_mode()
 def rollout(
     model: GPT,
     prompt: Sequence[int],
@@ -304,36 +305,56 @@ def rollout(
     samples: int = 1,
     seed: int | None = None,
     cache: bool = True,
+    weights: Weights = "full",
 ) -> Generator[list[int]]:
     """Continue `prompt` without an end: each step yields the next id of each sample.
 
     Ids that the model has but its tokenizer has not are never drawn.
 
     Raises:
-        JumokError: the logits are not finite.
+        JumokError: the logits are not finite. ConfigError: int8 weights where there is no decoder for them.
     """
-    seed = secrets.randbits(63) if seed is None else seed
+    return rollouts(model, [prompt], sampling, samples=samples, seed=seed, cache=cache, weights=weights)
+
+
+@torch.inference_mode()
+def rollouts(
+    model: GPT,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    samples: int = 1,
+    seed: int | None = None,
+    cache: bool = True,
+    weights: Weights = "full",
+) -> Generator[list[int]]:
+    """As `rollout`, side by side for prompts of any lengths: the samples of the first one, of the second one, ...
+
+    Each prompt gets the random numbers that it would get alone.
+    """
+    seeds = [secrets.randbits(63) if seed is None else seed for _ in prompts]
     # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
-    random = [np.random.Generator(np.random.PCG64((seed, sample))) for sample in range(samples)]
-    device = model.token_embedding.weight.device
+    random = [np.random.Generator(np.random.PCG64((one, sample))) for one in seeds for sample in range(samples)]
     known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
-    ids = torch.tensor(prompt, device=device).expand(samples, -1)  # (B, n)
-    seen = None
-    if sampling.repetition_penalty != 1:
-        seen = torch.zeros(samples, known, dtype=torch.bool).scatter_(1, ids.cpu(), True)  # (B, V)
     with eval_mode(model):
-        past = model.new_cache(samples) if cache else None
+        texts = Texts(model, [ids for ids in prompts for _ in range(samples)], cache=cache, weights=weights)
+        seen = None
+        if sampling.repetition_penalty != 1:
+            seen = torch.zeros(len(random), known, dtype=torch.bool)  # (B, V)
+            for row, ids in enumerate(texts.ids):
+                seen[row, ids] = True
         while True:
             # On the CPU from here: the choice needs float64, which some devices have not.
-            logits = next_logits(model, ids, past)[:, :known].cpu()  # (B, V)
+            logits = texts.next_logits()[:, :known].cpu()  # (B, V)
             require_finite(logits)
             logits = filtered(logits, sampling, seen)  # (B, V)
             if sampling.temperature == 0:
                 new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
             else:
                 new = drawn(logits, torch.tensor([[r.random()] for r in random], dtype=torch.float64))
-            yield new[:, 0].tolist()
-            ids = torch.cat((ids, new.to(device)), dim=1)  # (B, n+1)
+            ids = new[:, 0].tolist()
+            yield ids
+            texts.append(ids)
             if seen is not None:
                 seen.scatter_(1, new, True)
 
@@ -425,6 +446,16 @@ class _Writer:
         """Take an id; the text that became final with it."""
         self.ids.append(token)
         return self._release(self._stream.push(token))
+
+    def completion(self, prompt: str) -> Completion:
+        """What was written, after `finish`."""
+        return Completion(
+            prompt=prompt,
+            text=self.text,
+            ids=tuple(self.ids),
+            tokens=len(self.ids),
+            finish="stop" if self.stopped else "length",
+        )
 
     def finish(self) -> str:
         """The text that was held back, without a last character whose bytes are not complete."""

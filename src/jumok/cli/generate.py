@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json
+from jumok.cli._verbs import Verb, common, option, print_json, write
 from jumok.errors import ConfigError
 
 
@@ -33,6 +32,7 @@ from jumok.errors import ConfigError
 @option("--repetition-penalty", type=float, help="above 1: makes tokens that were there less likely [1.0]")
 @option("--samples", type=int, help="how many continuations, or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
+@option("--weights", type=click.Choice(["full", "int8"]), help="int8: rounded to 8 bits; faster if large [full]")
 @option("--beam", type=int, section="Encoder-decoder", help="beginnings that the search for an answer keeps [1]")
 @option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: longer answers [1.0]")
 @option("--no-repeat-ngram", type=int, section="Encoder-decoder", help="no so many tokens twice [0: off]")
@@ -69,7 +69,7 @@ def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: boo
 
 WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
 OPTIONS = {
-    "lm": (*WRITING, "repetition_penalty", "stop"),
+    "lm": (*WRITING, "repetition_penalty", "stop", "weights"),
     "mlm": ("prompt", "top"),
     "seq2seq": (*WRITING, "beam", "length_penalty", "no_repeat_ngram"),
 }
@@ -113,7 +113,7 @@ def _answer(
         )
         return
     for one in answers:
-        click.echo(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
+        write(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
 
 
 def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, **sampling: Any) -> None:
@@ -126,11 +126,10 @@ def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, 
     if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)
         first = next(pieces, "")  # settings are checked before anything is shown
-        click.echo(prompt + first, nl=False)
+        write(prompt + first, end="")
         for piece in pieces:
-            click.echo(piece, nl=False)
-            sys.stdout.flush()
-        click.echo()
+            write(piece, end="")
+        write("")
         return
     completions = complete(model, seed=seed, samples=samples, **sampling)
     seconds = time.perf_counter() - began
@@ -149,4 +148,4 @@ def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, 
         )
         return
     for number, completion in enumerate(completions, 1):
-        click.echo(f"--- {number} ---\n{prompt}{completion.text}\n")
+        write(f"--- {number} ---\n{prompt}{completion.text}\n")

@@ -1,0 +1,291 @@
+"""Writing, side by side with `transformers.generate` on the same exported weights: python bench/decoding.py RUN
+
+    python bench/decoding.py runs/novels --text novels.txt
+    python bench/decoding.py --part cold
+
+RUN is a run of a GPT; without one, a model of the default size learns the built-in stories for a few steps, since
+speed does not depend on what the weights are. Each part runs both sides in turn, round by round, after a warm-up that
+does not count (the cold part has none), and prints the median of each side and of the ratio within a round.
+
+Parts:
+    ids      the ids that both choose greedily, and those of jumok without a cache
+    single   one stream of --tokens tokens, at the context of the run and at --context
+    streams  --streams at once: samples of one prompt, and prompts of different lengths
+    cold     a whole process that loads the model and writes 50 tokens
+    int8     one stream with 8-bit weights, and what they cost in nats per character of --text (its end)
+
+transformers keeps all tokens in view, however long the text gets; jumok slides its window within the context that the
+model was trained with. At --context both see the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import jumok
+from jumok.corpora import stories
+from jumok.decode import Decoder, Weights, can_decode
+from jumok.interop import hf
+from jumok.models.gpt import GPT
+
+PARTS = ("ids", "single", "streams", "cold", "int8")
+PROMPT = "그날 밤, 나는 "
+SEED = 1
+
+THEIR_PROCESS = """
+import sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+ids = tokenizer(sys.argv[2], return_tensors="pt")
+out = model.generate(
+    input_ids=ids["input_ids"], do_sample=True, temperature=0.8, top_k=0, max_new_tokens=50, min_new_tokens=50
+)
+print(tokenizer.decode(out[0]))
+"""
+
+
+# --- the two sides ----------------------------------------------------------------------------------------------------
+
+
+def their_ids(model: Any, ids: torch.Tensor, tokens: int, *, sample: bool = True) -> torch.Tensor:
+    """What transformers writes after `ids`, (B, n): (B, tokens)."""
+    how = {"do_sample": True, "temperature": 0.8, "top_k": 0} if sample else {"do_sample": False}
+    with torch.inference_mode():
+        out = model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, pad_token_id=0, **how)
+    return out[:, ids.shape[1] :]
+
+
+def prompt_ids(model: GPT) -> torch.Tensor:
+    """The prompt of all parts, (1, n)."""
+    return torch.tensor([model.tokenizer.encode(PROMPT).tolist()])
+
+
+def our_ids(model: GPT, prompt: str | list[str], tokens: int, **how: Any) -> Any:
+    """What jumok writes, text and all."""
+    return jumok.generate(model, prompt, tokens=tokens, seed=SEED, **how)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long one call takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compare(title: str, sides: dict[str, tuple[Callable[[], object], float]], rounds: int, unit: str) -> None:
+    """Run the sides in turn and print a table; the first one is what the others are measured against.
+
+    sides: name -> (what to run, how many tokens it writes; 0: seconds are shown instead).
+    """
+    times = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, (work, _) in sides.items():
+            times[name].append(seconds(work))
+    reference, *_ = sides
+    print(f"\n{title}, {rounds} rounds")
+    for name, (_, tokens) in sides.items():
+        figures = [tokens / t if tokens else t for t in times[name]]
+        their_tokens = sides[reference][1]
+        ratios = [
+            (t_ref / t) * (tokens / their_tokens if tokens else 1)
+            for t, t_ref in zip(times[name], times[reference], strict=True)
+        ]
+        middle, low, high = statistics.median(figures), min(figures), max(figures)
+        digits = 0 if tokens else 2
+        print(
+            f"  {name:44} {middle:9,.{digits}f} {unit} ({low:,.{digits}f} to {high:,.{digits}f})"
+            f"   {statistics.median(ratios):6.2f} ×"
+        )
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def same_ids(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+    """How far the greedy ids agree; in float32 two likeliest tokens may be a tie."""
+    room = model.config.context_length - 20
+    wanted = their_ids(theirs, prompt_ids(model), room, sample=False)[0].tolist()
+    fast, plain = (list(our_ids(model, PROMPT, room, temperature=0, cache=c)[0].ids) for c in (True, False))
+    print(f"\nGreedy ids, {room} tokens: {agreement(fast, plain)} equal to jumok without a cache, ", end="")
+    print(f"{agreement(fast, wanted)} equal to transformers")
+
+
+def agreement(one: list[int], other: list[int]) -> str:
+    """The first how many are equal."""
+    equal = next((n for n, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), len(one))
+    return "all" if equal == len(one) else f"the first {equal}"
+
+
+def single(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+    """One stream."""
+    ids, n = prompt_ids(model), options.tokens
+    our_ids(model, PROMPT, 20), their_ids(theirs, ids, 20)
+    compare(
+        f"One stream of {n:,} tokens, context {model.config.context_length:,}",
+        {
+            "transformers.generate": (lambda: their_ids(theirs, ids, n), n),
+            "jumok generate": (lambda: our_ids(model, PROMPT, n), n),
+        },
+        options.rounds,
+        "tokens/s",
+    )
+
+
+def streams(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+    """Several at once, beside one stream of transformers and as many of it."""
+    ids, many, n = prompt_ids(model), options.streams, options.tokens // 4
+    text = "".join(stories.write(2_000, seed=3))
+    prompts = [text[20 * row : 20 * row + 3 + 5 * row] for row in range(many)]
+    our_ids(model, prompts, 5), their_ids(theirs, ids, 5)
+    compare(
+        f"{many} streams of {n:,} tokens, context {model.config.context_length:,}",
+        {
+            "transformers.generate, 1 stream": (lambda: their_ids(theirs, ids, n), n),
+            f"transformers.generate, {many}": (lambda: their_ids(theirs, ids.expand(many, -1), n), n * many),
+            f"jumok, {many} samples of one prompt": (lambda: our_ids(model, PROMPT, n, samples=many), n * many),
+            f"jumok, {many} prompts of {len(prompts[0])} to {len(prompts[-1])} characters": (
+                lambda: our_ids(model, prompts, n),
+                n * many,
+            ),
+        },
+        options.rounds,
+        "tokens/s",
+    )
+
+
+def cold(run: Path, exported: Path, options: argparse.Namespace) -> None:
+    """Whole processes."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+    ours = [sys.executable, "-m", "jumok.cli", "generate", str(run), "--prompt", PROMPT, "--tokens", "50"]
+    their = [sys.executable, "-c", THEIR_PROCESS, str(exported), PROMPT]
+    subprocess.run(ours, **quiet)  # so that the files of both are in memory
+    subprocess.run(their, **quiet)
+    compare(
+        "A whole process that writes 50 tokens",
+        {
+            "transformers: load, generate, decode": (lambda: subprocess.run(their, **quiet), 0),
+            "jumok generate": (lambda: subprocess.run(ours, **quiet), 0),
+        },
+        options.rounds,
+        "s",
+    )
+
+
+def int8(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+    """Speed and quality of 8-bit weights."""
+    n = options.tokens
+    our_ids(model, PROMPT, 20), our_ids(model, PROMPT, 20, weights="int8")
+    compare(
+        f"8-bit weights, one stream of {n:,} tokens",
+        {
+            "jumok generate": (lambda: our_ids(model, PROMPT, n), n),
+            "jumok generate --weights int8": (lambda: our_ids(model, PROMPT, n, weights="int8"), n),
+        },
+        options.rounds,
+        "tokens/s",
+    )
+    text = options.text.read_text(encoding="utf-8") if options.text else "".join(stories.write(20_000, seed=9))
+    full, rounded = (nats_per_char(model, text, weights) for weights in ("full", "int8"))
+    print(
+        f"  nats/char on the end of {options.text or 'stories'}: {full:.4f}, int8 {rounded:.4f} ({rounded - full:+.4f})"
+    )
+
+
+@torch.inference_mode()
+def nats_per_char(model: GPT, text: str, weights: Weights, rows: int = 32) -> float:
+    """Nats per character of the end of a text, in `rows` windows of one context, read token by token as in writing."""
+    context = model.config.context_length
+    ids = torch.tensor(model.tokenizer.encode(text)[-rows * context :].tolist()).view(rows, context)
+    decoder, cache = Decoder(model, rows, weights), model.new_cache(rows)
+    nats = 0.0
+    for place in range(context - 1):
+        logits = decoder.logits(ids[:, place], cache).double()
+        nats -= float(logits.log_softmax(-1).gather(1, ids[:, place + 1, None]).sum())
+    chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in ids)
+    return nats / chars
+
+
+# --- the machine and the model ----------------------------------------------------------------------------------------
+
+
+def machine() -> str:
+    """What the figures depend on."""
+    numbers = torch.zeros(100_000_000)
+    numbers.sum()
+    speed = numbers.nbytes / min(seconds(numbers.sum) for _ in range(3)) / 1e9
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
+        f"{torch.backends.cpu.get_cpu_capability()}, memory {speed:.0f} GB/s; {platform.system()}, "
+        f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
+    )
+
+
+def trained(folder: Path) -> Path:
+    """A run of the default size on stories."""
+    text = folder / "stories.txt"
+    text.write_text("".join(stories.write(200_000)), encoding="utf-8")
+    run = folder / "run"
+    command = [sys.executable, "-m", "jumok.cli", "train", str(text), "--out", str(run), "--steps", "10", "--quiet"]
+    subprocess.run([*command, "--compile", "off", "--sample-tokens", "0"], check=True)
+    return run
+
+
+def longer(model: GPT, context: int) -> GPT:
+    """The same weights in a model with room for more tokens; only the modern family can."""
+    other = GPT(dataclasses.replace(model.config, context_length=context)).eval()
+    other.load_state_dict(model.state_dict())
+    other.tokenizer = model.tokenizer
+    return other
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, nargs="?", help="a run of a GPT [one of the default size, made for this]")
+    parser.add_argument("--part", action="append", choices=PARTS, help="may be given several times [all]")
+    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--streams", type=int, default=16)
+    parser.add_argument("--context", type=int, default=1024, help="the longer context, for the modern family")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--text", type=Path, help="what the nats of 8-bit weights are measured on")
+    options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    print(f"{machine()}\n$ python {' '.join(sys.argv)}")
+    with tempfile.TemporaryDirectory() as name:
+        run, exported = options.run or trained(Path(name)), Path(name) / "hf"
+        model = jumok.load(run)
+        hf.to_hf(model, exported)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(exported).eval()
+        c = model.config
+        print(
+            f"{c.family}, {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, {c.vocab_size:,} ids, context "
+            f"{c.context_length:,}, {model.parameter_count() / 1e6:.1f} M parameters"
+            f"{'' if can_decode(model) else '; written by the model itself, without the prepared decoder'}"
+        )
+        for part in options.part or PARTS:
+            if part == "cold":
+                cold(run, exported, options)
+            else:
+                {"ids": same_ids, "single": single, "streams": streams, "int8": int8}[part](model, theirs, options)
+            if part == "single" and c.family == "modern" and options.context > c.context_length:
+                single(longer(model, options.context), theirs, options)
+
+
+if __name__ == "__main__":
+    main()
