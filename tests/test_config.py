@@ -209,6 +209,17 @@ def test_what_is_given_goes_before_the_size_before_the_family() -> None:
     assert (train["learning_rate"], train["optimizer"], train["beta2"]) == (0.5, "adamw", 0.999)
 
 
+def test_the_transformer_of_2017_is_trained_as_its_paper_says() -> None:
+    given = {"task": "seq2seq", "family": "original"}
+    _, train = resolve(given, kind=EncoderDecoderConfig)
+    assert (train["schedule"], train["label_smoothing"]) == ("invsqrt", 0.1)
+    assert TrainConfig(**train).warmup == 0.05
+    _, train = resolve({**given, "schedule": "linear", "label_smoothing": 0.0}, kind=EncoderDecoderConfig)
+    assert (train["schedule"], train["label_smoothing"]) == ("linear", 0.0)
+    _, train = resolve({**given, "family": "classic"}, kind=EncoderDecoderConfig)
+    assert not {"schedule", "label_smoothing"} & train.keys()
+
+
 def test_a_budget_replaces_the_sizes_own() -> None:
     assert resolve({}, "nanokogpt")[1]["steps"] == 10_000
     _, train = resolve({"minutes": 5.0}, "nanokogpt")

@@ -254,7 +254,9 @@ def test_a_tokenizer_without_the_token() -> None:
 
 
 def test_a_model_that_fills_nothing() -> None:
-    with pytest.raises(JumokError, match='a BERT with head="pooler", and filling blanks needs a BERT with head="mlm"'):
+    with pytest.raises(
+        JumokError, match='a BERT with head="pooler", and hidden words are found by a BERT with head="mlm"'
+    ):
         fill(tiny(head="pooler"), MASKED)
     with pytest.raises(JumokError, match="this model is a GPT"):
         fill(build(GPTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, context_length=4)), MASKED)

@@ -878,7 +878,7 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
     with LadderView("ko") as view:
         view.show(RungFinished(number=1, rung=RUNGS[0], folder=Path("x"), result=result, meaning="뜻", earlier=False))
     shown = capsys.readouterr().err
-    assert "글\ufffd[2J\ufffd자 ⏎ 둘째 줄" in shown
+    assert "글␛[2J␇자 ⏎ 둘째 줄" in shown
     assert "\x1b" not in shown
 
 

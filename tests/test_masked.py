@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import jumok
 from conftest import TINY
+from jumok import cli
 from jumok import text as reader
 from jumok.checkpoint import RunFolder
 from jumok.config import BERTConfig
@@ -25,10 +27,12 @@ from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.fill import fill
 from jumok.interop import to_hf
+from jumok.interop.tokenizer import read_tokenizer
+from jumok.masking import ALL_ALONE, IGNORED, NOTHING, Masking, evaluate_masked
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS
-from jumok.tasks.masked import IGNORED, NOTHING, MaskedLanguageModelling, Masking
+from jumok.tasks.masked import MaskedLanguageModelling
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.trainer import Event, Finish, Notice, Sample, Step, Trainer
@@ -203,8 +207,6 @@ def test_a_window_of_white_space_alone() -> None:
 
 def test_words_of_a_foreign_tokenizer(tmp_path: Path) -> None:
     """WordPiece drops white space; what continues a word is marked."""
-    from jumok.interop.tokenizer import read_tokenizer
-
     vocabulary = [*SPECIAL_TOKENS, "[UNK]", "나", "##는", "학교", "##에", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
@@ -266,13 +268,10 @@ def test_figures_hide_the_same_tokens_whatever_the_seed(begin: Start) -> None:
 def test_the_same_window_hides_the_same_tokens_however_much_is_read(begin: Start) -> None:
     """So that figures of validations and the last ones differ by how much was read alone."""
     task = task_of(begin())
-    seen: list[dict[bytes, bytes]] = []
-    for most in (64, 10_000):
-        blocks: list[tuple[Any, Any]] = []
-        task._score = lambda model, block, places, kept=blocks: kept.append((block, places)) or (1.0, 1, 1)  # type: ignore[method-assign]
-        task.validate(build(BERTConfig(vocab_size=9, n_layer=1, n_head=1, n_embd=4)), most)
-        ((block, places),) = blocks
-        seen.append({a.tobytes(): b.tobytes() for a, b in zip(block, places, strict=True)})
+    seen = [
+        {window.tobytes(): places.tobytes() for window, places in task.cloze._chosen(task.val, most // 16)}
+        for most in (64, 10_000)
+    ]
     common = seen[0].keys() & seen[1].keys()
     assert len(common) == len(seen[0]) == 4
     assert all(seen[0][window] == seen[1][window] for window in common)
@@ -312,10 +311,11 @@ def test_the_pseudo_perplexity_hides_one_token_at_a_time(begin: Start) -> None:
         ids = torch.tensor([special["[CLS]"], *task.val.tolist(), special["[SEP]"]])
         ids[place + 1] = special["[MASK]"]
         nats.append(naive_nats(model, ids, place + 1, target))
-    task_nats = task._nats_one_by_one(model, 16 * 16)
-    assert task_nats == pytest.approx(np.mean(nats))
-    few = math.log(task.final(model, 10**6)["pseudo_perplexity"])  # three times the text: three tokens
-    assert few == pytest.approx(np.mean([nats[0], nats[7], nats[15]]))
+    assert task.cloze.alone(model, task.val, 16).nats_per_token == pytest.approx(np.mean(nats))
+    assert task.cloze.alone(model, task.val, 3).nats == pytest.approx(sum(nats[i] for i in (0, 7, 15)))
+    assert math.log(task.final(model, 10**6)["pseudo_perplexity"]) == pytest.approx(np.mean(nats))
+    few = task.final(model, 3 * 4 * 16)  # a quarter of what may be read: three windows
+    assert math.log(few["pseudo_perplexity"]) == pytest.approx(np.mean([nats[0], nats[7], nats[15]]))
 
 
 def test_validation_has_no_dropout(begin: Start) -> None:
@@ -330,6 +330,98 @@ def test_weights_that_are_not_finite(begin: Start) -> None:
     bert_of(trainer).token_embedding.weight.data[:] = torch.nan
     with pytest.raises(JumokError, match="not finite"):
         task_of(trainer).validate(bert_of(trainer), 500)
+
+
+# --- any text ---
+
+
+def test_a_whole_text_gives_the_figures_of_the_training(begin: Start) -> None:
+    """`jumok evaluate` refused these models, and sent people to config.json."""
+    trainer = begin(steps=1)
+    task, model = task_of(trainer), bert_of(trainer)
+    final = task.final(model, 10**9)
+    held_out = task.tokenizer.decode(task.val)
+    found = evaluate_masked(model, held_out)
+    assert found == evaluate_masked(model, reader.from_string(held_out))  # the same places each time
+    for name in ("nats_per_hidden_token", "accuracy", "hidden_tokens", "pseudo_perplexity"):
+        assert getattr(found, name) == pytest.approx(final[name])
+    assert found.tokens == len(task.val)
+
+
+def test_a_long_text_is_read_in_parts(begin: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All windows of it were in memory at once."""
+    model = bert_of(begin(steps=1)).double()
+    text = SENTENCE * 30
+    whole = evaluate_masked(model, text)
+    assert whole.tokens > ALL_ALONE
+    monkeypatch.setattr("jumok.masking.LARGEST_BATCH", 3)
+    parts = evaluate_masked(model, text)
+    assert parts.hidden_tokens == whole.hidden_tokens
+    assert parts.nats_per_hidden_token == pytest.approx(whole.nats_per_hidden_token, abs=1e-9)
+
+
+@pytest.mark.parametrize("text", ["나", "나는", "\n", "나는 학교에 갔다. 벼"])
+def test_short_texts(begin: Start, text: str) -> None:
+    """Shorter than the context: one window, of which at least one token is hidden, and each alone."""
+    model = bert_of(begin(steps=1))
+    found = evaluate_masked(model, text)
+    assert model.tokenizer is not None
+    assert found.tokens == len(model.tokenizer.encode(text))
+    assert found.hidden_tokens == max(1, round(0.15 * found.tokens))
+    assert found.pseudo_perplexity is not None
+    assert 1 < found.pseudo_perplexity < math.inf
+
+
+def test_nothing_to_ask_for(tmp_path: Path, begin: Start) -> None:
+    """A stock tokenizer made [UNK] of all, and the figures would have been those of a perfect model."""
+    vocabulary = [*SPECIAL_TOKENS, "[UNK]", "a", "b", "##c"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary))
+    model = build(BERTConfig(vocab_size=8, n_layer=1, n_head=1, n_embd=4, context_length=12))
+    model.tokenizer = read_tokenizer(tmp_path, model.config)
+    with pytest.raises(TextError, match="knows none of the 2 tokens"):
+        evaluate_masked(model, "나는 학교에")
+    assert evaluate_masked(model, "a bc 나는").hidden_tokens == 1
+    with pytest.raises(TextError, match="empty"):
+        evaluate_masked(model, "")
+
+
+def test_a_bert_without_the_head() -> None:
+    model = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
+    with pytest.raises(JumokError, match='head="pooler", and hidden words are found by a BERT with head="mlm"'):
+        evaluate_masked(model, "나는")
+
+
+def test_the_command(
+    begin: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """For a run, and for the same model as a stock folder; one that finds nothing hidden says so."""
+    model = bert_of(begin(steps=1))
+    jumok.save(model, tmp_path / "saved")
+    to_hf(model, tmp_path / "stock")
+    headless = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
+    to_hf(headless, tmp_path / "headless")
+    (tmp_path / "text.txt").write_text(SENTENCE, encoding="utf-8")
+
+    def told(folder: str, *more: str) -> tuple[object, str, str]:
+        words = ["evaluate", str(tmp_path / folder), str(tmp_path / "text.txt"), *more, "--device=cpu"]
+        monkeypatch.setattr("sys.argv", ["jumok", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code, *capfd.readouterr()
+
+    code, out, _ = told("saved", "--json")
+    assert code == 0
+    figures = json.loads(out)
+    wanted = dataclasses.asdict(evaluate_masked(jumok.load(tmp_path / "saved"), SENTENCE))
+    assert set(figures) == {"nats_per_hidden_token", "accuracy", "pseudo_perplexity", "hidden_tokens", "tokens"}
+    assert figures == pytest.approx(wanted, abs=1e-6)
+    assert json.loads(told("stock", "--json")[1]) == pytest.approx(figures, rel=1e-4)
+    assert f"{figures['accuracy']:.4f}" in told("saved")[1]
+    assert "it takes --encoding, --column" in told("saved", "--beam=2")[2]
+    code, _, err = told("headless")
+    assert code == 1
+    assert 'head="mlm"' in err
 
 
 # --- runs ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
@@ -261,11 +262,15 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
     bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=1, n_head=1, n_embd=8))
     bert.tokenizer = tokenizer
     jumok.save(bert, tmp_path / "hidden")
+    headless = build(dataclasses.replace(bert.config, head="pooler"))
+    headless.tokenizer = tokenizer
+    jumok.save(headless, tmp_path / "headless")
     for verb, folder, arguments, message in (
         ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed is not for the model in hidden"),
         ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples is not for the model in hidden"),
         ("evaluate", "run", ("gone.tsv", "--beam=2"), "--beam is not for the model in run; it takes --text, --label,"),
-        ("evaluate", "hidden", ("gone.txt",), "a model of hidden words is not scored on a text"),
+        ("evaluate", "hidden", ("gone.txt", "--beam=2"), "--beam is not for the model in hidden; it takes --encoding"),
+        ("evaluate", "headless", ("gone.txt",), 'hidden words are found by a BERT with head="mlm"'),
     ):
         end = command(*arguments, folder=folder, verb=verb)
         assert end.code in (1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,11 +16,15 @@ from jumok.corpora.catalogue import Corpus
 from jumok.lessons.chapters import Language
 from jumok.lessons.ladder import LadderEvent, RungFinished, RungStarted
 from jumok.lessons.record import LadderRecord
-from jumok.lessons.report import printable
 from jumok.lessons.report import table as table_of
 from jumok.lessons.rungs import RUNGS
 from jumok.lessons.words import say
+from jumok.probe import Ablation, Ranking
+from jumok.speed import Bench
+from jumok.text import with_signs
 from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
+from jumok.view.pieces import visible
+from jumok.view.probes import Row
 
 
 class _View:
@@ -61,7 +65,7 @@ class TrainingView(_View):
     def say(self, text: str) -> None:
         """A line above the bar."""
         if not self.quiet:
-            self._console.print(Line(text))
+            self._console.print(Line(with_signs(text)))
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -87,7 +91,7 @@ class TrainingView(_View):
         return " · ".join(part for part in parts if part)
 
     def _sample(self, event: Sample) -> None:
-        text = " ⏎ ".join(event.text.split("\n"))
+        text = _on_one_line(event.text)
         self._samples = (self._samples[0] if self._samples else text, text)
         when = "before training" if event.step == 0 else f"after step {event.step:,}"
         if not self.quiet:
@@ -139,6 +143,27 @@ def show_figures(figures: Mapping[str, Any]) -> None:
     Console().print(table)
 
 
+def show_bench(bench: Bench) -> None:
+    """What was measured, on stdout."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Line(bench.machine.describe()))
+    console.print(
+        Line(
+            f"\n{bench.size}: {bench.parameters / 1e6:.1f} M parameters, context {bench.context_length}, batch "
+            f"{bench.batch_size}, {bench.precision}, seed {bench.seed}; median of {bench.rounds} rounds\n"
+        )
+    )
+    table = Table(box=None, header_style="bold")
+    for heading in ("tokens/s", "jumok", "transformers", "ratio (lowest to highest)"):
+        table.add_column(heading, justify="left" if heading == "tokens/s" else "right")
+    for name, speed in (("training, not compiled", bench.training), ("writing one text", bench.decoding)):
+        theirs = "not installed" if speed.theirs is None else f"{speed.theirs:,.0f}"
+        ratio = speed.ratio
+        times = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        table.add_row(name, f"{speed.ours:,.0f}", theirs, times)
+    console.print(table)
+
+
 def show_corpora(corpora: Iterable[Corpus]) -> None:
     """The catalogue, on stdout."""
     table = Table(box=None, header_style="bold")
@@ -149,6 +174,11 @@ def show_corpora(corpora: Iterable[Corpus]) -> None:
     for corpus in corpora:
         table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
     Console().print(table)
+
+
+def _on_one_line(text: str) -> str:
+    """What a model wrote, with signs for line ends and for what would steer the terminal."""
+    return " ⏎ ".join(with_signs(text).split("\n"))
 
 
 def clock(seconds: float) -> str:
@@ -180,7 +210,7 @@ class LadderView(_View):
     def say(self, text: str, style: str = "") -> None:
         """A line above the bar."""
         if not self.quiet:
-            self._console.print(Line(text, style=style))
+            self._console.print(Line(with_signs(text), style=style))
 
     def show(self, event: LadderEvent) -> None:
         """Show one event."""
@@ -238,8 +268,7 @@ class LadderView(_View):
 
     def _sample(self, when: str, text: str) -> None:
         if text and not self.quiet:
-            shown = " ⏎ ".join(printable(text).split("\n"))
-            self._console.print(Line.assemble((f"  {self._say(when)}: ", "dim"), (shown, "italic")))
+            self._console.print(Line.assemble((f"  {self._say(when)}: ", "dim"), (_on_one_line(text), "italic")))
 
 
 WIDE = 72  # columns, from which the last one of the ladder's table has room
@@ -256,3 +285,71 @@ def show_ladder(record: LadderRecord, language: Language) -> None:
     for row in rows:
         table.add_row(*row[:columns])
     console.print(table)
+
+
+MOST_HEADS = 40  # in the table of probes; of more, the first and the last ones are shown
+
+
+def show_probes(ranking: Ranking, rows: Sequence[Row]) -> None:
+    """Which heads matter for a text, on stdout: the heads by what the loss is without them."""
+    console = Console(highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    blocks = len({row.head.block for row in rows}) > 1
+    copies = any(row.induction is not None for row in rows)
+    headings = [
+        *(["block"] if blocks else []),
+        "layer",
+        "head",
+        "Δ nats",
+        "entropy",
+        "distance",
+        "first",
+        "previous",
+    ]
+    for heading in (*headings, "itself", *(["induction"] if copies else [])):
+        table.add_column(heading, justify="left" if heading == "block" else "right", no_wrap=True)
+    shown: list[Row | None] = list(rows)
+    if len(rows) > MOST_HEADS:
+        shown[MOST_HEADS * 3 // 4 : len(rows) - MOST_HEADS // 4] = [None]
+    for row in shown:
+        if row is None:
+            table.add_row("…")
+            continue
+        numbers = [f"{row.entropy:.2f}", _or_blank(row.distance, ".1f")]
+        numbers += [_or_blank(share, ".0%") for share in (row.first, row.previous, row.self)]
+        numbers += [_or_blank(row.induction, ".0%")] if copies else []
+        place = [row.head.block] if blocks else []
+        table.add_row(*place, str(row.head.layer), str(row.head.head), f"{row.delta_nats:+.4f}", *numbers)
+    console.print(table)
+    console.print(
+        f"\nThe loss with all heads is {ranking.nats:.4f} nats/token ({ranking.tokens:,} tokens).\n"
+        "  Δ nats     by how much it grows when this head is switched off\n"
+        "  entropy    of the weights, in nats: 0 looks at one token\n"
+        "  distance   how many tokens away the head looks\n"
+        "  first ...  share that goes to the first token, the one before, itself\n"
+        + ("  induction  share that goes behind the earlier one of random tokens that come twice" * copies),
+        style="dim",
+    )
+
+
+def show_ablation(heads: str, found: Ablation) -> None:
+    """What switching heads off changes, on stdout: the loss, and what was likely to come next."""
+    console = Console(highlight=False)
+    change = found.nats_without - found.nats
+    console.print(
+        f"\nWithout {heads}: {found.nats_without:.4f} nats/token instead of {found.nats:.4f} ({change:+.4f})",
+        markup=False,
+    )
+    if not found.candidates:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("next token", no_wrap=True)
+    for heading in ("all heads", "without"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in found.candidates:
+        table.add_row(Line(visible(one.token)), f"{one.probability:.2%}", f"{one.without:.2%}")
+    console.print(table)
+
+
+def _or_blank(number: float | None, form: str) -> str:
+    return "" if number is None else format(number, form)

@@ -21,6 +21,8 @@ upper bound (https://arxiv.org/abs/2109.02550 measures how tight).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +40,7 @@ from jumok.generate import eval_mode, require_tokenizer, start_id
 from jumok.hangul import nfc
 from jumok.models.gpt import GPT, token_losses
 from jumok.text import Text
+from jumok.tokenizers import Tokenizer
 
 MOST_LOGITS = 1 << 25  # in one batch: 128 MB in float32
 LARGEST_BATCH = 32  # windows
@@ -86,12 +89,7 @@ def evaluate(model: GPT, text: str | Text, *, stride: int | None = None, precisi
     else:
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
-    if chars == 0:
-        raise TextError("the text is empty; there is nothing to predict.")
-    with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-        ids = tokenizer.encode(text) if isinstance(text, str) else tokenize(text, tokenizer, Path(folder) / "ids.npy")
-        if len(ids) == 0:
-            raise TextError(f"the tokenizer finds no token in the {chars} characters of the text.")
+    with encoded(text, tokenizer) as ids:
         nats, tokens = score(model, ids, stride=stride, before=start_id(tokenizer), precision=precision)
     per_token = nats / tokens
     return Evaluation(
@@ -104,6 +102,25 @@ def evaluate(model: GPT, text: str | Text, *, stride: int | None = None, precisi
         bytes=size,
         tokens=tokens,
     )
+
+
+@contextmanager
+def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
+    """The ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
+
+    Raises:
+        TextError: the text is empty, or has no tokens.
+        TokenizerError: the tokenizer cannot encode it.
+    """
+    chars = text.chars if isinstance(text, Text) else len(text)
+    if chars == 0:
+        raise TextError("the text is empty; there is nothing to predict.")
+    with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "ids.npy"
+        ids = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
+        if len(ids) == 0:
+            raise TextError(f"the tokenizer finds no token in the {chars} characters of the text.")
+        yield ids
 
 
 @torch.inference_mode()

@@ -105,7 +105,7 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
 
 
 def require_masked_model(model: Model) -> BERT:
-    """The model, which fills blanks.
+    """The model, which finds hidden tokens.
 
     Raises:
         JumokError: it does not.
@@ -113,7 +113,7 @@ def require_masked_model(model: Model) -> BERT:
     if not isinstance(model, BERT) or model.config.head != "mlm":
         found = f'BERT with head="{model.config.head}"' if isinstance(model, BERT) else type(model).__name__
         raise JumokError(
-            f'this model is a {found}, and filling blanks needs a BERT with head="mlm"; train one with '
+            f'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train one with '
             "`jumok train TEXT --task mlm`, or load a BertForMaskedLM."
         )
     return model

@@ -385,12 +385,12 @@ def stock_class(config: ModelConfig) -> str:
         JumokError: there is none.
     """
     if isinstance(config, BERTConfig):
-        _refuse_pooling(config.head in ("pooler", "classify"), config.pooling, "first")
+        _refuse_pooling(config)
         return next((name for name, head in HEADS.items() if head == config.head), "BertModel")
     if isinstance(config, EncoderDecoderConfig):
         return "MarianMTModel" if config.family == "original" else "BartForConditionalGeneration"
     if type(config) is GPTConfig:
-        _refuse_pooling(bool(config.labels), config.pooling, "last")
+        _refuse_pooling(config)
         if config.labels:
             return ("GPT2" if config.family == "classic" else "Qwen3") + CLASSIFIER
         return "GPT2LMHeadModel" if config.family == "classic" else "Qwen3ForCausalLM"
@@ -400,12 +400,24 @@ def stock_class(config: ModelConfig) -> str:
     )
 
 
-def _refuse_pooling(pools: bool, kind: str, stock: str) -> None:
-    if pools and kind != stock:
-        raise JumokError(
-            f"this model sums up a text by pooling={kind!r}, and the stock class knows {stock!r} alone; train one with "
-            "that to take it to transformers."
-        )
+def pooling_obstacle(config: GPTConfig | BERTConfig) -> str | None:
+    """Why a model cannot leave because of how it sums up a text, and what to do; None if it can, or sums up none."""
+    if isinstance(config, BERTConfig):
+        pools, stock = config.head in ("pooler", "classify"), "first"
+    else:
+        pools, stock = bool(config.labels), "last"
+    if not pools or config.pooling == stock:
+        return None
+    return (
+        f"pooling={config.pooling!r} is in no stock class, so `jumok convert --to hf` does not take this model to "
+        f"transformers; a model that shall go there is trained with --pooling {stock}."
+    )
+
+
+def _refuse_pooling(config: GPTConfig | BERTConfig) -> None:
+    obstacle = pooling_obstacle(config)
+    if obstacle is not None:
+        raise JumokError(obstacle)
 
 
 def their_config(config: ModelConfig) -> dict[str, Any]:

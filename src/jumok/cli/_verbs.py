@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 NUMBERS_ROWS = 50_000  # of the built-in pairs, when no table is given
 STORIES_CHARS = 2_000_000  # of the built-in corpus, when no text is given
 INTERRUPTED = 130
+IMPORTED = time.monotonic()
 Command = Callable[..., None]
 
 
@@ -80,9 +84,23 @@ def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Co
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A line for the person, on stderr."""
+    """A line for the person, on stderr. It may name what strangers wrote: a file, a label, a column."""
     if not quiet:
-        click.echo(text, err=True)
+        from jumok.text import with_signs
+
+        click.echo(with_signs(text), err=True)
+
+
+def write(text: str, *, end: str = "\n") -> None:
+    """What was written, by a model or a person, on stdout: to the letter in a file or a pipe, and at once.
+
+    In a terminal control characters are shown as signs: it would obey them, and a model may have learned any.
+    """
+    if sys.stdout.isatty():
+        from jumok.text import with_signs
+
+        text = with_signs(text)
+    click.echo(text + end, nl=False, color=True)  # click takes escapes away otherwise where it writes to no terminal
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -99,6 +117,16 @@ def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
         return round(value, digits) if math.isfinite(value) else None
 
     return {key: plain(value) for key, value in values.items()}
+
+
+def process_seconds() -> float:
+    """Wall-clock seconds since this process began, the start of Python included where the system tells of it."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # the name before may hold blanks
+        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc_pid_stat(5), in seconds since boot
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+    except (OSError, AttributeError, ValueError, IndexError):
+        return time.monotonic() - IMPORTED
 
 
 READING = ("encoding", "column")  # options that say how texts are read

@@ -1,4 +1,4 @@
-"""`jumok evaluate`: how well a model predicts a text, answers, or sorts."""
+"""`jumok evaluate`: how well a model predicts a text, finds what is hidden in it, answers, or sorts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jumok.cli._verbs import (
     recorded_columns,
     say,
 )
-from jumok.errors import ConfigError, JumokError
+from jumok.errors import ConfigError
 
 HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
 
@@ -30,6 +30,7 @@ HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
+    jumok evaluate runs/bert other.txt
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
     jumok evaluate runs/chat pairs.tsv --beam 4
@@ -48,8 +49,9 @@ HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
 def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """How well a model predicts a text: each character once, with what came before it as context.
 
-    A classifier is held against the labels of a table, an encoder-decoder against its targets. Figures per character
-    and per byte compare across tokenizers; those per token do not.
+    A model of hidden words is asked for 15% of the tokens of a text, always the same ones; a classifier is held against
+    the labels of a table, an encoder-decoder against its targets. Figures per character and per byte compare across
+    tokenizers; those per token do not.
     """
     from jumok import checkpoint
     from jumok import device as devices
@@ -58,10 +60,9 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "mlm":
-        raise JumokError(
-            "a model of hidden words is not scored on a text by this verb: its figures are those of its training, in "
-            'config.json; try it with `jumok generate RUN --prompt "... [MASK] ..."`.'
-        )
+        from jumok.fill import require_masked_model
+
+        require_masked_model(model)  # before a text is read, which may take long
     known = (*READING, *COLUMN_NAMES, "beam")
     strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
     if strange:
@@ -77,6 +78,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
 
 OPTIONS = {
     "lm": READING,
+    "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
 }
@@ -104,6 +106,10 @@ def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
         from jumok.pairs import evaluate_pairs
 
         return evaluate_pairs(model, material, beam=beam)
+    if task == "mlm":
+        from jumok.masking import evaluate_masked
+
+        return evaluate_masked(model, material)
     from jumok.evaluate import evaluate as predict
 
     return predict(model, material)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from jumok.cli._verbs import print_json
+from jumok.cli._verbs import print_json, write
 
 if TYPE_CHECKING:
     from jumok.fill import Filled
@@ -31,7 +29,7 @@ def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
     if as_json:
         print_json({"text": filled.text, "prompt": prompt, "blanks": _plain(filled)})
     else:
-        click.echo(filled.text)
+        write(filled.text)
         _show_candidates(filled)
 
 
@@ -51,10 +49,12 @@ def _show_candidates(filled: Filled) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from jumok.text import with_signs
+
     table = Table(box=None, header_style="bold")
     for heading in ("blank", "probability", "token"):
         table.add_column(heading, justify="left" if heading == "token" else "right")
     for number, blank in enumerate(filled.blanks, 1):
         for place, (token, share) in enumerate(blank.candidates):
-            table.add_row("" if place else str(number), f"{share:.1%}", Text(token.strip() or repr(token)))
+            table.add_row("" if place else str(number), f"{share:.1%}", Text(with_signs(token.strip() or repr(token))))
     Console().print(table)

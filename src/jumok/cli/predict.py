@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, recorded_columns, say
+from jumok.cli._verbs import Verb, common, option, print_json, recorded_columns, say, write
 from jumok.errors import ConfigError, TextError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def predict(
         return
     for one, found in zip(given, predictions, strict=True):
         answer = "\t" if found is None else f"{found.label}\t{found.probabilities[found.label]:.3f}"
-        click.echo(f"{answer}\t{' '.join(one.split())}")
+        write(f"{answer}\t{' '.join(one.split())}")
 
 
 def _texts(arguments: tuple[str, ...], column: str, encoding: str | None) -> list[str]:

@@ -14,8 +14,21 @@ from __future__ import annotations
 
 from jumok.text._inputs import FORMATS, Format
 from jumok.text._normal import compose
+from jumok.text._signs import with_signs
 from jumok.text._source import Source
 from jumok.text._table import Table, from_rows, read_table
 from jumok.text._text import Text, from_string, read
 
-__all__ = ["FORMATS", "Format", "Source", "Table", "Text", "compose", "from_rows", "from_string", "read", "read_table"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Source",
+    "Table",
+    "Text",
+    "compose",
+    "from_rows",
+    "from_string",
+    "read",
+    "read_table",
+    "with_signs",
+]
