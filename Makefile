@@ -17,12 +17,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)            ## train on the built-in corpus for two minutes, then write with the model
+demo: $(READY)            ## train on the built-in corpus for two minutes, write with the model, look into it
 	mkdir -p runs
 	rm -rf runs/demo
 	$(BIN)/jumok corpus write stories --chars 2000000 > runs/stories.txt
 	$(BIN)/jumok train runs/stories.txt --minutes 2 --out runs/demo
 	$(BIN)/jumok generate runs/demo --prompt "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
+	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 
 test: $(READY)            ## run the whole test suite
 	$(BIN)/python -m pytest -q

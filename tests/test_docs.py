@@ -16,7 +16,7 @@ from jumok.corpora import stories
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.ko.md")
-DOCUMENTS = (*READMES, "CHANGELOG.md", "docs/design.md", "docs/formats.md")
+DOCUMENTS = (*READMES, "CHANGELOG.md", "docs/design.md", "docs/formats.md", "docs/viewer.md")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from jumok.models.bert import BERT
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
+    from jumok.record import record
     from jumok.tokenizers import train_tokenizer
     from jumok.trainer import Trainer
+    from jumok.view import view
 
 __version__ = "0.1.0"
 
@@ -39,8 +41,10 @@ __all__ = [
     "Trainer",
     "generate",
     "load",
+    "record",
     "save",
     "train_tokenizer",
+    "view",
 ]
 
 _HOME = {
@@ -55,8 +59,10 @@ _HOME = {
     "Trainer": "jumok.trainer",
     "generate": "jumok.generate",
     "load": "jumok.checkpoint",
+    "record": "jumok.record",
     "save": "jumok.checkpoint",
     "train_tokenizer": "jumok.tokenizers",
+    "view": "jumok.view",
 }
 
 

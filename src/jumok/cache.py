@@ -87,7 +87,8 @@ class LayerCache:
 
     def _keep(self, kept: Tensor) -> None:
         self._kept = kept  # (B, 2G, room, D)
-        self._keys, self._values = kept.chunk(2, dim=1)  # (B, G, room, D) each
+        keys = kept.shape[1] // 2  # two slices, not chunk, into whose results gradients forbid writing
+        self._keys, self._values = kept[:, :keys], kept[:, keys:]  # (B, G, room, D) each
 
 
 class KVCache:

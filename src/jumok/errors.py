@@ -8,6 +8,7 @@ JumokError                  the base: catch this one to catch them all
 ├── RunError                a run folder is missing, incomplete, damaged or in the way
 │   └── ResumeError         a run cannot go on with what was given: other data, other settings
 ├── TrainingError           training cannot go on: three steps in a row without a finite loss
+├── ViewError               a model cannot be looked into: no language head, nothing recorded, another kind of model
 └── LessonError             a chapter is missing in this installation, or cannot be read or written as asked
 
 Each message says what was given, what is allowed and what to do. The command line prints the message alone,
@@ -51,6 +52,10 @@ class ResumeError(RunError):
 
 class TrainingError(JumokError):
     """Training cannot go on."""
+
+
+class ViewError(JumokError):
+    """A model cannot be looked into as asked."""
 
 
 class LessonError(JumokError):

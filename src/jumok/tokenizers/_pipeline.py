@@ -35,6 +35,14 @@ def _byte_letters() -> tuple[str, ...]:
 
 
 BYTE_LETTERS = _byte_letters()
+_BYTE_OF_LETTER = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
+
+
+def letters_to_bytes(token: str) -> bytes:
+    """Return the bytes that a token of a byte-level pipeline spells; one with other letters spells itself."""
+    if all(letter in _BYTE_OF_LETTER for letter in token):
+        return bytes(_BYTE_OF_LETTER[letter] for letter in token)
+    return token.encode()
 
 
 def build(
@@ -122,7 +130,6 @@ def recognise(pipeline: HFTokenizer) -> str:
 
 def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str]) -> list[bytes]:
     """Return the UTF-8 bytes that each id stands for, for one of KINDS."""
-    byte_of_letter = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
     byte_of_token = {token: byte for byte, token in enumerate(BYTE_TOKENS)}
     specials = set(special_tokens)
 
@@ -130,7 +137,7 @@ def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str])
         if token in specials:
             return token.encode()
         if kind == "bpe":
-            return bytes(byte_of_letter[letter] for letter in token)
+            return letters_to_bytes(token)
         return bytes([byte_of_token[token]]) if token in byte_of_token else token.encode()
 
     return [spelled(token) for token in sorted(vocab, key=vocab.__getitem__)]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import decoders
 
 from jumok.errors import TokenizerError
 from jumok.files import write_atomic
@@ -68,6 +69,7 @@ class Tokenizer:
             if token.special
         }
         self._pipeline = pipeline
+        self._spells_bytes: bool = self.kind != "other" or isinstance(pipeline.decoder, decoders.ByteLevel)
         if self.kind == "other":
             return
         self._bytes = _pipeline.token_bytes(self.kind, vocab, self.special_tokens)
@@ -185,6 +187,26 @@ class Tokenizer:
         if self.kind == "other":
             return [self._pipeline.id_to_token(token_id) or "" for token_id in checked]
         return [_readable(self._bytes[token_id]) for token_id in checked]
+
+    def bytes_of(self, ids: Sequence[int] | Ids) -> list[bytes] | None:
+        """Return the UTF-8 bytes that each id stands for, or None for a tokenizer whose ids do not stand for bytes.
+
+        They do in jumok's own kinds, and in every byte-level tokenizer, as GPT-2 has one.
+
+        Raises TokenizerError for ids outside the vocabulary or not in one dimension.
+        """
+        checked = self._checked(ids)
+        if not self._spells_bytes:
+            return None
+        if self.kind != "other":
+            return [self._bytes[token_id] for token_id in checked]
+        added = {token_id: token.content for token_id, token in self._pipeline.get_added_tokens_decoder().items()}
+        return [
+            added[token_id].encode()
+            if token_id in added
+            else _pipeline.letters_to_bytes(self._pipeline.id_to_token(token_id) or "")
+            for token_id in checked
+        ]
 
     def compression(self, text: str) -> float:
         """Return how many characters (after NFC) of `text` one token holds on average.

@@ -1,0 +1,194 @@
+"""`jumok view`: what a model does with a text, as a page to look into."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
+from jumok.errors import ConfigError, TextError
+
+MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
+
+
+@click.command(
+    cls=Verb,
+    examples="""
+    jumok view runs/novel "그날 밤 나는" --open
+    jumok view runs/novel "그날 밤" --tokens 100 --seed 7 --out night.html
+    jumok view runs/numbers "1,234" --target "천이백삼십사" --block cross
+    jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --png heads.png
+    jumok view runs/novel "그날 밤 나는" --probe
+    jumok view runs/novel "그날 밤 나는" --without 0.1,2.3
+    cat poem.txt | jumok view runs/novel - --out poem.html
+    """,
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("text", required=False)
+@option("--file", "file", type=click.Path(path_type=Path), help="read the text from a file, in any encoding")
+@option("--target", help="what an encoder-decoder is to have answered [what it answers]")
+@option("--tokens", type=int, default=0, help="how many more tokens a GPT writes, which are shown too [0]")
+@option("--temperature", type=float, default=0.8, help="of what it writes; 0: always the likeliest token [0.8]")
+@option("--out", type=click.Path(path_type=Path), help="where the page goes [RUN-view.html, in this folder]")
+@option("--open", "opens", is_flag=True, help="open the page in a browser")
+@option("--lang", type=click.Choice(["ko", "en"]), help="language that the page opens in [the browser's]")
+@option(
+    "--block", type=click.Choice(["encoder", "decoder", "cross"]), section="Where to look", help="of an encoder-decoder"
+)
+@option("--layer", type=int, section="Where to look", help="layer that the page opens at, from 0; alone in --png")
+@option("--head", type=int, section="Where to look", help="head that the page opens at, from 0; alone in --png")
+@option("--layers", metavar="LIST", section="Where to look", help="layers to keep, as 0,2-3 [all]")
+@option("--heads", metavar="LIST", section="Where to look", help="heads of each layer to keep, as 0,2-3 [all]")
+@option("--probe", is_flag=True, section="More", help="switch each head off in turn: a table, also in the page")
+@option(
+    "--png", type=click.Path(path_type=Path), section="More", help="draw the heads as a picture; no page without --out"
+)
+@option(
+    "--without", metavar="LIST", section="More",
+    help="switch heads off, as 2.1,3.0 (layer.head) or cross.0.1, and compare the loss and the next tokens",
+)  # fmt: skip
+@option("--exact", is_flag=True, section="More", help="weights, q and k in 16 bits instead of 8; a larger page")
+@option(
+    "--neurons", default="auto", section="More", help="layers with queries and keys: auto, all, none, or 0,2-3 [auto]"
+)
+@common(seed=True)
+def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
+    """Look into a model while it reads TEXT: one page that needs no network.
+
+    RUN is a run folder or the folder of a stock model. TEXT is the text itself; - reads stdin. Everything counts from
+    0, as in the page.
+    """
+    from jumok.view.page import open_in_browser, page_of, require_writable
+
+    png, opens = flags["png"], flags["opens"]
+    wants_page = png is None or flags["out"] is not None or opens
+    out = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
+    if png is not None:
+        _require_png(png)
+    where = {name: flags[name] for name in ("block", "layer", "head")}
+    layers, heads = _numbers("layers", flags["layers"]), _numbers("heads", flags["heads"])
+    neurons = flags["neurons"]
+    if neurons not in ("auto", "all", "none"):
+        neurons = _numbers("neurons", neurons)
+    off = None if flags["without"] is None else _heads(flags["without"])
+    given = _text(text, flags["file"])
+    if not given and not flags["tokens"]:
+        raise TextError("the text is empty; give some words to look at, or --tokens to let a GPT begin by itself.")
+
+    from jumok import checkpoint
+    from jumok import device as devices
+    from jumok.probe import ablation
+    from jumok.view.heads import chosen, draw_heads
+    from jumok.view.probes import passage_of, probe_trace, rows
+    from jumok.view.trace import trace
+
+    began = time.perf_counter()
+    model = checkpoint.load(run, str(devices.choose_device(device)))
+    seen = trace(
+        model, given, target=flags["target"], tokens=flags["tokens"], temperature=flags["temperature"],
+        seed=flags["seed"], layers=layers, heads=heads, exact=flags["exact"], neurons=neurons,
+        open_layer=where["layer"], name=run.resolve().name,
+    )  # fmt: skip
+    chosen(seen, **where)
+    for note in seen.notes:
+        say(note.en, quiet=quiet)
+    done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
+    probes = None
+    if flags["probe"]:
+        probes = probe_trace(model, seen)
+        table = list(rows(seen, probes))
+        done["nats"] = probes.ranking.nats
+        done["heads"] = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
+        if not as_json:
+            from jumok.console import show_probes
+
+            show_probes(probes.ranking, table)
+    if off is not None:
+        change = ablation(model, passage_of(model, seen), off)
+        done["without"] = {
+            "heads": off,
+            "nats": change.nats,
+            "nats_without": change.nats_without,
+            "candidates": [one._asdict() for one in change.candidates],
+        }
+        if not as_json:
+            from jumok.console import show_ablation
+
+            show_ablation(flags["without"], change)
+    if png is not None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            draw_heads(seen, png, **where)
+        for warning in caught:
+            say(str(warning.message), quiet=quiet)
+        done["png"] = str(png)
+        say(f"Drew {png}.", quiet=quiet)
+    if out is not None:
+        page_of(seen, probes, **where, language=flags["lang"]).save(out)
+        done |= {"page": str(out), "bytes": out.stat().st_size, "seconds": round(time.perf_counter() - began, 3)}
+        link = f" Open it in a browser: {out.resolve().as_uri()}" if sys.stderr.isatty() and not opens else ""
+        say(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB).{link}", quiet=quiet)
+        if opens:
+            open_in_browser(out)
+    if as_json:
+        print_json(plain_floats(done))
+
+
+def _text(text: str | None, file: Path | None) -> str:
+    """The text that was named, as it is but for the newline that a file or a pipe ends with."""
+    from jumok import text as reader
+
+    if text is not None and file is not None:
+        raise ConfigError(f"a text and --file {file} were both given, and one is read; leave one out.")
+    if file is None and text is None and sys.stdin.isatty():
+        raise ConfigError("no text was given; write one behind the run folder, in quotes, or - to read stdin.")
+    if file is None and text not in (None, "-"):
+        return text or ""
+    read = reader.read([str(file) if file is not None else "-"])
+    return read.read(0, read.chars).removesuffix("\n")
+
+
+def _heads(given: str) -> list[tuple[str, int, int] | tuple[int, int]]:
+    """ "2.1,cross.0.3" as [(2, 1), ("cross", 0, 3)]."""
+    found: list[tuple[str, int, int] | tuple[int, int]] = []
+    for part in given.split(","):
+        named = re.fullmatch(r"(?:([a-z]+)\.)?(\d{1,4})\.(\d{1,4})", part.strip())
+        if named is None:
+            raise ConfigError(
+                f"--without {given!r} names no heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of layer 3, and "
+                "of an encoder-decoder its block before them: cross.0.1."
+            )
+        block, layer, head = named.groups()
+        found.append((block, int(layer), int(head)) if block else (int(layer), int(head)))
+    return found
+
+
+def _numbers(option: str, given: str | None) -> list[int] | None:
+    """ "0,2-4" as [0, 2, 3, 4]."""
+    if given is None:
+        return None
+    found: list[int] = []
+    for part in given.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ConfigError(f"--{option} {given!r} is no list of numbers; write 0,2-4 for 0, 2, 3 and 4.")
+        if max(len(first), len(last)) > len(str(MOST_NUMBERED)):
+            raise ConfigError(f"--{option} {given!r}: no model has that many; numbers go up to {MOST_NUMBERED}.")
+        found += range(int(first), int(last or first) + 1)
+    if not found:
+        raise ConfigError(f"--{option} {given!r} names none: the first of a range must not be above the last.")
+    return found
+
+
+def _require_png(path: Path) -> None:
+    from jumok.view.page import require_writable
+
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"--png {path}: the picture is a PNG; give a name that ends in .png.")
+    require_writable(path)

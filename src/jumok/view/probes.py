@@ -1,0 +1,138 @@
+"""Probes of what a page shows: which heads matter for its text, how layers join, which heads copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from jumok.models import Model
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.probe import Head, Passage, Ranking, Repetition, ranking, repetition, require_language_head, rollout
+from jumok.view.coding import encode_weights
+from jumok.view.trace import Attention, Floats, HeadStatistics, Trace, head_statistics
+
+LEAST_REPEATED = 4  # positions that a repeated sequence needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """How much of each token reaches each position through all layers of `attention`, (T, T); `jumok.probe.rollout`."""
+
+    attention: Attention
+    weights: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probes:
+    """What was found. flow: None where not all layers and heads are looked at. repetition: None but for a GPT."""
+
+    ranking: Ranking
+    flow: Flow | None
+    repetition: Repetition | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One head in numbers; see `Effect`, `HeadStatistics` and `Repetition`. None where there is no such number."""
+
+    head: Head
+    delta_nats: float
+    entropy: float
+    distance: float | None
+    first: float
+    previous: float | None
+    self: float | None
+    induction: float | None
+
+
+def probe_trace(model: Model, trace: Trace) -> Probes:
+    """Probe a model on the tokens of a trace that was made of it.
+
+    Raises:
+        ViewError: the model predicts no tokens. TextError: there is but one token.
+    """
+    require_language_head(model)
+    return Probes(ranking=ranking(model, passage_of(model, trace)), flow=_flow(trace), repetition=_repetition(model))
+
+
+def passage_of(model: Model, trace: Trace) -> Passage:
+    """The tokens of a trace, as the model that it was made of predicts them.
+
+    Raises:
+        As `Passage` does.
+    """
+    ids = [[token.id for token in one.pieces.tokens] for one in trace.sequences]
+    if isinstance(model, EncoderDecoder):
+        assert model.config.eos_id is not None  # the trace required it
+        return Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
+    return Passage(model, ids[0])
+
+
+def _flow(trace: Trace) -> Flow | None:
+    """That of the first stack: of a GPT or a BERT, or of an encoder."""
+    attention, model = trace.attentions[0], trace.model
+    whole = len(attention.layers) == model.n_layer and len(attention.heads) == model.n_head
+    if attention.block not in ("self", "encoder") or not whole:
+        return None
+    weights = [torch.from_numpy(attention.weights(layer).mean(axis=0))[None] for layer in attention.layers]
+    return Flow(attention=attention, weights=rollout(weights).numpy())
+
+
+def _repetition(model: Model) -> Repetition | None:
+    if not isinstance(model, GPT) or model.config.context_length < LEAST_REPEATED:
+        return None
+    return repetition(model)
+
+
+def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
+    """The heads that the trace shows, the one that is missed most first."""
+    found: dict[Head, tuple[HeadStatistics, int]] = {}
+    for one in trace.attentions:
+        for layer in one.layers:
+            figures = head_statistics(one.weights(layer), causal=one.causal, crossing=one.block == "cross")
+            found |= {Head(one.block, layer, number): (figures, place) for place, number in enumerate(one.heads)}
+    copies = None if probes.repetition is None else probes.repetition.induction
+    for head, delta in probes.ranking.effects:
+        if head not in found:
+            continue
+        figures, place = found[head]
+        yield Row(
+            head=head,
+            delta_nats=delta,
+            entropy=float(figures.entropy[place]),
+            distance=_one(figures.distance, place),
+            first=float(figures.first[place]),
+            previous=_one(figures.previous, place),
+            self=_one(figures.self, place),
+            induction=None if copies is None else float(copies[head.layer, head.head]),
+        )
+
+
+def _one(figures: Floats | None, place: int) -> float | None:
+    return None if figures is None else float(figures[place])
+
+
+def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
+    """What stands under "probes" in a page, as docs/viewer.md has it: of the layers and heads that the trace shows."""
+    flow, repeated = probes.flow, probes.repetition
+    shown = {Head(one.block, layer, head) for one in trace.attentions for layer in one.layers for head in one.heads}
+    return {
+        "baseline_nats": round(probes.ranking.nats, 6),
+        "tokens": probes.ranking.tokens,
+        "ablation": [
+            {**head._asdict(), "delta_nats": round(delta, 6)} for head, delta in probes.ranking.effects if head in shown
+        ],
+        "rollout": None if flow is None else encode_weights(flow.weights, causal=flow.attention.causal),
+        "rollout_block": None if flow is None else flow.attention.block,
+        "induction": None if repeated is None else {"self": _rounded(repeated.induction, trace.attentions[0])},
+        "previous": None if repeated is None else {"self": _rounded(repeated.previous, trace.attentions[0])},
+    }
+
+
+def _rounded(scores: torch.Tensor, shown: Attention) -> list[list[float]]:
+    """Scores of all layers and heads, those that are shown."""
+    return [[round(float(scores[layer, head]), 4) for head in shown.heads] for layer in shown.layers]

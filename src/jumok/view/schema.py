@@ -1,0 +1,315 @@
+"""A trace as one versioned JSON object, "jumok-trace" (`docs/viewer.md`), small enough for a page.
+
+Weights are as fine as there is room for: with 255 levels wherever that fits, and with fewer in all heads alike where it
+does not, so that no head pays for another. What the rounding came to is measured, and stands in the object under
+"error", of which the page makes its sentence. Queries and keys take the room that is left. How heads are written:
+`jumok.view.coding`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import jumok
+from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
+from jumok.view.trace import Attention, Prediction, TokenSequence, Trace, head_statistics
+
+FORMAT, VERSION = "jumok-trace", 1
+LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
+TRIED = 24  # heads from which it is estimated what the others take
+RARE = 0.01  # a second or third guess of the lens that is less likely is left out
+STATISTICS = ("entropy", "distance", "first", "previous", "self")
+
+Coded = list[list[str]]  # by layer and head
+
+
+def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | None = None) -> dict[str, Any]:
+    """The JSON object of a trace.
+
+    Queries and keys take the room that is left within the budget, unless the trace says otherwise; a note says which
+    layers have them.
+
+    Args:
+        probes: what `docs/viewer.md` has under "probes". block: that the page is to open with, see `opened_layer`.
+    """
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "generator": f"jumok {jumok.__version__}",
+        "model": dict(vars(trace.model)),
+        "sequences": [_sequence(one) for one in trace.sequences],
+        "attentions": [_attention(one, exact=trace.exact) for one in trace.attentions],
+        "neurons": None,
+        "predictions": _predictions(trace),
+        "lens": _lens(trace),
+        "probes": probes,
+        "notes": [dict(vars(note)) for note in trace.notes],
+    }
+    room = budget(max(max(one.t, one.s) for one in trace.attentions)) - _size(found)
+    neurons = _neurons_by_layer(trace, opened_layer(found, block) if trace.open_layer is None else trace.open_layer)
+    opened = next(neurons, None)
+    room -= _size(opened)
+    room -= _write_weights(found, trace, room)
+    _write_neurons(found, trace, opened, neurons, room)
+    return found
+
+
+def budget(tokens: int) -> int:
+    """The most bytes of JSON for so many tokens: with the page around it 2 MB at 256, 8 MB at 512, 16 MB at 1,024."""
+    if tokens <= 512:
+        return 1_700_000 + round(6_000_000 * max(0.0, (tokens**2 - 256**2) / (512**2 - 256**2)))
+    return 15_000 * tokens
+
+
+def opened_layer(found: Mapping[str, Any], block: str | None = None) -> int:
+    """The layer of a trace's JSON object that shows most at a glance: where a page opens that was not told.
+
+    That is the one whose three best heads are surest of themselves, and look at neither the first token only nor at
+    the token itself.
+
+    Args:
+        block: in this one; None: the last, of an encoder–decoder the cross-attention.
+    """
+    attentions = {entry["block"]: entry for entry in found["attentions"]}
+    entry = attentions[block] if block in attentions else found["attentions"][-1]
+    stats = entry["stats"]
+
+    def interest(place: int) -> float:
+        interests = np.exp(np.negative(stats["entropy"][place]))  # (H,)
+        if entry["queries"] == entry["keys"]:
+            interests *= 1 - np.add(stats["first"][place], stats["self"][place]).clip(max=1)
+        return float(np.sort(interests)[-3:].sum())
+
+    best = max(range(len(entry["layers"])), key=interest)
+    return int(entry["layers"][best])
+
+
+def _size(found: object) -> int:
+    return len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
+    statistics = [
+        head_statistics(one.weights(layer), causal=one.causal, crossing=one.block == "cross") for layer in one.layers
+    ]
+    return {
+        "block": one.block,
+        "queries": one.queries,
+        "keys": one.keys,
+        "causal": one.causal,
+        "layers": list(one.layers),
+        "heads": list(one.heads),
+        "n_head": len(one.heads),
+        "n_head_model": one.n_head,
+        "n_kv_head": one.n_kv_head,
+        "t": one.t,
+        "s": one.s,
+        "bits": 16 if exact else 8,
+        "encoding": "float16" if exact else "sqrt-u8",
+        "stats": {
+            name: [_rounded(getattr(layer, name)) for layer in statistics]
+            for name in STATISTICS
+            if getattr(statistics[0], name) is not None
+        },
+    }
+
+
+def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
+    """Add the weights of all heads, and how far off they are; the bytes that they took."""
+    levels = FINEST if trace.exact else _affordable(trace, room)
+    coded = _coded(trace, levels)
+    while _length(coded) > room and levels > LEVELS[-1] and not trace.exact:  # the estimate was too low
+        levels = LEVELS[LEVELS.index(levels) + 1]
+        coded = _coded(trace, levels)
+    for one, entry, layers in zip(trace.attentions, found["attentions"], coded, strict=True):
+        entry["weights"], entry["error"] = layers, _error(one, layers, exact=trace.exact)
+    return _length(coded)
+
+
+def _affordable(trace: Trace, room: int) -> int:
+    """The most levels with which the heads seem to fit, judged by some of them."""
+    heads = [(one, layer, i) for one in trace.attentions for layer in one.layers for i in range(len(one.heads))]
+    tried = heads[:: -(-len(heads) // TRIED)]
+
+    def fits(levels: int) -> bool:
+        length = sum(len(_head(one, layer, i, levels)) + 3 for one, layer, i in tried)
+        return length * len(heads) <= room * len(tried)
+
+    coarser = bisect_left(LEVELS[:-1], True, key=fits)  # from the first that fits, all do
+    return LEVELS[coarser]
+
+
+def _coded(trace: Trace, levels: int) -> list[Coded]:
+    return [
+        [
+            [encode_exactly(head, causal=one.causal) for head in one.weights(layer)]
+            if trace.exact
+            else [_head(one, layer, i, levels) for i in range(len(one.heads))]
+            for layer in one.layers
+        ]
+        for one in trace.attentions
+    ]
+
+
+def _head(one: Attention, layer: int, place: int, levels: int) -> str:
+    """One head, written with so many levels."""
+    factors = None
+    if levels < FINEST and one.maskless(layer):
+        q, k = one.queries_of(layer), one.keys_of(layer)
+        factors = factorise(q[place], k[place // (len(q) // len(k))])
+    return encode_weights(one.head_weights(layer, place), causal=one.causal, levels=levels, factors=factors)
+
+
+def _length(coded: list[Coded]) -> int:
+    return sum(len(head) + 3 for one in coded for layer in one for head in layer)
+
+
+def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
+    """How far what a page shows is from the model: the largest difference, and the mean share of a row misplaced."""
+    most, total, count = 0.0, 0.0, 0
+    for layer, heads in zip(one.layers, coded, strict=True):
+        for weights, head in zip(one.weights(layer), heads, strict=True):
+            off = np.abs(decode_weights(head, one.t, one.s, causal=one.causal, exact=exact) - weights)
+            most = max(most, float(off.max()))
+            total += float(off.sum()) / 2
+            count += one.t
+    return {"max": _short(most, 2), "mean": _short(total / count, 2)}
+
+
+# --- queries and keys -------------------------------------------------------------------------------------------------
+
+
+def _neurons_by_layer(trace: Trace, opened: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The layers whose queries and keys are wanted, the opened one first, then those beside it."""
+    if trace.neurons == "none":
+        return
+    layers = {layer for one in trace.attentions for layer in one.layers}
+    if isinstance(trace.neurons, tuple):
+        layers &= set(trace.neurons)
+    for layer in sorted(layers, key=lambda layer: (abs(layer - opened), layer)):
+        yield layer, {one.block: _neurons(one, layer, _bits(trace)) for one in trace.attentions if layer in one.layers}
+
+
+def _write_neurons(
+    found: dict[str, Any],
+    trace: Trace,
+    opened: tuple[int, dict[str, Any]] | None,
+    others: Iterator[tuple[int, dict[str, Any]]],
+    room: int,
+) -> None:
+    """Add queries and keys: those of the opened layer, of others while there is room or if they were asked for."""
+    if opened is None:
+        return
+    kept, left_out = [opened], 0
+    for layer, neurons in others:
+        room -= _size(neurons)
+        if trace.neurons == "auto" and room < 0:
+            left_out += 1
+            break
+        kept.append((layer, neurons))
+    by_block: dict[str, dict[str, Any]] = {}
+    for layer, neurons in sorted(kept):
+        for block, coded in neurons.items():
+            by_block.setdefault(block, {})[str(layer)] = coded
+    width = trace.model.head_dim
+    found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
+    if left_out:
+        listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
+        found["notes"].append(
+            {
+                "ko": f"파일이 너무 커지지 않도록 q와 k는 층 {listed}만 담았어요. 모두 담으려면 --neurons all을 "
+                "쓰면 돼요.",
+                "en": f"To keep the file small, q and k are there for layer {listed} only; --neurons all keeps all.",
+            }
+        )
+
+
+def _bits(trace: Trace) -> int:
+    return 16 if trace.exact else 8
+
+
+def _neurons(one: Attention, layer: int, bits: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"head_dim": one.head_dim}
+    for name, vectors in (("q", one.queries_of(layer)), ("k", one.keys_of(layer))):
+        scales, coded = zip(*(encode_vectors(head, bits=bits) for head in vectors), strict=True)
+        found |= {f"{name}_scale": list(scales), name: list(coded)}
+    return found
+
+
+def _sequence(one: TokenSequence) -> dict[str, Any]:
+    pieces = one.pieces
+    return {
+        "name": one.name,
+        "prompt": one.prompt,
+        "tokens": [vars(token) for token in pieces.tokens],
+        "text": pieces.text,
+        "groups": {kind: list(groups) for kind, groups in pieces.groups.items()},
+        "group_texts": {kind: list(texts) for kind, texts in pieces.group_texts.items()},
+    }
+
+
+# --- text and probabilities -------------------------------------------------------------------------------------------
+
+
+def _predictions(trace: Trace) -> dict[str, Any] | None:
+    found = trace.predictions
+    if found is None:
+        return None
+    return {
+        "sequence": found.sequence,
+        "kind": found.kind,
+        "tokens": [prediction_json(one) for one in found.tokens],
+        "after": prediction_json(found.after),
+    }
+
+
+def prediction_json(one: Prediction | None) -> dict[str, Any] | None:
+    """What was expected at one place."""
+    if one is None:
+        return None
+    return {
+        "p": None if one.p is None else _short(one.p),
+        "rank": one.rank,
+        "nats": None if one.nats is None else _short(one.nats),
+        "top": [[guess.id, guess.text, _short(guess.p, 3)] for guess in one.top],
+    }
+
+
+def _lens(trace: Trace) -> dict[str, Any] | None:
+    lens = trace.lens
+    if lens is None:
+        return None
+    return {
+        "sequence": lens.sequence,
+        "names": list(lens.names),
+        "top": [
+            [
+                [
+                    [token, trace.name(token), _short(p, 3)]
+                    for i, (token, p) in enumerate(zip(ids, shares, strict=True))
+                    if token >= 0 and (i == 0 or p >= RARE)
+                ]
+                for ids, shares in zip(layer_ids, layer_shares, strict=True)
+            ]
+            for layer_ids, layer_shares in zip(lens.ids.tolist(), lens.shares.tolist(), strict=True)
+        ],
+        "p": [[None if p != p else _short(p, 3) for p in layer] for layer in lens.p.tolist()],
+    }
+
+
+def _short(number: float, digits: int = 4) -> float:
+    """Four digits are enough for a page."""
+    return float(f"{number:.{digits}g}")
+
+
+def _rounded(numbers: NDArray[Any]) -> list[float]:
+    return [_short(number) for number in numbers.tolist()]
