@@ -315,6 +315,16 @@ def test_full_cache_refuses_more():
     assert cache.length == 2
 
 
+def test_a_cache_takes_keys_and_values_while_gradients_are_on():
+    """PyTorch forbids writing into the results of chunk then, so calling a model with a cache and no `no_grad` failed."""
+    attention = MultiHeadAttention(8, 8, 2)
+    cache = LayerCache(6, torch.zeros(1, 2, 0, 4))
+    x = torch.randn(1, 5, 8)
+    whole = attention(x, causal=True)
+    parts = [attention(part, causal=True, cache=cache) for part in x.split([3, 1, 1], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
