@@ -316,7 +316,7 @@ def test_full_cache_refuses_more():
 
 
 def test_a_cache_takes_keys_and_values_while_gradients_are_on():
-    """PyTorch forbids writing into the results of chunk then, so calling a model with a cache and no `no_grad` failed."""
+    """PyTorch forbids writing into what chunk returns then, so a model with a cache failed outside of no_grad."""
     attention = MultiHeadAttention(8, 8, 2)
     cache = LayerCache(6, torch.zeros(1, 2, 0, 4))
     x = torch.randn(1, 5, 8)

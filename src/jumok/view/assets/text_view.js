@@ -538,7 +538,7 @@ export class TextView {
     const predictions = this.trace.predictions;
     if (!predictions) return t("text.missingWhy");
     const prediction = sequence === this.predicted() && position !== null ? this.prediction(position) : null;
-    if (!prediction) return "";
+    if (!prediction) return t(predictions.kind === "here" ? "about.textHidden" : "about.text");
     const token = this.trace.tokens(sequence)[position];
     const facts = textWasExpected(prediction)
       ? [percent(prediction.p), t("rank.n", { n: prediction.rank }), t("unit.nats", { n: decimal(prediction.nats, 2) })]
