@@ -501,7 +501,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
     if written[-1:] == [config.eos_id]:
         written = written[:-1]  # the decoder does not read it; it is what should come after the last token
     if len(written) >= context:
-        notes.append(_cut_end(context))
+        notes.append(_full(context) if target is None else _cut_end(context))
     ids = [config.decoder_start_id, *written][:context]
     device = model.token_embedding.weight.device
     prompt = len(ids) if target is not None else 1
@@ -552,6 +552,13 @@ def _cut_end(context: int) -> Note:
     return Note(
         ko=f"글이 모델이 한 번에 읽을 수 있는 {context}토큰보다 길어서 뒷부분은 뺐어요.",
         en=f"The text is longer than the {context} tokens that the model reads at once: its end is left out.",
+    )
+
+
+def _full(context: int) -> Note:
+    return Note(
+        ko=f"모델이 쓸 수 있는 {context}토큰을 다 쓸 때까지 대답을 끝내지 않았어요.",
+        en=f"The answer has no end: the model wrote until its {context} tokens were used up.",
     )
 
 
