@@ -360,7 +360,7 @@ def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path) -> None:
 def test_without_a_held_out_part(jumok: Jumok, text: Path) -> None:
     end = jumok("train", text, "--out", "run", "--json", "--val", 0, *FLAGS)
     assert end.code == 0, end.err
-    assert set(end.json) == {"run", "steps", "seconds", "reason"}
+    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason"}
     assert jumok("generate", "run", "--tokens", 3).code == 0
 
 
