@@ -318,7 +318,7 @@ def test_a_model_that_sums_up_otherwise_is_refused(head: str, folder: Path):
     """The stock classes take [CLS]; a model that learned to take the mean would say something else there."""
     model = tiny(head)
     model = BERT(dataclasses.replace(model.config, pooling="mean"))
-    with pytest.raises(JumokError, match="pooling='mean' is in no stock class.*--pooling first"):
+    with pytest.raises(JumokError, match=r"pooling='mean' is in no stock class.*--pooling first"):
         to_hf(model, folder)
     assert not folder.exists()
     to_hf(BERT(dataclasses.replace(tiny("mlm").config, pooling="mean")), folder)  # nothing is summed up there
