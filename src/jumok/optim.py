@@ -18,8 +18,8 @@ from jumok.blocks import Block
 from jumok.config import TrainConfig
 
 # Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each is the one nearest to 1, in the worst case, over
-# the interval into which those before it brought [0.005, 1] (https://arxiv.org/abs/2505.16932); the four together bring
-# it into [0.92, 1.08]. Solved as linear programmes, to four decimals.
+# the interval into which those before it brought [0.005, 1] (https://arxiv.org/abs/2505.16932). In exact arithmetic the
+# four bring it into [0.92, 1.08]. Solved as linear programmes, to four decimals.
 NEAREST = (
     (8.2987, -24.4305, 18.0903),
     (3.9152, -2.9211, 0.5592),

@@ -290,7 +290,7 @@ def trace(
             reading.run()
         attentions = _attentions(recording, reading)
         kept = sorted({layer for attention in attentions for layer in attention.layers})
-        for option, given in (("open_layer", [] if open_layer is None else [open_layer]), ("neurons", neurons)):
+        for option, given in (("layer", [] if open_layer is None else [open_layer]), ("neurons", neurons)):
             wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
             if wrong:
                 raise ConfigError(f"{option}={reprlib.repr(wrong)}: no such layer is looked at here; there are {kept}.")
