@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from jumok import files
 from jumok.corpora import catalogue
 from jumok.errors import CorpusError
 
@@ -197,8 +198,14 @@ def test_pairs_become_a_table(fetch: Fetch) -> None:
 def test_the_default_place_is_the_platforms_cache(
     fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.delenv("JUMOK_CACHE")
+    monkeypatch.setattr(files, "user_cache_path", lambda name: tmp_path / name)
     assert fetch(cache_dir=None) == tmp_path / "jumok" / "corpora" / "novels" / "novels.txt"
+
+
+def test_the_default_place_can_be_chosen(fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMOK_CACHE", str(tmp_path / "mine"))
+    assert fetch(cache_dir=None) == tmp_path / "mine" / "corpora" / "novels" / "novels.txt"
 
 
 # --- Bad days ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from jumok import checkpoint
 from jumok.checkpoint import RunFolder, State, describe_model, restore_weights, weights
 from jumok.config import GPTConfig, TrainConfig, field_types, from_dict
 from jumok.errors import ResumeError, RunError
-from jumok.files import write_atomic
+from jumok.files import LockHeld, locked, write_atomic
 from jumok.models.gpt import GPT
 from jumok.tasks import TASKS
 from jumok.text import from_rows, from_string
@@ -324,6 +325,26 @@ def test_a_second_trainer_in_the_same_process_is_refused(run: Path) -> None:
         assert (run / "state" / "lock").exists()
 
 
+def test_a_lock_is_waited_for_or_not(tmp_path: Path) -> None:
+    """Two downloads of one corpus take turns; two trainings in one folder do not."""
+    path, order = tmp_path / "lock", list[str]()
+
+    def second() -> None:
+        with locked(path, wait=True):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with locked(path):
+        with pytest.raises(LockHeld), locked(path):
+            order.append("never")
+        waiting.start()
+        waiting.join(timeout=0.2)
+        assert waiting.is_alive()
+        order.append("first")
+    waiting.join(timeout=60)
+    assert order == ["first", "second"]
+
+
 def test_a_lock_that_cannot_be_made(run: Path) -> None:
     """An operating system's error came through bare."""
     shutil.rmtree(run / "state")
@@ -397,21 +418,47 @@ def test_logs_grow_and_are_cut(run: Path) -> None:
     folder = RunFolder(run)
     assert folder.size("metrics.jsonl") == 0
     assert folder.read_metrics() == []
-    folder.append("metrics.jsonl", '{"a": 1}\n')
-    size = folder.size("metrics.jsonl")
-    folder.append("metrics.jsonl", '{"a": 2}\n{"a": 3')  # the last line was cut off by a kill
-    assert folder.read_metrics() == [{"a": 1}, {"a": 2}]
-    folder.truncate("metrics.jsonl", size)
-    assert folder.read_metrics() == [{"a": 1}]
-    folder.truncate("metrics.jsonl", 10_000)
-    assert folder.size("metrics.jsonl") == size
+    with folder.lock():
+        folder.append("metrics.jsonl", '{"a": 1}\n')
+        size = folder.size("metrics.jsonl")
+        folder.append("metrics.jsonl", '{"a": 2}\n{"a": 3')  # the last line was cut off by a kill
+        assert folder.read_metrics() == [{"a": 1}, {"a": 2}]
+        folder.truncate("metrics.jsonl", size)
+        assert folder.read_metrics() == [{"a": 1}]
+        folder.truncate("metrics.jsonl", 10_000)
+        assert folder.size("metrics.jsonl") == size
+        folder.append("metrics.jsonl", '{"a": 4}\n')  # goes on at the new end
+        assert folder.read_metrics() == [{"a": 1}, {"a": 4}]
+
+
+def test_a_log_that_was_removed_begins_anew(run: Path) -> None:
+    """It stays open, and what went to a file that is no longer there would be lost without a word."""
+    folder = RunFolder(run)
+    with folder.lock():
+        folder.append("samples.txt", "하나\n")
+        (run / "samples.txt").unlink()
+        folder.append("samples.txt", "둘\n")
+        assert (run / "samples.txt").read_text(encoding="utf-8") == "둘\n"
+        shutil.rmtree(run)
+        with pytest.raises(RunError, match=r"cannot write samples\.txt"):
+            folder.append("samples.txt", "셋\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_log_on_a_full_disk(run: Path) -> None:
+    """A sentence when the line is added, and no second error when the log is closed."""
+    folder = RunFolder(run)
+    (run / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"cannot write metrics\.jsonl .*No space left"), folder.lock():
+        folder.append("metrics.jsonl", "{}\n")
 
 
 def test_a_sample_may_hold_any_line_end(run: Path) -> None:
     """U+2028 and U+0085 end a line for `str.splitlines`, so a sample with one of them broke the reading of the log."""
     folder = RunFolder(run)
     event = {"event": "sample", "text": "첫 줄\u2028둘째\u0085셋째\x0c\x1c끝\r"}
-    folder.append("metrics.jsonl", json.dumps(event, ensure_ascii=False) + "\n")
+    with folder.lock():
+        folder.append("metrics.jsonl", json.dumps(event, ensure_ascii=False) + "\n")
     assert folder.read_metrics() == [event]
 
 

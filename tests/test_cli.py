@@ -7,7 +7,6 @@ taken, damaged; settings that are unknown, misspelt, out of range, of the wrong 
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import re
@@ -18,16 +17,15 @@ import subprocess
 import sys
 import types
 import unicodedata
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from conftest import TINY
+from conftest import TINY, Jumok
 from jumok import cli
 from jumok.checkpoint import RunFolder
 from jumok.cli._verbs import plain_floats
@@ -37,51 +35,7 @@ from jumok.corpora.numbers import read_number
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
-
-class End(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The object on the last line of stdout."""
-        values = json.loads(self.out.splitlines()[-1], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-        assert isinstance(values, dict)
-        return values
-
-
-Jumok = Callable[..., End]
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has a folder of its own, and its signal handlers go with it."""
-    monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.fixture
-def jumok(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Jumok:
-    """Run a command in this process, as the installed program would."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> End:
-        monkeypatch.setattr(sys, "argv", ["jumok", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        assert isinstance(stop.value.code, int)
-        return End(stop.value.code, out, err)
-
-    return run
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture(scope="module")
@@ -380,6 +334,19 @@ def test_standard_input(jumok: Jumok, tales: str) -> None:
     assert "CP949" in end.err.upper()
     assert jumok("train", "-", "--out", "run2", *FLAGS, stdin=b"").code == 1
     assert not Path("run2").exists()
+
+
+def test_a_table_from_a_pipe(jumok: Jumok, tales: str) -> None:
+    """What a named column holds, not the numbers beside it; the text is the one of the same table in a file."""
+    rows = [line for line in tales.split("\n") if line]
+    table = "id,tale\n" + "".join(f'{number},"{row}"\n' for number, row in enumerate(rows))
+    Path("tales.csv").write_text(table, encoding="utf-8")
+    for texts, out in (("-", "piped"), ("tales.csv", "named")):
+        end = jumok("train", texts, "--column", "tale", "--out", out, *FLAGS, stdin=table)
+        assert end.code == 0, end.err
+    piped, named = (RunFolder(Path(out)).read_config()["data"] for out in ("piped", "named"))
+    assert piped["sha256"] == named["sha256"]
+    assert jumok("train", "-", "--column", "story", "--out", "other", *FLAGS, stdin=table).code == 1
 
 
 def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import csv
 import dataclasses
-import io
 import itertools
 import json
 import os
@@ -16,7 +15,7 @@ import signal
 import string
 import sys
 import threading
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import torch
 from rich.cells import cell_len
 
 import jumok
-from jumok import cli
+from conftest import Jumok
 from jumok import text as reader
 from jumok.checkpoint import RunFolder
 from jumok.config import GPTConfig, TrainConfig, resolve
@@ -139,7 +138,7 @@ def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list
     default = dataclasses.asdict(TrainConfig())
     prescribed = {
         "steps", "minutes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every", "precision",
-        "compile", "planned_tokens",
+        "compile", "attention", "planned_tokens",
     }  # fmt: skip
     assert {name for name, value in trained.items() if default.get(name) != value} <= prescribed
     assert trained["optimizer"] == "muon"
@@ -245,12 +244,13 @@ def test_the_record_can_be_read_and_names_no_machine(climbed: tuple[Path, list[L
     assert record.finished
 
 
-def test_each_rung_writes(climbed: tuple[Path, list[LadderEvent]], capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_rung_writes(climbed: tuple[Path, list[LadderEvent]], jumok: Jumok) -> None:
     """`jumok generate OUT/03-one-head` works, as for any run."""
     out, _ = climbed
     for slug in ("01-bigram", "03-one-head", "10-modern"):
-        assert run_cli("generate", out / slug, "--tokens", 5, "--seed", 1) == 0
-    assert capfd.readouterr().out.strip()
+        end = jumok("generate", out / slug, "--tokens", 5, "--seed", 1)
+        assert end.code == 0
+        assert end.out.strip()
 
 
 # --- interrupted, killed, changed ---
@@ -677,33 +677,9 @@ def test_the_table_fits_the_terminal(
     assert ("100,000" in lines[1]) is (width >= 72)
 
 
-class End:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-def run_cli(*arguments: object) -> int:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    argv, sys.argv = sys.argv, ["jumok", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-    finally:
-        sys.argv = argv
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
 @pytest.fixture
-def ladder(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tales: str
-) -> Callable[..., End]:
+def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tales: str) -> Jumok:
     """`jumok learn ladder` in a folder of its own with tales.txt in it, its models tiny."""
-    monkeypatch.chdir(tmp_path)
     Path("tales.txt").write_text(tales, encoding="utf-8")
     tiny = {key: value for key, value in TINY_LADDER.items() if key != "steps_per_rung"}
 
@@ -713,18 +689,10 @@ def ladder(
 
     monkeypatch.setattr(rungs, "LadderConfig", Tiny)
 
-    def run(*arguments: object, stdin: bytes = b"") -> End:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capfd.readouterr()
-        code = run_cli("learn", "ladder", *arguments)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return End(code, out, err)
-
-    return run
+    return partial(jumok, "learn", "ladder")
 
 
-def test_the_command(ladder: Callable[..., End]) -> None:
+def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
     assert end.code == 0
@@ -746,7 +714,7 @@ def test_the_command(ladder: Callable[..., End]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_names_the_command_that_continues(
-    ladder: Callable[..., End], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     taken: list[int] = []
     take_step = Trainer._take_step
@@ -770,7 +738,7 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert len(taken) == 20
 
 
-def test_texts_in_other_ways(ladder: Callable[..., End], tales: str) -> None:
+def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
     end = ladder("-", "--steps-per-rung", 1, "--out", "piped", "--json", "--quiet", stdin=tales.encode("cp949"))
     assert end.code == 0
     assert LadderRecord.read(Path("piped")).command == "jumok learn ladder - --steps-per-rung 1"
@@ -796,7 +764,7 @@ def test_texts_in_other_ways(ladder: Callable[..., End], tales: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input(ladder: Callable[..., End], arguments: list[str], code: int, message: str) -> None:
+def test_bad_input(ladder: Jumok, arguments: list[str], code: int, message: str) -> None:
     Path("short.txt").write_text("짧은 글이에요.", encoding="utf-8")
     Path("foreign").mkdir()
     Path("foreign/notes.txt").write_text("x")
@@ -808,7 +776,7 @@ def test_bad_input(ladder: Callable[..., End], arguments: list[str], code: int, 
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root, or by chmod")
-def test_a_folder_that_is_closed(ladder: Callable[..., End]) -> None:
+def test_a_folder_that_is_closed(ladder: Jumok) -> None:
     Path("closed").mkdir(mode=0o500)
     end = ladder("tales.txt", "--steps-per-rung", 1, "--out", "closed/out")
     assert (end.code, end.out) == (1, "")

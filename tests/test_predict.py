@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-import jumok
-from conftest import TINY
-from jumok import cli
+from conftest import TINY, End, Jumok
+from jumok.checkpoint import save
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.models import build
@@ -148,32 +143,16 @@ def test_labels_that_the_model_does_not_know_are_an_error(model: GPT):
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
-class End(NamedTuple):
-    """How a command ended."""
-
-    code: object
-    out: str
-    err: str
-
-
-Command = Callable[..., End]
+Command = Jumok
 
 
 @pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: GPT) -> Command:
+def command(jumok: Jumok, own_folder: Path, model: GPT) -> Command:
     """`jumok predict run ...` with the small model in the folder run; or another verb, or another folder."""
-    monkeypatch.chdir(tmp_path)
-    jumok.save(model, "run")
+    save(model, own_folder / "run")
 
     def run(*arguments: str, stdin: str = "", folder: str = "run", verb: str = "predict") -> End:
-        monkeypatch.setattr(sys, "argv", ["jumok", verb, folder, *arguments, "--device=cpu"])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return End(stop.value.code, out, err)
+        return jumok(verb, folder, *arguments, "--device=cpu", stdin=stdin)
 
     return run
 
@@ -215,6 +194,15 @@ def test_files(name: str, content: str, command: Command, tmp_path: Path):
     assert "no column 'text'" in missing.err
 
 
+def test_a_table_on_standard_input(command: Command):
+    """Where a column is named, a header is no text to sort; where none is, each line is one."""
+    table = "id,document\n1,그냥 그래요\n2,봤어요\n"
+    for arguments in (["-", "--text=document"], ["--column=document"]):
+        found = command(*arguments, "--json", stdin=table).json["predictions"]
+        assert [one["text"] for one in found] == ["그냥 그래요", "봤어요"]
+    assert len(command("-", "--json", stdin=table).json["predictions"]) == 3
+
+
 def test_what_cannot_be_read_is_said(command: Command, tmp_path: Path):
     (tmp_path / "new.tsv").write_text("text\tlabel\n좋아요\t1\n\t0\n", encoding="utf-8")
     for arguments, message in (
@@ -249,7 +237,7 @@ def test_a_text_file_is_read_line_by_line(command: Command, tmp_path: Path):
 
 
 def test_a_run_that_is_no_classifier_is_said(command: Command, tmp_path: Path):
-    jumok.save(make(()), tmp_path / "writer")
+    save(make(()), tmp_path / "writer")
     end = command("좋아요", "--json", folder="writer")
     assert end.code == 1
     assert "is no classifier" in end.err
@@ -261,10 +249,10 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
     tokenizer = train_tokenizer(TEXTS, special_tokens=SPECIAL_TOKENS)
     bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=1, n_head=1, n_embd=8))
     bert.tokenizer = tokenizer
-    jumok.save(bert, tmp_path / "hidden")
+    save(bert, tmp_path / "hidden")
     headless = build(dataclasses.replace(bert.config, head="pooler"))
     headless.tokenizer = tokenizer
-    jumok.save(headless, tmp_path / "headless")
+    save(headless, tmp_path / "headless")
     for verb, folder, arguments, message in (
         ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed is not for the model in hidden"),
         ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples is not for the model in hidden"),

@@ -221,11 +221,13 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
     [
         TSV,
         TSV.encode("cp949"),
+        as_csv(("document", "label"), ROWS),
+        as_csv(("label", "id", "document"), [(b, "7", a) for a, b in ROWS]).encode("cp949"),
         as_jsonl(("document", "label"), ROWS),
         ("\n \n" + as_jsonl(("label", "document"), [(b, a) for a, b in ROWS])).encode("utf-16"),
     ],
 )
-def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
+def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
     stdin(monkeypatch, content)
     table = text.read_table("-", ["document", "label"])
     assert table.rows == ROWS
@@ -311,10 +313,18 @@ def test_a_column_that_the_second_file_lacks_is_missed_there(tmp_path: Path) -> 
         text.read_table(paths, ["document", "label"])
 
 
-def test_a_csv_on_standard_input_is_told_from_a_wrong_column(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_column_on_standard_input_may_hold_commas_and_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its header tells neither format, and with commas for partings each text with one would be a broken row."""
+    stdin(monkeypatch, 'text\n가, 나\n"다 ""라"", 마"\n')
+    table = text.read_table("-", "text")
+    assert table.rows == [("가, 나",), ('다 "라", 마',)]
+    assert table.sources[0].format == "tsv"
+
+
+def test_a_wrong_column_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     stdin(monkeypatch, "document,label\n가,1\n")
-    with pytest.raises(TextError, match=r"<stdin>: no column .*parted by ',': give it as a \.csv file$"):
-        text.read_table("-", ["document", "label"])
+    with pytest.raises(TextError, match=r"<stdin>: no column 'text' .*the columns are 'document', 'label'$"):
+        text.read_table("-", "text")
 
 
 def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:

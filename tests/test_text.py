@@ -408,6 +408,35 @@ def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found, source.name, source.encoding) == (POEM, "<stdin>", "CP949")
 
 
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        ('id,review\n1,"가, 나"\n2,다\n', "csv"),
+        ("id\treview\n1\t가, 나\n2\t다\n", "tsv"),
+        ('\n{"id": 1, "review": "가, 나"}\n{"id": 2, "review": "다"}\n', "jsonl"),
+        ("review\n가, 나\n다\n", "tsv"),
+    ],
+)
+def test_standard_input_is_a_table_where_a_column_is_named(
+    monkeypatch: pytest.MonkeyPatch, content: str, format: str
+) -> None:
+    """`cat reviews.csv | jumok train - --column review` was refused, and without a column all of it was text."""
+    for data in (content.encode(), content.encode("cp949")):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+        found, source = one("-", column="review")
+        assert (found, source.name, source.format) == ("가, 나\n다", "<stdin>", format)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
+    assert one("-")[0] == content
+
+
+def test_a_column_of_a_novel_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first line is taken for a header; the message names it, but does not repeat a whole paragraph."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(("바람이 불고 비가 왔다" * 1000).encode())))
+    with pytest.raises(TextError, match=r"<stdin>: no column 'text'; the columns are '바람이") as caught:
+        text.read("-", column="text")
+    assert len(str(caught.value)) < 200
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_read_although_it_cannot_seek(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import signal
 import sys
-import warnings
 import webbrowser
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from matplotlib.image import imread
 
 import jumok
-from jumok import cli
+from conftest import Jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.interop import to_hf
 from jumok.models import build
@@ -32,50 +29,15 @@ WORDS = "나는 학교에 갔다. 너는 밥을 먹었다.\n" * 3
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 24}
 
 
-class End(NamedTuple):
-    """How a command ended."""
+View = Jumok
 
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        values = json.loads(self.out.splitlines()[-1], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-        assert isinstance(values, dict)
-        return values
-
-
-View = Callable[..., End]
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture
-def view(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> View:
+def view(jumok: Jumok) -> View:
     """Run `jumok view` in this process."""
-
-    def run(*arguments: object, stdin: str = "", terminal: bool = False) -> End:
-        monkeypatch.setattr(sys, "argv", ["jumok", "view", *map(str, arguments)])
-        given = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
-        monkeypatch.setattr(given, "isatty", lambda: terminal)
-        monkeypatch.setattr(sys, "stdin", given)
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stop, warnings.catch_warnings():
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        assert isinstance(stop.value.code, int)
-        return End(stop.value.code, out, err)
-
-    return run
+    return partial(jumok, "view")
 
 
 @pytest.fixture(scope="module")

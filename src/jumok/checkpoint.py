@@ -21,19 +21,18 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import IO, Any, TypeVar, overload
 
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
-from jumok.files import atomic_path, sync_folder, write_atomic
+from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
 from jumok.interop.hf import from_hf, is_hf
 from jumok.models import KINDS, Model, build, kind_of
 from jumok.tokenizers import Tokenizer
@@ -127,6 +126,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.state = path / "state"
+        self._logs: dict[str, IO[str]] = {}  # open while the folder is locked
 
     # --- the folder -------------------------------------------------------------------------------------------------
 
@@ -209,25 +209,25 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Keep a second process from training into the same folder; clear away what a killed one half wrote.
 
+        Logs are open for as long.
+
         Raises:
             RunError: another one is at it.
         """
-        with self.writing("the lock"):
-            self.state.mkdir(exist_ok=True)
-            lock = FileLock(self.state / "lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                raise RunError(
-                    f"another process is writing to {self.path}; wait for it, or choose another --out."
-                ) from None
-        try:
+        with ExitStack() as held:
+            with self.writing("the lock"):
+                self.state.mkdir(exist_ok=True)
+                try:
+                    held.enter_context(locked(self.state / "lock"))
+                except LockHeld:
+                    raise RunError(
+                        f"another process is writing to {self.path}; wait for it, or choose another --out."
+                    ) from None
             for folder in (self.path, self.state):
                 for leftover in folder.glob(".*.tmp"):
                     shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+            held.callback(self._close_logs)
             yield
-        finally:
-            lock.release()
 
     # --- the model --------------------------------------------------------------------------------------------------
 
@@ -370,9 +370,24 @@ class RunFolder:
     # --- logs -------------------------------------------------------------------------------------------------------
 
     def append(self, name: str, text: str) -> None:
-        """Add text to the end of a log."""
-        with self.writing(name), (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
+        """Add text to the end of a log, only inside `lock`; whoever reads the log then finds it there.
+
+        The file stays open, for a run adds a line at each step, unless somebody has removed it meanwhile.
+        """
+        with self.writing(name):
+            file = self._logs.get(name)
+            if file is None or os.fstat(file.fileno()).st_nlink == 0:
+                if file is not None:
+                    file.close()
+                file = self._logs[name] = (self.path / name).open("a", encoding="utf-8", newline="\n")
             file.write(text)
+            file.flush()
+
+    def _close_logs(self) -> None:
+        while self._logs:
+            _, file = self._logs.popitem()
+            with suppress(OSError):  # what could not be written was an error when it was added
+                file.close()
 
     def size(self, name: str) -> int:
         """Bytes in a log, 0 where there is none."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, flushed to disk, then moved into it."""
+"""Files that are whole or not there, written beside their place, flushed and moved into it; and locks on files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+def cache_folder() -> Path:
+    """Where jumok keeps what it could fetch or measure again: JUMOK_CACHE, or else the platform's place for such."""
+    chosen = os.environ.get("JUMOK_CACHE")
+    return Path(chosen) if chosen else user_cache_path("jumok")
 
 
 @contextmanager
@@ -34,6 +42,36 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a whole file at once, or leave the old one as it was. Text is UTF-8 with "\\n" newlines."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+class LockHeld(Exception):
+    """Somebody else holds a lock that was not to be waited for."""
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock at `path` inside the block; the system takes it back even from a process that is killed.
+
+    It keeps out whoever asks for the same lock, in other processes and in this one, and nobody else. What is at `path`
+    is an empty file, which may outlive the lock and then means nothing.
+
+    wait: until it is free, looking some twenty times a second.
+
+    Raises:
+        LockHeld: somebody else holds it, and `wait` is false.
+        OSError: the file cannot be made.
+    """
+    from filelock import FileLock, Timeout  # takes longer to load than the rest of this package without torch
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        raise LockHeld(path) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def sync_folder(folder: Path) -> None:

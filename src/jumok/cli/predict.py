@@ -45,8 +45,9 @@ def predict(
     """Which class each TEXT belongs to, by the classifier of a run folder.
 
     A TEXT is the text itself, or the name of a .csv, .tsv or .jsonl file, of which one column is read, or of a .txt or
-    .md file that is there, a text a line; - reads stdin, a text a line. Each answer is a line of stdout: label,
-    probability and text, with a tab between them; an empty cell has neither label nor probability.
+    .md file that is there, a text a line; - reads stdin, a text a line, or as a table if a column is named. Each answer
+    is a line of stdout: label, probability and text, with a tab between them; an empty cell has neither label nor
+    probability.
     """
     from jumok import checkpoint
     from jumok import device as devices
@@ -54,7 +55,8 @@ def predict(
 
     if text is not None and column is not None and text != column:
         raise ConfigError(f"--text {text} and --column {column} name two columns, and one is read; leave one out.")
-    given = _texts(texts, text or column or next(iter(recorded_columns(run)), "text"), encoding)
+    named = text or column
+    given = _texts(texts, named or next(iter(recorded_columns(run)), "text"), encoding, table_piped=named is not None)
     model = checkpoint.load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     empty = predictions.count(None)
@@ -77,8 +79,8 @@ def predict(
         write(f"{answer}\t{' '.join(one.split())}")
 
 
-def _texts(arguments: tuple[str, ...], column: str, encoding: str | None) -> list[str]:
-    """The texts that the arguments are, or name."""
+def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, table_piped: bool) -> list[str]:
+    """The texts that the arguments are, or name. table_piped: whether stdin is a table, too."""
     from jumok.text import FORMATS, read, read_table
 
     if not arguments and not sys.stdin.isatty():
@@ -88,7 +90,10 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None) -> lis
     found: list[str] = []
     for argument in arguments:
         kind = None if "\n" in argument else FORMATS.get(Path(argument).suffix.lower())
-        if argument == "-" or (kind == "text" and os.path.isfile(argument)):  # a text may be too long for a name
+        piped = argument == "-"
+        if piped and table_piped:
+            found += read_table(argument, [column], encoding=encoding).column(column)
+        elif piped or (kind == "text" and os.path.isfile(argument)):  # a text may be too long for a name
             lines = read([argument], encoding=encoding)
             found += [line for line in lines.read(0, lines.chars).split("\n") if line.strip()]
         elif kind not in (None, "text"):

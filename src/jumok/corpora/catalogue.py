@@ -20,12 +20,10 @@ import http.client
 import io
 import json
 import os
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -33,10 +31,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import urlsplit
 
-from platformdirs import user_cache_path
-
 from jumok.errors import CorpusError
-from jumok.files import sync_folder, write_atomic
+from jumok.files import cache_folder, locked, sync_folder, write_atomic
 
 Progress = Callable[[int, int], None]
 
@@ -113,10 +109,10 @@ def get(
     Processes that call at once wait for each other. Raises `CorpusError`.
     """
     corpus = _named(name)
-    folder = (cache_dir or user_cache_path("jumok") / "corpora") / corpus.name
+    folder = (cache_dir or cache_folder() / "corpora") / corpus.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / ".lock"):
+        with locked(folder / ".lock", wait=True):
             return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
     except OSError as error:
         hint = "free some space" if error.errno == errno.ENOSPC else "mend it"
@@ -172,27 +168,6 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _D
 def _keep(path: Path, content: str) -> None:
     if not path.is_file() or path.read_bytes() != content.encode():
         write_atomic(path, content)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock, waiting for it; the system lets go of it even if the process is killed."""
-    with path.open("ab") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            while True:
-                try:
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # gives up by itself after ten seconds
-                    break
-                except OSError as error:
-                    if error.errno not in (errno.EDEADLK, errno.EACCES):
-                        raise
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file unlocks it
 
 
 # --- From parts to one file -------------------------------------------------------------------------------------

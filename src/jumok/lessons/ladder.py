@@ -17,16 +17,15 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from jumok.checkpoint import RunFolder
 from jumok.config import require_choice
 from jumok.device import choose_device
 from jumok.errors import RunError, TextError
+from jumok.files import LockHeld, locked
 from jumok.lessons import record as records
 from jumok.lessons import report
 from jumok.lessons.chapters import LANGUAGES, Language
@@ -185,6 +184,8 @@ class Ladder:
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
+        if choose_device(self.device).type == "cpu":
+            settings["attention"] = "explicit"  # not what measures faster, which could differ between rungs
         trainer = Trainer.start(folder, self.text, settings, tokenizer=self._tokenizer, kind=kind, device=self.device)
         trainer.notices.clear()  # advice on the size of the model and the length of the run, which a ladder prescribes
         return trainer
@@ -314,16 +315,13 @@ def _lock(out: Path) -> Iterator[None]:
     Raises:
         RunError: another one is at it.
     """
-    lock = FileLock(out / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise RunError(
-            f"another process is climbing the ladder in {out}; wait for it, or choose another --out."
-        ) from None
-    except OSError as error:
-        raise RunError(f"cannot write in {out}: {error.strerror or error}. Choose another --out.") from None
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(out / ".lock"))
+        except LockHeld:
+            raise RunError(
+                f"another process is climbing the ladder in {out}; wait for it, or choose another --out."
+            ) from None
+        except OSError as error:
+            raise RunError(f"cannot write in {out}: {error.strerror or error}. Choose another --out.") from None
         yield
-    finally:
-        lock.release()

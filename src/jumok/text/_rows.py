@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from jumok.errors import TextError
+from jumok.text._inputs import Format
 from jumok.text._source import Reading
 
 _MAX_FIELD = 1 << 26  # characters in one csv field; more means that a quote was never closed
@@ -26,6 +27,26 @@ def lines(pieces: Iterable[str]) -> Iterator[str]:
             held = [line]
     if any(held):
         yield "".join(held)
+
+
+def table_format(table: Reading) -> Format:
+    """What the suffix of a table says; standard input has none, so its first line that is not blank tells.
+
+    JSON lines begin with "{"; else a tab parts cells before a comma does. A single column may be read as .tsv, whose
+    cells may hold commas and stand in quotes.
+    """
+    if table.file.path != "-":
+        return table.file.format
+    first = next((line for line in lines(table.pieces()) if line.strip()), "")
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    return "csv" if "," in first and "\t" not in first else "tsv"
+
+
+def listed(columns: Iterable[str]) -> str:
+    """The names of columns for a message, neither too many nor too long."""
+    names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or ["none"]
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 # --- JSON lines -------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import TABLES, Format, Input, find, open_input
-from jumok.text._rows import delimited_rows, json_objects, only_place
+from jumok.text._inputs import TABLES, Input, find, open_input
+from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
 from jumok.text._source import Reading, Source, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
@@ -100,7 +100,8 @@ def read_table(
     """Read the named columns of .csv, .tsv and .jsonl files, one file after the other, into one table.
 
     Encodings, newlines, normal form and folders are as for `read`; a folder is searched for tables only. Standard
-    input ("-") is read as JSON lines if it begins with "{", else as .tsv. Lines without a character are no rows.
+    input ("-") is read as JSON lines if it begins with "{"; else as .csv if its first line has a comma and no tab in
+    it, and otherwise as .tsv. Lines without a character are no rows.
 
     - .csv and .tsv begin with a header that names the columns. In a .csv, double quotes enclose a cell with a comma, a
       quote (doubled) or a newline in it (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a .tsv they do so only
@@ -201,7 +202,7 @@ def _find(name: str) -> list[Input]:
 
 def _read_source(table: Reading, writer: _TableWriter) -> None:
     """Add the rows of one input; an empty or blank file that nobody named leaves nothing."""
-    format = _format(table)
+    format = table_format(table)
     cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
     for number, row in cells:
         writer.write(f"{table.file.name}, line {number:,}", row)
@@ -211,14 +212,6 @@ def _read_source(table: Reading, writer: _TableWriter) -> None:
         )
     elif table.file.named:
         raise blank(table.file)
-
-
-def _format(table: Reading) -> Format:
-    """What the suffix says; standard input has none, so its first character tells."""
-    if table.file.path != "-":
-        return table.file.format
-    start = next((piece for piece in table.pieces() if not piece.isspace()), "")
-    return "jsonl" if start.lstrip().startswith("{") else "tsv"
 
 
 def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, list[str]]]:
@@ -266,10 +259,8 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
 
 def _known(column: str, columns: Sequence[str]) -> str:
     """List the columns there are, and say which one may have been meant."""
-    listed = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns[:12]] or ["none"]
-    more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
     near = difflib.get_close_matches(column, columns, n=1)
-    return f"the columns are {', '.join(listed)}{more}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"the columns are {listed(columns)}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _other_suffix(column: str, header: Sequence[str]) -> str:

@@ -17,9 +17,9 @@ from typing import IO
 
 from jumok.errors import TextError
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import Input, find, no_room, open_input, spool
+from jumok.text._inputs import Format, Input, find, no_room, open_input, spool
 from jumok.text._normal import recut
-from jumok.text._rows import delimited_rows, json_objects, only_place
+from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
 from jumok.text._source import Reading, Source, blank, describe_sources, half_pair, reading
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
@@ -95,7 +95,8 @@ def read(
     and blank ones. `.jsonl`, `.csv` and `.tsv` give one column (`column`, else "text"); its rows are joined by
     "\\n", and a row with no text (empty or null) is left out. Two inputs are parted by exactly one blank line: the
     newlines that end the first one become two. So a single plain file comes through with nothing changed but
-    encoding, BOM, newlines and normal form.
+    encoding, BOM, newlines and normal form. Standard input is plain text, unless a `column` is named; then it is a
+    table, of the format that `read_table` would find.
 
     `encoding` overrides the detection for all inputs and is taken at its word: strict, NUL bytes welcome.
     A text of more than `in_memory` bytes of UTF-8 lives in a temporary file in `spool_dir` (default: the
@@ -109,7 +110,7 @@ def read(
     inputs = [found for path in paths for found in find(str(path))]
     if not inputs:
         raise TextError("no text was given; name at least one file or folder, or - for standard input")
-    if column is not None and not any(file.format != "text" for file in inputs):
+    if column is not None and not any(_is_table(file, column) for file in inputs):
         names = ", ".join(file.name for file in inputs[:3])
         raise TextError(f"column {column!r} was asked of plain text ({names}); only .jsonl, .csv and .tsv have columns")
     with _TextWriter(spool_dir, in_memory) as writer:
@@ -140,7 +141,8 @@ def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | 
     with reading(file, data, codec) as found:
         if found is None:
             return
-        pieces = found.pieces() if file.format == "text" else _joined(_column(found, column))
+        format = table_format(found) if _is_table(file, column) else "text"
+        pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
         before, composed, held = writer.chars, False, ""
         for piece in recut(pieces):
             normal = unicodedata.normalize("NFC", piece)
@@ -152,9 +154,13 @@ def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | 
         if writer.chars > before:
             writer.write(held)
             chars = writer.chars - before
-            writer.end_source(found.source(format=file.format, chars=chars, normalised=composed))
+            writer.end_source(found.source(format=format, chars=chars, normalised=composed))
         elif file.named:
             raise blank(file)
+
+
+def _is_table(file: Input, column: str | None) -> bool:
+    return file.format != "text" or (file.path == "-" and column is not None)
 
 
 def _joined(rows: Iterable[str]) -> Iterator[str]:
@@ -167,12 +173,12 @@ def _joined(rows: Iterable[str]) -> Iterator[str]:
 # --- One column of a table ----------------------------------------------------------------------------------------
 
 
-def _column(table: Reading, column: str | None) -> Iterator[str]:
+def _column(table: Reading, column: str | None, format: Format) -> Iterator[str]:
     """Yield the text of each row that has any; the column is "text" if none was named."""
     wanted = unicodedata.normalize("NFC", column or "text")
-    if table.file.format == "jsonl":
+    if format == "jsonl":
         return _json_column(table, wanted)
-    return _delimited_column(table, wanted, named=column is not None)
+    return _delimited_column(table, wanted, tabs=format == "tsv", named=column is not None)
 
 
 def _json_column(table: Reading, column: str) -> Iterator[str]:
@@ -191,9 +197,9 @@ def _json_column(table: Reading, column: str) -> Iterator[str]:
             yield value
 
 
-def _delimited_column(table: Reading, column: str, *, named: bool) -> Iterator[str]:
+def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -> Iterator[str]:
     name = table.file.name
-    rows = delimited_rows(table, tabs=table.file.format == "tsv")
+    rows = delimited_rows(table, tabs=tabs)
     _, header = next(rows, (1, []))
     if column not in header:
         asked = f"no column {column!r}" if named else "it is not said which column holds the text"
@@ -205,8 +211,7 @@ def _delimited_column(table: Reading, column: str, *, named: bool) -> Iterator[s
 
 
 def _choice(columns: Iterable[str]) -> str:
-    listed = ", ".join(map(repr, columns)) or "none"
-    return f"the columns are {listed}; choose one with --column"
+    return f"the columns are {listed(columns)}; choose one with --column"
 
 
 # --- Writing the text down ----------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Configurations: frozen, keyword-only, checked when they are made, and free of torch.
+
+A field that is left at None is filled in from the others at once, so a finished configuration never holds a None
+that a reader would have to resolve again.
+"""
+
+from __future__ import annotations
+
+from jumok.config._bert import BERTConfig, Head
+from jumok.config._checks import did_you_mean, require_choice, require_range, require_type
+from jumok.config._defaults import (
+    CLASSIC_DEFAULTS,
+    INIT_DEFAULTS,
+    ORIGINAL_DEFAULTS,
+    SIZES,
+    TASK_DEFAULTS,
+    TRAINABLE,
+    resolve,
+)
+from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
+from jumok.config._fields import field_choices, field_types, from_dict, to_dict
+from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
+from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
+from jumok.config._training import Attention, Precision, TaskName, TrainConfig
+
+__all__ = [
+    "ACTIVATIONS",
+    "CLASSIC_DEFAULTS",
+    "INIT_DEFAULTS",
+    "ORIGINAL_DEFAULTS",
+    "SIZES",
+    "SPECIAL_IDS",
+    "TASK_DEFAULTS",
+    "TRAINABLE",
+    "Activation",
+    "Attention",
+    "BERTConfig",
+    "BlockConfig",
+    "EncoderDecoderConfig",
+    "EncoderDecoderFamily",
+    "Family",
+    "GPTConfig",
+    "Head",
+    "Mixing",
+    "ModelConfig",
+    "PoolingKind",
+    "Precision",
+    "RungConfig",
+    "TaskName",
+    "TrainConfig",
+    "did_you_mean",
+    "field_choices",
+    "field_types",
+    "from_dict",
+    "require_choice",
+    "require_range",
+    "require_type",
+    "resolve",
+    "to_dict",
+]

@@ -1,0 +1,78 @@
+"""The shape of a BERT."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from typing import Literal
+
+from jumok.config._checks import require_choice, require_id, require_range
+from jumok.config._fields import require_types, setting
+from jumok.config._model import BlockConfig, ModelConfig, PoolingKind, distinct_labels, require_whole_heads
+from jumok.errors import ConfigError
+
+Head = Literal["none", "pooler", "mlm", "classify"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BERTConfig(ModelConfig):
+    """The shape of a BERT and what stands on top of it; each field says what it is in its `help`.
+
+    It is exactly what `transformers` calls BertModel (`head="pooler"`), BertForMaskedLM (`"mlm"`) or
+    BertForSequenceClassification (`"classify"`): norms after each addition, learned positions, GELU in its exact (erf)
+    form, biases everywhere (https://arxiv.org/abs/1810.04805). With `head="none"` it is a BertModel without its pooler.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    n_layer: int = setting(4, "blocks")
+    n_head: int = setting(4, "heads")
+    n_embd: int = setting(256, "width of the residual stream, a multiple of n_head")
+    mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd]")
+    n_token_type: int = setting(2, "token types: which of two joined texts a token belongs to")
+    dropout: float = setting(0.1, "rate on embeddings, both residual branches and what a classifier sees")
+    attention_dropout: float = setting(0.1, "rate on the attention weights")
+    norm_eps: float = setting(1e-12, "epsilon of the norms")
+    head: Head = setting("mlm", "none, pooler, mlm (hidden words) or classify (of whole texts)")
+    labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)")
+    pooling: PoolingKind = setting("first", "what sums up a text: first ([CLS], as in BERT), last, mean or attention")
+    pad_id: int | None = setting(None, "id that fills up the shorter texts of a batch")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", distinct_labels(self.labels))
+        require_types(self)
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd", "n_token_type")
+        require_whole_heads(self.n_embd, self.n_head)
+        self._fill("mlp_width", 4 * self.n_embd)
+        self._require_sizes("mlp_width")
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        require_range("norm_eps", self.norm_eps, 0)
+        require_choice("head", self.head, typing.get_args(Head))
+        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        require_id("pad_id", self.pad_id, self.vocab_size)
+        self._require_labels()
+
+    def _require_labels(self) -> None:
+        if self.head == "classify" and not self.labels:
+            raise ConfigError('head="classify" needs labels, the names of the classes; give for example ["no", "yes"].')
+        if self.head != "classify" and self.labels:
+            raise ConfigError(
+                f'labels={list(self.labels)} are for head="classify", and head is {self.head!r}; leave one of them out.'
+            )
+
+    def block(self) -> BlockConfig:
+        """What the blocks of this model are made of."""
+        return BlockConfig(
+            width=self.n_embd,
+            n_head=self.n_head,
+            n_kv_head=self.n_head,
+            head_dim=self.n_embd // self.n_head,
+            mlp_width=self.mlp_width,
+            activation="gelu",
+            norm_eps=self.norm_eps,
+            pre_norm=False,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+        )

@@ -1,0 +1,51 @@
+"""Checks of single values. Each names the value, what is allowed, and a word that is close."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+from jumok.errors import ConfigError
+
+
+def did_you_mean(given: str, allowed: Iterable[str]) -> str:
+    """' Did you mean 'x'?' for the closest allowed word, or '' when nothing is close."""
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise ConfigError unless `value` is one of `allowed`."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ConfigError(
+            f"{name}={value!r} is not known; choose from {', '.join(allowed)}.{did_you_mean(str(value), allowed)}"
+        )
+
+
+def require_range(name: str, value: float, low: float, high: float | None = None) -> None:
+    """Raise ConfigError unless low <= value (<= high) and value is finite."""
+    if not (low <= value and math.isfinite(value) and (high is None or value <= high)):
+        allowed = f"between {low:g} and {high:g}" if high is not None else f"at least {low:g}"
+        if value == math.inf:
+            allowed += ", and finite"
+        raise ConfigError(f"{name}={value!r} is out of range: it must be {allowed}.")
+
+
+def require_type(name: str, value: object, kind: type) -> None:
+    """Raise ConfigError unless `value` is a `kind`; a whole number is a float too, a bool is no number."""
+    allowed = (int, float) if kind is float else (kind,)
+    if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{name}={value!r} is of type {type(value).__name__}; it must be of type {kind.__name__}.")
+
+
+def require_id(name: str, value: int | None, vocab_size: int) -> None:
+    """Raise ConfigError unless `value` is None or one of the ids 0 to vocab_size - 1."""
+    if value is not None:
+        require_range(name, value, 0, vocab_size - 1)
+
+
+def nearest_multiples(value: int, of: int) -> str:
+    below = value // of * of
+    return f"{below + of}" if below == 0 else f"{below} or {below + of}"

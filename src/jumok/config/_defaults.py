@@ -1,0 +1,110 @@
+"""What a setting is when nobody gives it: by the size, the task, the family, and by what a run begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jumok.config._checks import did_you_mean, require_choice
+from jumok.config._encoder_decoder import EncoderDecoderConfig
+from jumok.config._fields import field_types
+from jumok.config._gpt import ACTIVATIONS, GPTConfig
+from jumok.config._model import ModelConfig
+from jumok.config._training import TrainConfig
+from jumok.errors import ConfigError
+
+TRAINABLE = ("gpt", "bert", "encoder_decoder")  # kinds of model that `jumok train --model` takes
+
+# Named sizes: what differs from the defaults of the fields, for the model and for its training.
+SIZES: dict[str, dict[str, Any]] = {
+    "nano": {"n_layer": 2, "n_head": 4, "n_embd": 128, "context_length": 128},
+    "micro": {"n_layer": 4, "n_head": 4, "n_embd": 256, "context_length": 256},
+    "mini": {"n_layer": 6, "n_head": 6, "n_embd": 384, "context_length": 256},
+    "small": {"n_layer": 8, "n_head": 8, "n_embd": 512, "context_length": 512},
+    "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, "context_length": 1024},
+    # The configuration of a 2025 Korean blog series on building a GPT from scratch, with its two slips mended:
+    # scores are scaled by head_dim**-0.5 and the final norm is applied.
+    "nanokogpt": {
+        "family": "classic", "n_layer": 6, "n_head": 8, "n_embd": 256, "head_dim": 16, "context_length": 256,
+        "activation": "relu", "dropout": 0.1, "tie_embeddings": False,
+        "steps": 10_000, "batch_size": 64, "optimizer": "adamw", "learning_rate": 2e-4, "schedule": "constant",
+        "warmup": 0.0, "weight_decay": 0.01, "beta2": 0.999, "clip": 0.0,
+    },
+}  # fmt: skip
+
+# What the classic family of GPT wants different in training.
+CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
+
+# How the paper of 2017 trains its encoder–decoder, which is the family "original" (sections 5.3 and 5.4).
+ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0.1}
+
+# What tasks want different, for the model and for its training.
+TASK_DEFAULTS: dict[str, dict[str, Any]] = {
+    "lm": {},
+    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # it dwells on a plateau first
+    # Labels are few and soon learned by heart: a shallow model, a second thing to learn, and an end in time.
+    "classify": {
+        "context_length": 128,
+        "batch_size": 16,
+        "pooling": "mean",
+        "n_layer": 2,
+        "attention_dropout": 0.0,
+        "lm_weight": 1.0,
+        "token_dropout": 0.1,
+        "passes": 2.0,
+    },
+    "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
+}
+
+# With the weights of another model to begin with: its knowledge is worth more than what high rates find.
+INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
+
+
+def resolve(
+    settings: Mapping[str, Any], size: str | None = None, kind: type[ModelConfig] = GPTConfig
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings for the model and for its training: what was given, then of the size, of the task, and of the family.
+
+    Args:
+        settings: any fields of `kind` and TrainConfig; a None counts as not given.
+        size: a name in SIZES. kind: of model.
+
+    Returns:
+        fields for `kind` (without vocab_size), fields for TrainConfig; neither holds more than is known.
+
+    Raises:
+        ConfigError: an unknown size or field ("did you mean"), or a vocabulary size, which the tokenizer sets.
+    """
+    if size is not None:
+        require_choice("size", size, SIZES)
+    given = {key: value for key, value in settings.items() if value is not None}
+    task = given.get("task", "lm")
+    require_choice("task", task, TASK_DEFAULTS)
+    model_fields, train_fields = field_types(kind), field_types(TrainConfig)
+    fields = {**model_fields, **train_fields}
+    of_size = SIZES.get(size or "", {})
+    if foreign := [key for key in of_size if key not in fields]:
+        raise ConfigError(
+            f"size={size!r} is one of a GPT: it sets {', '.join(foreign)}, which this model has not; choose from "
+            f"{', '.join(name for name, values in SIZES.items() if values.keys() <= fields.keys())}."
+        )
+    of_task = {key: value for key, value in TASK_DEFAULTS[task].items() if key in fields}
+    if not issubclass(kind, GPTConfig):
+        of_task.pop("lm_weight", None)  # there is no next token to predict for who sees it
+    chosen = {**of_task, **of_size, **given}
+    if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
+        chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}
+    if issubclass(kind, GPTConfig):
+        require_choice("family", chosen.get("family", "modern"), ACTIVATIONS)
+        if chosen.get("family") == "classic":
+            chosen = {**CLASSIC_DEFAULTS, **chosen}
+    elif issubclass(kind, EncoderDecoderConfig) and chosen.get("family") == "original":
+        chosen = {**ORIGINAL_DEFAULTS, **chosen}
+    for key in chosen:
+        if key == "vocab_size" or key not in fields:
+            known = sorted(fields.keys() - {"vocab_size"})
+            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
+    return (
+        {key: value for key, value in chosen.items() if key in model_fields},
+        {key: value for key, value in chosen.items() if key in train_fields},
+    )

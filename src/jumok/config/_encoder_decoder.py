@@ -1,0 +1,105 @@
+"""The shape of an encoder and a decoder."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jumok.config._checks import require_choice, require_id, require_range
+from jumok.config._fields import from_dict, require_types, setting
+from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
+
+EncoderDecoderFamily = Literal["classic", "original"]
+
+SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id", "forced_eos_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(ModelConfig):
+    """The shape of an encoder and a decoder; each field says what it is in its `help`.
+
+    `family="classic"` is exactly what `transformers` calls BartForConditionalGeneration: learned positions and a norm
+    over the embeddings (https://arxiv.org/abs/1910.13461). `family="original"` is the Transformer of 2017, with
+    sinusoidal positions and no such norm (https://arxiv.org/abs/1706.03762), which is MarianMTModel there. Both have
+    norms after each addition, biases, and one matrix for the embeddings of source and target and the output layer.
+
+    The six ids are None where the model has no such token.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    context_length: int = setting(256, "most tokens of the source, and of the target")
+    family: EncoderDecoderFamily = setting("classic", "classic (as BART) or original (the paper of 2017)")
+    n_layer: int = setting(4, "blocks of the encoder")
+    n_decoder_layer: int = setting(None, "blocks of the decoder [n_layer]")
+    n_head: int = setting(4, "heads in the encoder")
+    n_decoder_head: int = setting(None, "heads in the decoder [n_head]")
+    n_embd: int = setting(256, "width of the residual streams, a multiple of both numbers of heads")
+    mlp_width: int = setting(None, "hidden width of the encoder's MLPs [4 n_embd]")
+    decoder_mlp_width: int = setting(None, "hidden width of the decoder's MLPs [mlp_width]")
+    activation: Activation = setting(None, "gelu (erf form), relu or silu [classic gelu, original relu]")
+    scale_embedding: bool = setting(None, "multiply embeddings by the root of n_embd [classic no, original yes]")
+    dropout: float = setting(0.1, "rate on embeddings and all residual branches")
+    attention_dropout: float = setting(0.0, "rate on the attention weights")
+    pad_id: int | None = setting(None, "id that fills up the shorter texts of a batch")
+    bos_id: int | None = setting(None, "id that begins a text")
+    eos_id: int | None = setting(None, "id that ends a text")
+    decoder_start_id: int | None = setting(None, "id that the decoder sees first")
+    forced_bos_id: int | None = setting(None, "id that the decoder always writes first")
+    forced_eos_id: int | None = setting(None, "id that the decoder always writes last, when its room is used up")
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
+        original = self.family == "original"
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
+        self._fill("n_decoder_layer", self.n_layer)
+        self._fill("n_decoder_head", self.n_head)
+        self._fill("mlp_width", 4 * self.n_embd)
+        self._fill("decoder_mlp_width", self.mlp_width)
+        self._fill("activation", "relu" if original else "gelu")
+        self._fill("scale_embedding", original)
+        self._require_sizes("n_decoder_layer", "n_decoder_head", "mlp_width", "decoder_mlp_width")
+        require_whole_heads(self.n_embd, self.n_head)
+        require_whole_heads(self.n_embd, self.n_decoder_head, "n_decoder_head")
+        require_choice("activation", self.activation, typing.get_args(Activation))
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        for name in SPECIAL_IDS:
+            require_id(name, getattr(self, name), self.vocab_size)
+
+    @classmethod
+    def paper_2017(cls, *, vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
+        """The base model of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, table 3).
+
+        With the shared vocabulary of 37,000 pieces of its English–German model it has the 65 million parameters that
+        the paper tells of. The "big" one has n_embd=1024, n_head=16, mlp_width=4096 and dropout=0.3.
+
+        Args:
+            vocab_size: pieces that source and target share. changes: any other fields.
+        """
+        base: dict[str, Any] = {"family": "original", "n_layer": 6, "n_head": 8, "n_embd": 512, "context_length": 512}
+        return from_dict(cls, {**base, "vocab_size": vocab_size, **changes})
+
+    def encoder_block(self) -> BlockConfig:
+        """What the blocks of the encoder are made of."""
+        return self._block(self.n_head, self.mlp_width)
+
+    def decoder_block(self) -> BlockConfig:
+        """What the blocks of the decoder are made of."""
+        return self._block(self.n_decoder_head, self.decoder_mlp_width)
+
+    def _block(self, n_head: int, mlp_width: int) -> BlockConfig:
+        return BlockConfig(
+            width=self.n_embd,
+            n_head=n_head,
+            n_kv_head=n_head,
+            head_dim=self.n_embd // n_head,
+            mlp_width=mlp_width,
+            activation=self.activation,
+            pre_norm=False,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+        )

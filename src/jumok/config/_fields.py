@@ -1,0 +1,69 @@
+"""The fields of a configuration as data: their help, types and choices, and the way from JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from jumok.config._checks import did_you_mean, require_type
+from jumok.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+
+def setting(default: Any, help: str) -> Any:
+    """A field with the sentence that `jumok train --help` shows for it."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def field_types(config: type) -> dict[str, Any]:
+    """Field name -> plain type (int, float, bool, str, tuple) of a configuration class, None taken off."""
+    plain = {}
+    for name, hint in typing.get_type_hints(config).items():
+        if isinstance(hint, types.UnionType):
+            hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+        outer = typing.get_origin(hint)
+        plain[name] = type(typing.get_args(hint)[0]) if outer is Literal else outer or hint
+    return plain
+
+
+def field_choices(config: type) -> dict[str, tuple[str, ...]]:
+    """Field name -> allowed words, for the fields that have a fixed set of them."""
+    hints = typing.get_type_hints(config)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
+def require_types(config: DataclassInstance) -> None:
+    """Raise ConfigError unless each field has a value of its type; None will do where it is the default."""
+    kinds = field_types(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value is not None or field.default is not None:
+            require_type(field.name, value, kinds[field.name])
+
+
+def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
+    """A configuration from plain values, as they come out of JSON or TOML.
+
+    Raises:
+        ConfigError: a key is unknown ("did you mean"), missing, or of the wrong type.
+    """
+    allowed = field_types(config)
+    for key in values:
+        if key not in allowed:
+            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, allowed)} Known: {', '.join(allowed)}.")
+    try:
+        return config(**values)
+    except TypeError as error:
+        raise ConfigError(f"{config.__name__}: {error}") from None
+
+
+def to_dict(config: DataclassInstance) -> dict[str, Any]:
+    """All fields as plain values, ready for JSON."""
+    return dataclasses.asdict(config)

@@ -1,0 +1,151 @@
+"""The shape of a GPT, and of one with parts left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass
+from typing import Literal
+
+from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range
+from jumok.config._fields import require_types, setting
+from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind, distinct_labels, require_whole_heads
+from jumok.errors import ConfigError
+
+Family = Literal["modern", "classic"]
+Mixing = Literal["none", "average", "attention"]
+
+ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(ModelConfig):
+    """The shape of a GPT; each field says what it is in its `help`.
+
+    `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
+    except that the total head width n_head * head_dim may differ from n_embd. With labels it also classifies texts,
+    with `pooling="last"` as Qwen3ForSequenceClassification and GPT2ForSequenceClassification do.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+    """
+
+    family: Family = setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
+    n_layer: int = setting(4, "blocks")
+    n_head: int = setting(4, "query heads")
+    n_embd: int = setting(256, "width of the residual stream")
+    n_kv_head: int = setting(None, "key/value heads, a divisor of n_head [n_head]")
+    head_dim: int = setting(None, "width of one head [n_embd / n_head]")
+    # For modern 8/3 of the width, rounded up to a multiple of 64: three matrices then cost what two of 4x did.
+    mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
+    activation: Activation = setting(None, "gelu (tanh form) or relu; modern always has silu in a SwiGLU")
+    dropout: float = setting(0.0, "rate on embeddings and both residual branches [by how often the text is seen]")
+    attention_dropout: float = setting(0.0, "rate on the attention weights")
+    tie_embeddings: bool = setting(True, "share the token embedding with the output layer")
+    norm_eps: float = setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
+    rope_theta: float = setting(10_000.0, "base of the rotary wavelengths (modern)")
+    labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
+    pooling: PoolingKind = setting("last", "what sums up a text for its label: last, mean or attention; BERT: first")
+    pad_id: int | None = setting(None, "id that fills up the shorter texts of a batch")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", distinct_labels(self.labels))
+        require_types(self)
+        require_choice("family", self.family, ACTIVATIONS)
+        modern = self.family == "modern"
+        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
+        if self._missing("head_dim"):
+            require_whole_heads(self.n_embd, self.n_head, otherwise=", or give head_dim yourself")
+        self._fill("head_dim", self.n_embd // self.n_head)
+        self._fill("n_kv_head", self.n_head)
+        self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)
+        self._fill("activation", ACTIVATIONS[self.family][0])
+        self._fill("norm_eps", 1e-6 if modern else 1e-5)
+        self._require_sizes("head_dim", "n_kv_head", "mlp_width")
+        require_choice("activation", self.activation, ACTIVATIONS[self.family])
+        require_range("norm_eps", self.norm_eps, 0)
+        require_range("dropout", self.dropout, 0, 0.95)
+        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
+        require_range("rope_theta", self.rope_theta, 1)
+        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        if self.pooling == "first":
+            raise ConfigError(
+                "pooling='first' is for a BERT: the first position of a GPT sees nothing of the text behind it; choose "
+                "last, mean or attention."
+            )
+        require_id("pad_id", self.pad_id, self.vocab_size)
+        if self.n_head % self.n_kv_head:
+            divisors = [str(n) for n in range(1, self.n_head + 1) if self.n_head % n == 0]
+            raise ConfigError(
+                f"n_head={self.n_head} is not divisible by n_kv_head={self.n_kv_head}; "
+                f"use one of {', '.join(divisors)}."
+            )
+        if modern and self.head_dim % 2:
+            raise ConfigError(
+                f"head_dim={self.head_dim} is odd, and rotary positions turn pairs; "
+                f"use {nearest_multiples(self.head_dim, 2)}."
+            )
+        if not modern and self.n_kv_head != self.n_head:
+            raise ConfigError(
+                f"n_kv_head={self.n_kv_head} differs from n_head={self.n_head}, which the classic family does not "
+                "have; leave it out, or use --family modern."
+            )
+
+    def block(self) -> BlockConfig:
+        """What the blocks of this model are made of."""
+        modern = self.family == "modern"
+        return BlockConfig(
+            width=self.n_embd,
+            n_head=self.n_head,
+            n_kv_head=self.n_kv_head,
+            head_dim=self.head_dim,
+            mlp_width=self.mlp_width,
+            activation="gelu_tanh" if self.activation == "gelu" else self.activation,
+            gated=modern,
+            norm="rms" if modern else "layer",
+            norm_eps=self.norm_eps,
+            qk_norm=modern,
+            bias=not modern,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungConfig(GPTConfig):
+    """A GPT with parts left out: a rung of the ladder in `jumok.lessons`. No stock class can express it.
+
+    With everything left in it is the GPT of its family.
+
+    Raises:
+        ConfigError: as GPTConfig; or mixing="average" with heads that together are not as wide as the model.
+    """
+
+    mixing: Mixing = setting("attention", "none (no blocks at all), average (of the past) or attention")
+    feed_forward: bool = setting(True, "whether blocks have an MLP")
+    residual: bool = setting(True, "whether a block adds to its input, or replaces it")
+    norm: bool = setting(True, "whether there are norms")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("mixing", self.mixing, typing.get_args(Mixing))
+        if (
+            self.mixing == "average"
+            and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd
+        ):
+            raise ConfigError(
+                f'mixing="average" needs heads that together are as wide as the model, queries and values alike: '
+                f"n_head={self.n_head} and n_kv_head={self.n_kv_head} of head_dim={self.head_dim} are not "
+                f"n_embd={self.n_embd}. Leave n_kv_head and head_dim out."
+            )
+
+    def block(self) -> BlockConfig:
+        """What is left of a block."""
+        whole = super().block()
+        return dataclasses.replace(
+            whole,
+            mlp_width=whole.mlp_width if self.feed_forward else 0,
+            residual=self.residual,
+            norm=whole.norm if self.norm else "none",
+            qk_norm=whole.qk_norm and self.norm,
+        )

@@ -1,0 +1,86 @@
+"""What all models share: their blocks, the fields that each of them has, and the checks that several need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from jumok.config._checks import nearest_multiples, require_range, require_type
+from jumok.config._fields import setting
+from jumok.errors import ConfigError
+
+Activation = Literal["silu", "gelu", "relu"]
+PoolingKind = Literal["first", "last", "mean", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """What one block is made of. A model's configuration makes it with `block()`; a lesson may make its own.
+
+    width: C. head_dim: width of one head. mlp_width: hidden width, 0 for no MLP at all.
+    activation: "silu", "gelu" (erf), "gelu_tanh" or "relu". gated: a SwiGLU instead of two matrices.
+    norm: "layer", "rms" or "none". pre_norm: x + f(norm(x)); otherwise norm(x + f(x)), as in the paper of 2017.
+    residual: whether x is added at all. qk_norm: an RMSNorm over each head of q and k. bias: in all projections.
+    """
+
+    width: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    mlp_width: int
+    activation: str
+    gated: bool = False
+    norm: Literal["layer", "rms", "none"] = "layer"
+    norm_eps: float = 1e-5
+    pre_norm: bool = True
+    residual: bool = True
+    qk_norm: bool = False
+    bias: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What the configurations of all models have; each field says what it is in its `help`."""
+
+    vocab_size: int = field(metadata={"help": "number of token ids"})
+    context_length: int = setting(256, "most tokens the model sees at once")
+    dropout: float = setting(0.0, "rate on embeddings and all residual branches")
+
+    def _missing(self, name: str) -> bool:
+        return getattr(self, name) is None
+
+    def _fill(self, name: str, value: object) -> None:
+        if self._missing(name):
+            object.__setattr__(self, name, value)
+
+    def _require_sizes(self, *names: str) -> None:
+        for name in names:
+            require_range(name, getattr(self, name), 1)
+
+
+def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:
+    """Raise ConfigError unless `n_embd` splits into `n_head` heads, a number that the field `name` has."""
+    if n_embd % n_head:
+        raise ConfigError(
+            f"n_embd={n_embd} is not divisible by {name}={n_head}; use n_embd="
+            f"{nearest_multiples(n_embd, n_head)}{otherwise}."
+        )
+
+
+def distinct_labels(labels: object) -> tuple[str, ...]:
+    """The names of the classes as a tuple; a list will do, which is what JSON has and most people write.
+
+    Raises:
+        ConfigError: they are something else, or two classes have one name.
+    """
+    if isinstance(labels, list):
+        labels = tuple(labels)
+    require_type("labels", labels, tuple)
+    names = cast(tuple[str, ...], labels)
+    for name in names:
+        require_type("a label", name, str)
+    if len(set(names)) < len(names):
+        raise ConfigError(f"labels={list(names)} names a class twice; give each class a name of its own.")
+    return names

@@ -1,0 +1,105 @@
+"""How a model is trained."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from jumok.config._checks import require_choice, require_range
+from jumok.config._fields import field_choices, require_types, setting
+from jumok.errors import ConfigError
+
+TaskName = Literal["lm", "mlm", "classify", "seq2seq"]
+Precision = Literal["auto", "float32", "bfloat16"]
+Attention = Literal["auto", "explicit", "fused"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained; each field says what it is in its `help`.
+
+    The length is steps or minutes; with neither given it is ten minutes.
+
+    Raises:
+        ConfigError: a value is out of range or two of them do not fit together.
+    """
+
+    task: TaskName = setting(
+        "lm", "lm (the next token), mlm (hidden tokens), classify (labels of texts) or seq2seq (pairs of texts)"
+    )
+    steps: int | None = setting(None, "length of the run in optimizer steps")
+    minutes: float | None = setting(None, "or in minutes by the clock, all included [10]")
+    passes: float = setting(
+        0.0, "most passes over the text in a run by minutes, which has at least 500 steps; 0 for any number"
+    )
+    stop_at: float | None = setting(
+        None, "end as soon as the held-out part has this many nats/char (or the task's other headline figure)"
+    )
+    batch_size: int = setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
+    accumulate: int = setting(1, "passes per optimizer step")
+    optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
+    learning_rate: float = setting(5e-3, "peak rate of AdamW")
+    matrix_learning_rate: float = setting(0.02, "peak rate of Muon")
+    schedule: Literal["linear", "cosine", "constant", "invsqrt"] = setting(
+        "linear", "how the rate falls after the warm-up; invsqrt is that of the paper of 2017"
+    )
+    final_rate: float = setting(0.0, "rate at the end, as a share of the peak; invsqrt does not use it")
+    warmup: float = setting(0.02, "share of the run in which the rate rises from zero")
+    weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only")
+    beta1: float = setting(0.9, "AdamW's first moment")
+    beta2: float = setting(0.95, "AdamW's second moment")
+    momentum: float = setting(0.95, "Muon's momentum")
+    clip: float = setting(1.0, "largest gradient norm, 0 for no clipping")
+    mask_rate: float = setting(0.15, "share of the tokens that are hidden (mlm)")
+    whole_words: bool = setting(False, "hide whole words, eojeol, instead of single tokens (mlm)")
+    class_weights: bool = setting(False, "weigh rare classes more, by one over their frequency (classify)")
+    lm_weight: float = setting(0.0, "weight of the next-token loss beside that of the classes (classify, gpt)")
+    token_dropout: float = setting(0.0, "share of the tokens of a text that are left out in training (classify)")
+    label_smoothing: float = setting(0.0, "share of the probability spread over all tokens (seq2seq)")
+    val: float = setting(0.1, "share of the text to hold out, its last part")
+    eval_every: int = setting(0, "steps between validations [12 in the run]")
+    eval_tokens: int = setting(0, "held-out tokens read at each validation [2% of the training time]")
+    patience: int = setting(5, "validations without a new best before the run is brought to its end, 0 for never")
+    sample_tokens: int = setting(60, "tokens of the sample written at each validation, 0 for none")
+    save_every: float = setting(60.0, "seconds between saves of the training state")
+    seed: int = setting(0, "of the first weights, the order of the data, and dropout")
+    precision: Precision = setting("auto", "float32, bfloat16, or auto: what measures faster")
+    attention: Attention = setting(
+        "auto",
+        "in training: explicit (all weights made; CPUs), fused (PyTorch's), or auto: what measures faster",
+    )
+    compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: if the run is long enough to pay")
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if self.steps is not None and self.minutes is not None:
+            raise ConfigError(f"steps={self.steps} and minutes={self.minutes:g} were both given; give one of them.")
+        if self.steps is None and self.minutes is None:
+            object.__setattr__(self, "minutes", 10.0)
+        if self.steps is not None:
+            require_range("steps", self.steps, 1)
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0 and finite.")
+        require_range("passes", self.passes, 0)
+        if self.stop_at is not None:
+            require_range("stop_at", self.stop_at, 0)
+        for name in ("batch_size", "accumulate"):
+            require_range(name, getattr(self, name), 1)
+        for name, allowed in field_choices(type(self)).items():
+            require_choice(name, getattr(self, name), allowed)
+        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every", "lm_weight"):
+            require_range(name, getattr(self, name), 0)
+        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing", "token_dropout"):
+            require_range(name, getattr(self, name), 0, 1)
+        if self.schedule == "invsqrt" and self.warmup == 0:
+            raise ConfigError(
+                "schedule='invsqrt' with warmup=0 would have a rate of zero throughout, for it falls with the time "
+                "counted in warm-ups; give a warmup above 0, for example 0.02, or another schedule."
+            )
+        for name in ("beta1", "beta2", "momentum"):
+            require_range(name, getattr(self, name), 0, 0.99999)
+        require_range("val", self.val, 0, 0.9)
+        for name in ("eval_every", "eval_tokens", "patience", "sample_tokens"):
+            require_range(name, getattr(self, name), 0)
+        require_range("seed", self.seed, 0, 2**31 - 1)
