@@ -234,7 +234,7 @@ def test_ids_may_be_of_any_whole_type(dtype: torch.dtype):
     [
         (torch.full((1, 3), V), "ids hold 37, and this model has 0 to 36"),
         (torch.tensor([[1, -1]]), "ids hold -1, and this model has 0 to 36"),
-        (torch.zeros(2, T + 1, dtype=torch.long), "13 ids exceed the 12 positions of this model"),
+        (torch.zeros(2, T + 1, dtype=torch.long), "13 tokens exceed the context of 12; cut the ids"),
         (torch.zeros(5, dtype=torch.long), r"ids have the shape \(5,\); give \(B, T\)"),
         (torch.zeros(1, 5), "ids are of type torch.float32; give whole numbers"),
     ],

@@ -302,13 +302,13 @@ def test_ids_that_cannot_be_are_named(family: str):
         model(torch.full_like(source, V), target)
     with pytest.raises(ValueError, match="target ids hold -1, and this model has 0 to 36"):
         model(source, torch.full_like(target, -1))
-    with pytest.raises(ValueError, match="13 source ids exceed the 12 positions"):
+    with pytest.raises(ValueError, match="13 tokens exceed the context of 12; cut the source ids"):
         model.encode(torch.zeros(1, LENGTH + 1, dtype=torch.long))
     with pytest.raises(ValueError, match=r"source_mask has the shape \(3, 11\); .* \(3, 12\)"):
         model(source, target, mask[:, 1:])
     encoded, cache = model.encode(source), model.new_cache(3)
     model.decode(target, encoded, None, cache)
-    with pytest.raises(ValueError, match="13 target ids exceed the 12 positions"):
+    with pytest.raises(ValueError, match="13 tokens exceed the context of 12; the cache holds 9 of them"):
         model.decode(target[:, :4], encoded, None, cache)
 
 

@@ -28,10 +28,11 @@ from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.fill import fill
 from jumok.interop import to_hf
 from jumok.interop.tokenizer import read_tokenizer
-from jumok.masking import ALL_ALONE, IGNORED, NOTHING, Masking, evaluate_masked
+from jumok.masking import ALL_ALONE, NOTHING, Masking, evaluate_masked
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.losses import IGNORED
 from jumok.tasks.masked import MaskedLanguageModelling
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from jumok.positions import rotary, rotate, sinusoidal
+from jumok.positions import looking_back, rotary, rotate, sinusoidal
 
 
 def test_sinusoidal_by_hand():
@@ -62,3 +62,16 @@ def test_rotation_keeps_lengths_and_shows_distances():
     near, far = (at(q, 7) * at(k, 2)).sum(), (at(q, 45) * at(k, 40)).sum()
     torch.testing.assert_close(near, far, rtol=0, atol=1e-5)
     assert not torch.isclose((at(q, 7) * at(k, 3)).sum(), near)
+
+
+@pytest.mark.parametrize("width", [2, 16, 64])
+@pytest.mark.parametrize("distance", [1, 3])
+def test_looking_back_fits_the_key_at_its_distance_best(width, distance):
+    """Heads of a fresh model look at their neighbours only if the product has its peak there, wherever they stand."""
+    query, key = looking_back(distance, width)
+    cos, sin = rotary(40, width)
+    scores = rotate(query.expand(40, width), cos, sin) @ rotate(key.expand(40, width), cos, sin).T  # (T, S)
+    for position in (10, 39):
+        assert scores[position, : position + 1].argmax() == position - distance
+    assert query.square().mean() == pytest.approx(1)
+    assert key.square().mean() == pytest.approx(1)

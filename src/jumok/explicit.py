@@ -109,13 +109,14 @@ def _weights(
             corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
             scores[:, :, seen:].masked_fill_(corner.tril().logical_not_(), float("-inf"))
         return torch.softmax(scores, -1, out=out)
-    allowed = torch.ones(1, *scores.shape[1:], dtype=torch.bool)  # (1, c, keys)
-    if causal:
-        allowed = allowed.tril(chunk.first + behind)
+    allowed = torch.ones(1, 1, chunk.keys, dtype=torch.bool)  # (1, 1, keys)
     if mask is not None:
-        allowed = allowed & mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c, keys)
+        allowed = mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c or 1, keys)
+    if causal:
+        allowed = allowed & torch.ones(*scores.shape[1:], dtype=torch.bool).tril(chunk.first + behind)  # (.., c, keys)
     weights = torch.softmax(scores.masked_fill_(~allowed, float("-inf")), -1, out=out)
-    return weights.masked_fill_(~allowed.any(-1, keepdim=True), 0.0)
+    empty = ~allowed.any(-1, keepdim=True)  # (N or 1, c or 1, 1)
+    return weights.masked_fill_(empty, 0.0) if empty.any() else weights
 
 
 @torch.library.custom_op("jumok::explicit_attention", mutates_args=(), device_types="cpu")

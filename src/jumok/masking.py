@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from jumok.data import Ids
 from jumok.errors import TextError
@@ -35,13 +34,13 @@ from jumok.generate import eval_mode, require_tokenizer
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framing
+from jumok.models.losses import IGNORED, cross_entropies
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides
 REPLACED, RANDOM = 0.8, 0.1  # shares of the chosen tokens
-NOTHING = -1  # fills up the places of a window that has fewer tokens to hide than others
-IGNORED = -100  # the target there, which cross-entropy leaves out
+NOTHING = -1  # fills up the places of a window that has fewer tokens to hide than others; the target there is IGNORED
 VALIDATION = 2  # purpose of the random numbers that choose what is hidden for figures, see `random_for`
 ALL_ALONE = 256  # tokens of a text, up to which each of them is hidden alone
 ALONE = 3  # times as many tokens as a longer text has are read for the pseudo-perplexity
@@ -212,7 +211,8 @@ class Cloze:
                 batch = self.batch(block, self.masking.hidden(block, places), places)
                 ids, where, targets = (part.to(device) for part in batch)
                 logits = model.mlm_logits(at_places(model(ids), where))  # (B, M, V)
-                nats += float(_losses(logits, targets).cpu().sum(dtype=torch.float64))  # some devices have no float64
+                losses = cross_entropies(logits, targets)  # (B, M)
+                nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
                 right += int((logits.argmax(dim=-1) == targets).sum())
                 hidden += int((places != NOTHING).sum())
                 read += block.size
@@ -287,14 +287,7 @@ def at_places(hidden: Tensor, places: Tensor) -> Tensor:
 
 def token_losses(model: BERT, hidden: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of each target in nats, 0 where it is IGNORED: (B, M, C), (B, M) -> (B, M), float32 or better."""
-    return _losses(model.mlm_logits(hidden), targets)
-
-
-def _losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """As `token_losses`, from logits: (B, M, V), (B, M) -> (B, M)."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")  # (B*M,)
-    return losses.view_as(targets)  # (B, M)
+    return cross_entropies(model.mlm_logits(hidden), targets)
 
 
 def _places_of_words(words: NDArray[np.int64], most: int, random: np.random.Generator) -> NDArray[np.int64]:

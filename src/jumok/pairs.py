@@ -33,6 +33,7 @@ from jumok.evaluate import MOST_LOGITS, require_finite_losses
 from jumok.generate import eval_mode
 from jumok.hangul import nfc
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.losses import cross_entropies
 from jumok.text import Table
 from jumok.tokenizers import Tokenizer
 
@@ -186,8 +187,7 @@ def target_loss(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing
 
     Args:
         source: (B, S). target: (B, T). Both as `pair_batch` makes them; PADDING does not count.
-        smoothing: share of the probability that is spread evenly over all tokens
-            (https://arxiv.org/abs/1512.00567, section 7; the Transformer of 2017 has 0.1).
+        smoothing: see `jumok.models.losses.cross_entropies`.
 
     Returns:
         a scalar.
@@ -197,7 +197,7 @@ def target_loss(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing
     mask, counted = source != PADDING, target != PADDING  # (B, S), (B, T)
     seen = F.pad(target[:, :-1].clamp(min=0), (1, 0), value=start)  # (B, T)
     hidden = model.hidden(seen, model.encode(source.clamp(min=0), mask), mask)  # (B, T, C)
-    return F.cross_entropy(model.logits(hidden[counted]), target[counted], label_smoothing=smoothing)
+    return cross_entropies(model.logits(hidden[counted]), target[counted], smoothing).mean()
 
 
 @torch.inference_mode()

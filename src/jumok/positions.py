@@ -1,6 +1,6 @@
 """Where a token stands: sinusoidal, learned and rotary positions.
 
-Learned positions are a plain `torch.nn.Embedding` of the model; the two functions here need no parameters.
+Learned positions are a plain `torch.nn.Embedding` of the model; the functions here need no parameters.
 Shapes use the legend of `jumok.attention`.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+SHARP = 0.05  # radians a token: pairs that turn slower do not take part in `looking_back`
 
 
 def sinusoidal(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
@@ -48,6 +50,23 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     left, right = x.chunk(2, dim=-1)  # (B, H, T, D/2) each
     turned = torch.cat((-right, left), dim=-1)  # (B, H, T, D)
     return (x * cos + turned * sin).to(x.dtype)
+
+
+def looking_back(distance: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
+    """A query and a key that fit best, once `rotate` has turned both, when the key is `distance` tokens before.
+
+    Their product is a sum of cosines of the angles between the two positions, less `distance` turns. Only the pairs
+    that turn by more than SHARP a token take part: the others hardly tell neighbours apart.
+
+    Returns:
+        query, key: (D,) each, float32, of mean square 1. The key does not depend on the distance.
+    """
+    turns = _frequencies(head_dim, base)  # (D/2,), radians a token
+    length = (turns > SHARP).float()
+    length = length * (head_dim / length.sum()).sqrt()  # (D/2,)
+    angles = distance * turns
+    query = torch.cat((length * angles.cos(), -length * angles.sin()))  # (D,)
+    return query, torch.cat((length, torch.zeros_like(length)))
 
 
 def _frequencies(width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:

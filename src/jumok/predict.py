@@ -179,7 +179,7 @@ def labelled(table: Table) -> list[tuple[str, str]]:
 def class_logits(model: Classifier, ids: Tensor, lengths: Tensor) -> Tensor:
     """Logits of the labels: ids (B, T), filled up behind the first `lengths` (B,) of each row -> (B, labels)."""
     mask = length_mask(ids, lengths)  # (B, T)
-    return model.classify(model.hidden(ids) if isinstance(model, GPT) else model(ids, mask), mask)
+    return model.classify(model.hidden(ids) if isinstance(model, GPT) else model.hidden(ids, mask), mask)
 
 
 def length_mask(ids: Tensor, lengths: Tensor) -> Tensor:

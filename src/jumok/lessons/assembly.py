@@ -114,7 +114,7 @@ def bert_logits(model: BERT, ids: Tensor) -> Tensor:
     """
     head = model.mlm_head
     if head is None:
-        raise ValueError(f'the head is {model.config.head!r}; this needs "mlm", as model.with_head("mlm") gives it')
+        raise ValueError(f'the head is {model.config.head!r}; this needs "mlm", as BERTConfig(head="mlm") gives it')
     x = embed(ids, model.token_embedding, model.position_embedding) + model.type_embedding.weight[0]  # (B, T, C)
     x = encode(model.blocks, apply_norm(model.embedding_norm, x))  # (B, T, C)
     x = apply_norm(head.norm, F.gelu(x @ head.dense.weight.T + head.dense.bias))  # (B, T, C)

@@ -129,8 +129,10 @@ RUNGS = (
         slug="modern",
         title={"ko": "modern과 Muon", "en": "modern with Muon"},
         adds={
-            "ko": "jumok의 기본 모델이에요: 회전 위치, RMSNorm, SwiGLU, 임베딩 공유, 드롭아웃 없음, 그리고 Muon.",
-            "en": "jumok's default: rotary positions, RMSNorm, SwiGLU, shared embeddings, no dropout, and Muon.",
+            "ko": "jumok의 기본 모델이에요: 회전 위치, 처음부터 바로 앞을 보는 헤드, RMSNorm, SwiGLU, 임베딩 공유, "
+            "드롭아웃 없음, 그리고 Muon.",
+            "en": "jumok's default: rotary positions, heads that begin by looking back, RMSNorm, SwiGLU, shared "
+            "embeddings, no dropout, and Muon.",
         },
         changes={"family": "modern", "dropout": 0.0, "tie_embeddings": True},
         whole=True,

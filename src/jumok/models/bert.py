@@ -69,6 +69,10 @@ class BERT(nn.Module):
         self.pooling = Pooling(config.pooling, config.n_embd) if pools else None
         self.pooler = nn.Linear(config.n_embd, config.n_embd) if pools else None
         self.classifier = nn.Linear(config.n_embd, len(config.labels)) if config.head == "classify" else None
+        self._initialise()
+
+    def _initialise(self) -> None:
+        # BERT's recipe: N(0, 0.02). Norms after each addition keep the size of the stream, so nothing is shrunk.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
@@ -87,11 +91,11 @@ class BERT(nn.Module):
             raise JumokError(f"{path} describes a model that is no BERT; jumok.load loads the other kinds, too.")
         return cls(config)
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """The last hidden states.
 
         Args:
-            ids: (B, T), whole numbers below vocab_size, T at most context_length.
+            ids: (B, T), whole numbers below vocab_size.
             mask: (B, T), True where there is a token and False where a shorter text was filled up; None: all tokens.
             token_types: (B, T), which of two joined texts a token belongs to; None: the first.
 
@@ -99,7 +103,8 @@ class BERT(nn.Module):
             (B, T, C).
 
         Raises:
-            ValueError: ids or token types that the model has not, too many of them, or shapes that do not agree.
+            ValueError: ids or token types that the model has not, more than context_length, or shapes that do not
+                agree.
         """
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length)
         x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]  # (B, T, C)
@@ -109,15 +114,9 @@ class BERT(nn.Module):
             x = block(x, mask=allowed)  # (B, T, C)
         return x
 
-    def _types(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
-        if token_types is None:
-            return self.type_embedding.weight[0]  # (C,)
-        types = checked_ids(token_types, self.config.n_token_type, self.config.context_length, "token_types")
-        if types.shape != ids.shape:
-            raise ValueError(
-                f"token_types have the shape {tuple(types.shape)}, the ids {tuple(ids.shape)}; they must agree"
-            )
-        return self.type_embedding(types)  # (B, T, C)
+    def forward(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+        """The last hidden states, on which all heads stand: ids (B, T) -> (B, T, C). See `hidden`."""
+        return self.hidden(ids, mask, token_types)
 
     def mlm_logits(self, hidden: Tensor) -> Tensor:
         """Logits of the words that were hidden: (..., C) -> (..., V).
@@ -135,7 +134,7 @@ class BERT(nn.Module):
         """Each text in one vector, tanh of a layer over what `config.pooling` makes of it: (B, T, C) -> (B, C).
 
         Args:
-            hidden: (B, T, C), the last hidden states. mask: (B, T), as in `forward`.
+            hidden: what `hidden` returned. mask: (B, T), as there.
 
         Raises:
             JumokError: the head is another one.
@@ -148,7 +147,7 @@ class BERT(nn.Module):
         """Logits of the classes of `config.labels`: (B, T, C) -> (B, number of labels).
 
         Args:
-            hidden: (B, T, C), the last hidden states. mask: (B, T), as in `forward`.
+            hidden: what `hidden` returned. mask: (B, T), as there.
 
         Raises:
             JumokError: the head is another one.
@@ -157,12 +156,22 @@ class BERT(nn.Module):
             raise self._lacks("classify")
         return self.classifier(self.dropout(self.pooled(hidden, mask)))
 
+    def parameter_count(self) -> int:
+        """Number of trained numbers, a shared matrix counted once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def _types(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
+        if token_types is None:
+            return self.type_embedding.weight[0]  # (C,)
+        types = checked_ids(token_types, self.config.n_token_type, self.config.context_length, "token_types")
+        if types.shape != ids.shape:
+            raise ValueError(
+                f"token_types have the shape {tuple(types.shape)}, the ids {tuple(ids.shape)}; they must agree"
+            )
+        return self.type_embedding(types)  # (B, T, C)
+
     def _lacks(self, head: str) -> JumokError:
         return JumokError(
             f"this BERT has head={self.config.head!r}, and this needs head={head!r}; train it with one, or load a "
             "model that has it."
         )
-
-    def parameter_count(self) -> int:
-        """Number of trained numbers, a shared matrix counted once."""
-        return sum(p.numel() for p in self.parameters())

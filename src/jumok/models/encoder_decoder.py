@@ -72,6 +72,8 @@ class EncoderDecoder(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
+        # BART's recipe is BERT's, N(0, 0.02). The paper of 2017 names none; its family begins with Glorot's uniform
+        # weights (https://proceedings.mlr.press/v9/glorot10a.html).
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and self.config.family == "original":
                 nn.init.xavier_uniform_(parameter)
@@ -80,21 +82,16 @@ class EncoderDecoder(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Logits of the token after each of the target: source (B, S), target (B, T) -> (B, T, V).
-
-        The target needs no mask: where a shorter one is filled up at its end, no earlier token sees it.
+    def encode(self, source_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """The encoder's last hidden states.
 
         Args:
-            source_mask: (B, S), True where there is a token and False where a shorter source was filled up.
+            source_ids: (B, S), whole numbers below vocab_size.
+            source_mask: (B, S), True where there is a token and False where a shorter source was filled up; None: all
+                tokens.
 
-        Raises:
-            ValueError: see `encode` and `hidden`.
-        """
-        return self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
-
-    def encode(self, source_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """The encoder's last hidden states: (B, S) -> (B, S, C). The mask is that of `forward`.
+        Returns:
+            (B, S, C).
 
         Raises:
             ValueError: ids that the model has not, more than context_length, or a mask of another shape.
@@ -106,16 +103,6 @@ class EncoderDecoder(nn.Module):
             x = block(x, mask=allowed)  # (B, S, C)
         return x
 
-    def decode(
-        self,
-        target_ids: Tensor,
-        encoded: Tensor,
-        source_mask: Tensor | None = None,
-        cache: EncoderDecoderCache | None = None,
-    ) -> Tensor:
-        """Logits of the token after each of the target: (B, T) -> (B, T, V). Arguments and errors: see `hidden`."""
-        return self.logits(self.hidden(target_ids, encoded, source_mask, cache))
-
     def hidden(
         self,
         target_ids: Tensor,
@@ -126,7 +113,7 @@ class EncoderDecoder(nn.Module):
         """The decoder's last hidden states.
 
         Args:
-            target_ids: (B, T), integers below vocab_size.
+            target_ids: (B, T), whole numbers below vocab_size.
             encoded: (B, S, C), what `encode` returned. source_mask: (B, S), the one it was given.
             cache: keys and values of the source, and of the target before `target_ids`; extended in place.
 
@@ -150,6 +137,24 @@ class EncoderDecoder(nn.Module):
                 context_cache=None if cache is None else cache.source.layers[i],
             )  # (B, T, C)
         return x
+
+    def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """Logits of the token after each of the target: source (B, S), target (B, T) -> (B, T, V).
+
+        The target needs no mask: where a shorter one is filled up at its end, no earlier token sees it. See `encode`
+        and `hidden`.
+        """
+        return self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
+
+    def decode(
+        self,
+        target_ids: Tensor,
+        encoded: Tensor,
+        source_mask: Tensor | None = None,
+        cache: EncoderDecoderCache | None = None,
+    ) -> Tensor:
+        """As `forward`, for a source that is encoded already: target (B, T) -> (B, T, V). See `hidden`."""
+        return self.logits(self.hidden(target_ids, encoded, source_mask, cache))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The output layer, whose matrix is the embedding's: (..., C) -> (..., V)."""

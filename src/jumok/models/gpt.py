@@ -17,11 +17,20 @@ from jumok.cache import KVCache
 from jumok.config import GPTConfig
 from jumok.errors import JumokError
 from jumok.layers import Dropout
+from jumok.models.inputs import checked_ids
+from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
-from jumok.positions import rotary
+from jumok.positions import looking_back, rotary
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer
+
+EMBEDDING_STD = 0.02  # of the first weights
+# Of the modern family: the share of the heads of the first block that begin by looking back, the column common to all
+# embeddings over the others, and the part of a query or key made from it, over the part that depends on the token.
+LOOKING_BACK = 0.75
+COMMON = 4.0
+CLEARLY = 3.0
 
 
 class GPT(nn.Module):
@@ -58,35 +67,55 @@ class GPT(nn.Module):
         # GPT-2's recipe: N(0, 0.02), the two projections into the residual stream shrunk by the root of their number.
         # The modern family starts these at zero instead, so that each block begins as the identity.
         modern = self.config.family == "modern"
-        into_residual = 0.0 if modern else 0.02 * (2 * self.config.n_layer) ** -0.5
+        into_residual = 0.0 if modern else EMBEDDING_STD * (2 * self.config.n_layer) ** -0.5
         for name, parameter in self.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 nn.init.normal_(parameter, std=into_residual)
             elif parameter.dim() == 2:
-                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else 0.02
+                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else EMBEDDING_STD
                 nn.init.normal_(parameter, std=std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+        if modern:
+            self._look_back()
+
+    @torch.no_grad()
+    def _look_back(self) -> None:
+        """Let some heads begin with a view of the tokens just before: in training it would take them hundreds of steps.
+
+        Rotary positions tell distances, but only to queries and keys that do not depend on the token. So one column of
+        the embeddings is the same for all tokens, and from it each such head makes the query and the key whose product
+        is largest at its distance: 1, 2, 3 ... tokens. Three quarters of the heads of the first block begin so, and
+        fewer in each block above. It is a start and nothing more: all of it goes on learning.
+        """
+        c = self.config
+        self.token_embedding.weight[:, 0] = COMMON * EMBEDDING_STD
+        for number, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            attention = block.attention
+            queries = attention.q_proj.weight.unflatten(0, (c.n_head, c.head_dim))  # (H, D, C)
+            keys = attention.k_proj.weight.unflatten(0, (c.n_kv_head, c.head_dim))  # (G, D, C)
+            for head in range(round(LOOKING_BACK * c.n_head * (1 - number / c.n_layer))):
+                query, key = looking_back(1 + head, c.head_dim, base=c.rope_theta)
+                queries[head, :, 0] = CLEARLY * query / COMMON
+                keys[head * c.n_kv_head // c.n_head, :, 0] = CLEARLY * key / COMMON
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """The last hidden states, after the final norm.
 
         Args:
-            ids: (B, T), integers below vocab_size.
+            ids: (B, T), whole numbers below vocab_size.
             cache: keys and values of the tokens before `ids`; extended in place.
 
         Returns:
             (B, T, C).
 
         Raises:
-            ValueError: past and new tokens together exceed context_length.
+            ValueError: ids that the model has not, or more than context_length with those before them.
         """
         start = cache.length if cache is not None else 0
+        ids = checked_ids(ids, self.config.vocab_size, self.config.context_length, past=start)
         stop = start + ids.shape[1]
-        if stop > self.config.context_length:
-            raise ValueError(
-                f"{stop} tokens exceed the context of {self.config.context_length}; slide the window first"
-            )
         x = self.token_embedding(ids)  # (B, T, C)
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[start:stop]  # (B, T, C)
@@ -143,7 +172,4 @@ def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (B, T), float32 or better.
     """
-    logits = F.linear(hidden, head)  # (B, T, V)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")  # (B*T,)
-    return losses.view_as(targets)  # (B, T)
+    return cross_entropies(F.linear(hidden, head), targets)  # (B, T)

@@ -1,4 +1,4 @@
-"""What the models of whole texts check before they compute: ids that they have, and masks that fit the ids."""
+"""What the models check before they compute: ids that they have, and masks that fit the ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: 
     each step.
 
     Args:
-        number: ids are below it. length: past + T is at most this. name: for messages.
+        number: ids are below it. length: past + T is at most this. name: for messages. past: tokens in the cache.
 
     Raises:
         ValueError: they are not such ids; the message names what is wrong.
@@ -23,7 +23,8 @@ def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: 
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise ValueError(f"{name} are of type {ids.dtype}; give whole numbers, torch.int64 for example")
     if past + ids.shape[1] > length:
-        raise ValueError(f"{past + ids.shape[1]} {name} exceed the {length} positions of this model; cut the text")
+        remedy = f"the cache holds {past} of them: begin a new one with the last alone" if past else f"cut the {name}"
+        raise ValueError(f"{past + ids.shape[1]} tokens exceed the context of {length}; {remedy}")
     ids = ids.long()  # those of a tokenizer are of the smallest type that holds them
     training = ids.device.type != "cpu" and torch.is_grad_enabled()
     if ids.numel() and not training and not torch.compiler.is_compiling():

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from jumok.checkpoint import RunFolder
 from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
@@ -20,6 +19,7 @@ from jumok.errors import ConfigError, TextError
 from jumok.files import atomic_path
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.gpt import GPT, token_losses
+from jumok.models.losses import cross_entropies
 from jumok.predict import (
     ClassEvaluation,
     Classifier,
@@ -181,8 +181,8 @@ class Classification(Task[Any]):
         """Mean cross-entropy of the labels in nats per text, and lm_weight times that of the next tokens."""
         ids, lengths, truth = batch
         mask = length_mask(ids, lengths)  # (B, T)
-        hidden = model.hidden(ids) if isinstance(model, GPT) else model(ids, mask)  # (B, T, C)
-        losses = F.cross_entropy(model.classify(hidden, mask).float(), truth, reduction="none")  # (B,)
+        hidden = model.hidden(ids) if isinstance(model, GPT) else model.hidden(ids, mask)  # (B, T, C)
+        losses = cross_entropies(model.classify(hidden, mask), truth)  # (B,)
         if self.weights is not None:
             losses = losses * self.weights.to(losses.device)[truth]  # (B,)
         loss = losses.mean()

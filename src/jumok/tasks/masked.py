@@ -20,10 +20,11 @@ from jumok.config import BERTConfig, TrainConfig
 from jumok.data import Batches, load_ids
 from jumok.errors import ConfigError
 from jumok.fill import fill_ids, mask_token
-from jumok.masking import IGNORED, NOTHING, Cloze, Masking, at_places, random_for, token_losses
+from jumok.masking import NOTHING, Cloze, Masking, at_places, random_for, token_losses
 from jumok.models import ModelConfig
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
+from jumok.models.losses import IGNORED
 from jumok.tasks.goal import Goal
 from jumok.tasks.language_modelling import LanguageModelling
 from jumok.tasks.task import Material, Task
