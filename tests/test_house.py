@@ -31,6 +31,7 @@ LEVELS = (
     {"evaluate", "probe"},
     {"masking", "pairs", "predict", "view"},
     {"tasks"},
+    {"tuning"},
     {"plan"},
     {"trainer"},
     {"lessons", "speed"},

@@ -576,8 +576,9 @@ def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) ->
 
 
 def test_config_of_a_run_holds_nothing_open(start: Start) -> None:
-    trainer = start(precision="auto", compile="auto", dropout=None)
+    trainer = start(precision="auto", attention="auto", compile="auto", dropout=None)
     recorded = trainer.folder.read_config()["train"]
     assert recorded["precision"] in ("float32", "bfloat16")
+    assert recorded["attention"] in ("explicit", "fused")
     assert recorded["compile"] == "off"  # eight steps do not pay for it
     assert TrainConfig(**{k: v for k, v in recorded.items() if k != "planned_tokens"}) == trainer.config

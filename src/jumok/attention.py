@@ -29,6 +29,8 @@ https://arxiv.org/abs/2305.13245; norms on q and k: https://arxiv.org/abs/2010.0
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -89,7 +91,12 @@ class ScaledDotProductAttention(nn.Module):
     """The seam: the one place where q, k, v and the mask meet, without parameters.
 
     Everything that wants to watch attention hooks this module; it is also the only caller of a fused kernel.
+
+    `training_by` says what computes it in training on a CPU where both can: "explicit" weights or the "fused" kernel.
+    They agree up to rounding; which is faster depends on the machine, the shape and the type. See `train_attention_by`.
     """
+
+    training_by: Literal["explicit", "fused"] = "explicit"
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -104,12 +111,11 @@ class ScaledDotProductAttention(nn.Module):
         Returns:
             (B, H, T, D).
         """
-        t, s, drops = q.shape[-2], k.shape[-2], self.training and self.dropout.rate > 0
-        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and drops)):
+        t, s = q.shape[-2], k.shape[-2]
+        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and self._drops)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
             return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
-        alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
-        if q.device.type == "cpu" and q.requires_grad and alike:
+        if self.training_by == "explicit" and self.can_choose(q, k, v):
             if k.shape[1] < q.shape[1]:
                 k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
             return explicit_attention(q, k, v, mask, causal)
@@ -121,6 +127,24 @@ class ScaledDotProductAttention(nn.Module):
             is_causal=square and t > 1,
             enable_gqa=q.shape[-3] != k.shape[-3],
         )  # fmt: skip
+
+    def can_choose(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
+        """Whether `training_by` decides what computes these: on a CPU, in training, where nothing else stands against
+        either."""
+        alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
+        on_cpu = q.device.type == "cpu" and q.requires_grad
+        return on_cpu and alike and k.shape[-2] >= FEWEST_FUSED and not self._drops
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.dropout.rate > 0
+
+
+def train_attention_by(model: nn.Module, implementation: Literal["explicit", "fused"]) -> None:
+    """Say in every seam of a model what computes attention in training on a CPU."""
+    for part in model.modules():
+        if isinstance(part, ScaledDotProductAttention):
+            part.training_by = implementation
 
 
 class MultiHeadAttention(nn.Module):

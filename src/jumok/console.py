@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from jumok.lessons.record import LadderRecord
 from jumok.lessons.report import table as table_of
 from jumok.lessons.rungs import RUNGS
 from jumok.lessons.words import say
+from jumok.plan import Explanation
 from jumok.probe import Ablation, Ranking
 from jumok.speed import Bench
 from jumok.text import with_signs
@@ -162,6 +164,50 @@ def show_bench(bench: Bench) -> None:
         times = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
         table.add_row(name, f"{speed.ours:,.0f}", theirs, times)
     console.print(table)
+
+
+def show_explanation(found: Explanation) -> None:
+    """What a run would do, and why, on stdout."""
+    console = Console(highlight=False, soft_wrap=True)
+    memory = found.memory
+    length = "there is too little memory for a single step: take a smaller --batch-size or --size"
+    if math.isfinite(found.seconds):
+        length = f"about {found.steps:,} steps in {clock(found.seconds)}, {found.passes:.1f} passes over the text"
+    rows = {
+        "model": f"{found.model}, {found.parameters / 1e6:.1f} M parameters, {found.flops_per_token / 1e6:.1f} MFLOP a "
+        "token, forward and backward",
+        "text": f"{found.train_tokens:,} tokens to train on",
+        "machine": f"{found.device}, {found.threads} threads",
+        "memory": f"about {sum(memory.values()) / 1e9:.2f} GB: {memory['weights'] / 1e9:.2f} weights, "
+        f"{memory['gradients'] / 1e9:.2f} gradients, {memory['moments'] / 1e9:.2f} moments, {memory['kept'] / 1e9:.2f} "
+        "kept for the backward pass",
+    }
+    _show_rows(console, rows)
+    console.print(Line(f"\nA step of {found.tokens_per_step:,} tokens, not compiled\n"))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("precision", "attention", "seconds", "tokens/s", "measured", ""):
+        table.add_column(heading, justify="right" if heading in ("seconds", "tokens/s") else "left", no_wrap=True)
+    for one in found.candidates:
+        if not one.measured:
+            table.add_row(one.precision, one.attention, "", "", "too little memory", "")
+            continue
+        when = f"{one.measured}, cached" if one.cached else "now, disturbed" if one.disturbed else "now"
+        speed, about = f"{found.tokens_per_step / one.seconds:,.0f}", "about " if one.worked_out else ""
+        chosen = "chosen" if one.chosen else ""
+        table.add_row(one.precision, one.attention, f"{about}{one.seconds:.3f}", speed, when, chosen)
+    console.print(table)
+    console.print()
+    _show_rows(console, {name: f"{word}: {why}" for name, (word, why) in found.choices.items()})
+    _show_rows(console, {"length": length})
+    if any(one.disturbed for one in found.candidates):
+        console.print(
+            "\nOther work kept this process waiting while it measured, so the seconds are too long, and not remembered."
+        )
+
+
+def _show_rows(console: Console, rows: Mapping[str, str]) -> None:
+    for name, text in rows.items():
+        console.print(Line.assemble((f"{name:<11}", "dim"), text))
 
 
 def show_corpora(corpora: Iterable[Corpus]) -> None:

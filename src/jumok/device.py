@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -40,21 +42,33 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
+def processor_name(device: torch.device) -> str:
+    """The name of the GPU, or else of the processor, as the system tells it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"
+
+
 def wait(device: torch.device) -> None:
     """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
-def seconds_per_call(work: Callable[[], object], device: torch.device, repeats: int = 2) -> float:
-    """The shortest of a few timed calls, after one that is not counted."""
+def seconds_per_call(
+    work: Callable[[], object], device: torch.device, repeats: int = 2, *, warm_up: bool = True
+) -> float:
+    """The shortest of a few timed calls, after one that is not counted, unless the work was done before."""
     times = []
-    for _ in range(repeats + 1):
+    for _ in range(repeats + warm_up):
         start = time.perf_counter()
         work()
         wait(device)
         times.append(time.perf_counter() - start)
-    return min(times[1:])
+    return min(times[warm_up:])
 
 
 def has_compiler(device: torch.device) -> bool:

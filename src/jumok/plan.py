@@ -1,28 +1,76 @@
-"""What is decided before the first step: precision, compiling, dropout. By measuring on the machine and the text at
-hand, once; the outcome is written to config.json, and a resumed run keeps to it."""
+"""What is decided before the first step: precision, what computes attention, compiling, dropout. By measuring on the
+machine and the text at hand, once; the outcome is written to config.json, and a resumed run keeps to it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import autocast, has_compiler, seconds_per_call
-from jumok.models import build
-from jumok.optim import make_optimizers
+from jumok.device import has_compiler, processor_name
+from jumok.errors import ConfigError
+from jumok.models import build, kind_of
 from jumok.tasks import Task
+from jumok.tuning import Cost, Implementation, cost_of
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
 COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see its text
-MEASURED_TOKENS = 2048  # in the batch that is timed
 LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small text
 # (passes over the text, dropout): up to so many passes this rate. The steps are a judgement from few runs: novels,
 # seen 6 times, did well with 0.2, and stories, seen once, without.
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
+AS_ASKED = "as asked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way to train: seconds of an optimizer step, uncompiled, and on which day they were measured.
+
+    measured: "" for a way for which there is too little memory. cached: found in the cache, not measured now.
+    disturbed: while other work kept the process waiting.
+    worked_out: attention alone was timed this way, and the step by its difference. chosen: the run takes it.
+    """
+
+    precision: str
+    attention: str
+    seconds: float
+    measured: str
+    cached: bool
+    disturbed: bool
+    worked_out: bool
+    chosen: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What a run would do, and why: for people, see `jumok train --explain`.
+
+    model: kind. device, threads: where. flops_per_token: of a pass forward and backward, in matrix products and
+    attention. choices: what was decided, and why in a few words, by the setting. candidates: what was tried.
+    tokens_per_step, seconds_per_step, steps, seconds, passes: as foreseen, compiled if it will be; validation and
+    samples left out. memory: bytes of the weights, their gradients, the optimizers' moments, and of what a forward
+    pass keeps, about.
+    """
+
+    model: str
+    parameters: int
+    flops_per_token: float
+    device: str
+    threads: int
+    train_tokens: int
+    tokens_per_step: int
+    candidates: tuple[Candidate, ...]
+    choices: Mapping[str, tuple[str, str]]
+    seconds_per_step: float
+    steps: int
+    seconds: float
+    passes: float
+    memory: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +81,16 @@ class Plan:
     config: TrainConfig
     tokens: int
     notices: tuple[str, ...]
+    explanation: Explanation
+
+
+def require_possible(config: TrainConfig, device: torch.device) -> None:
+    """Raise ConfigError for what the device cannot do."""
+    if config.attention == "explicit" and device.type != "cpu":
+        raise ConfigError(
+            f"attention='explicit' is made for CPUs, and this run trains on {device}; leave it out, or give --device "
+            "cpu."
+        )
 
 
 def make_plan(
@@ -43,15 +101,17 @@ def make_plan(
     train_tokens: int,
     *,
     choose_dropout: bool,
+    anew: bool = False,
 ) -> Plan:
-    """Measure, and decide what the settings leave open.
+    """Measure, or remember what was measured, and decide what the settings leave open.
 
     Args:
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
+        anew: measure also what the cache has.
     """
-    candidates: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
-    costs = {p: _affordable(shape, config, task, device, p) for p in candidates}
-    precision = min(candidates, key=lambda p: costs[p].of_step(config))
+    precisions: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
+    costs = {p: cost_of(shape, config, task, device, p, anew=anew) for p in precisions}
+    precision = min(precisions, key=lambda p: costs[p].of_step(config))
     cost = costs[precision]
     per_step = task.tokens_per_batch * config.accumulate
     if config.steps is not None:
@@ -59,22 +119,48 @@ def make_plan(
     else:
         steps = most_tokens(config, task, train_tokens) / per_step
         duration, tokens = min(60 * (config.minutes or 0), steps * cost.of_step(config)), 0
-    compiled = config.compile
+    compiled, why_compiled = config.compile, AS_ASKED
     if compiled == "auto":
-        pays = task.fixed_shapes and duration >= COMPILE_FROM  # each new shape would be compiled anew
-        compiled = "on" if pays and has_compiler(device) else "off"
+        against = _against_compiling(task, device, duration)
+        compiled, why_compiled = ("off", against) if against else ("on", _lasts(duration))
+    speedup = COMPILED_SPEEDUP if compiled == "on" else 1.0
     if config.minutes is not None:
-        speedup = COMPILED_SPEEDUP if compiled == "on" else 1.0
         foreseen = 60 * config.minutes / cost.of_step(config, speedup) * per_step
         tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = next(rate for limit, rate in DROPOUT if passes <= limit) if choose_dropout else shape.dropout
+    dropout, why_dropout = shape.dropout, AS_ASKED
+    if choose_dropout:
+        dropout = next(rate for limit, rate in DROPOUT if passes <= limit)
+        why_dropout = f"the text will be seen {passes:.1f} times"
     shape = dataclasses.replace(shape, dropout=dropout)
+    decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)
+    tokens = max(per_step, tokens)
     return Plan(
         shape=shape,
-        config=dataclasses.replace(config, precision=precision, compile=compiled),
-        tokens=max(per_step, tokens),
+        config=decided,
+        tokens=tokens,
         notices=_notices(shape, train_tokens, passes, config),
+        explanation=Explanation(
+            model=kind_of(shape),
+            parameters=_parameters(shape),
+            flops_per_token=cost.flops / task.tokens_per_batch,
+            device=processor_name(device),
+            threads=torch.get_num_threads(),
+            train_tokens=train_tokens,
+            tokens_per_step=per_step,
+            candidates=tuple(_candidates(costs, decided)),
+            choices={
+                "precision": (precision, _why_precision(config, costs, precision)),
+                "attention": (cost.attention, _why_attention(config, cost, device)),
+                "compile": (compiled, why_compiled),
+                "dropout": (f"{dropout:g}", why_dropout),
+            },
+            seconds_per_step=cost.of_step(config, speedup),
+            steps=round(tokens / per_step),
+            seconds=tokens / per_step * cost.of_step(config, speedup),
+            passes=passes,
+            memory=_memory(shape, cost),
+        ),
     )
 
 
@@ -85,58 +171,73 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
     return max(config.passes * train_tokens, LEAST_STEPS * task.tokens_per_batch * config.accumulate)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cost:
-    """Seconds of one pass forward and backward over a batch, uncompiled, and of one update of the weights."""
-
-    batch: float
-    update: float
-
-    def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
-        """Seconds of an optimizer step whose passes are so many times as fast."""
-        return config.accumulate * self.batch / speedup + self.update
+# --- why ------------------------------------------------------------------------------------------------------------
 
 
-def _affordable(
-    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str
-) -> _Cost:
-    """As `_measured`; a precision for which the device has too little memory costs for ever."""
-    try:
-        return _measured(shape, config, task, device, precision)
-    except torch.OutOfMemoryError:
-        return _Cost(batch=math.inf, update=0.0)
+def _against_compiling(task: Task[Any], device: torch.device, duration: float) -> str:
+    """Why a run of so many seconds is not compiled, or ""."""
+    if not task.fixed_shapes:
+        return "its batches differ in shape, and each shape would be compiled anew"
+    if duration < COMPILE_FROM:
+        return _lasts(duration)
+    if not has_compiler(device):
+        needed = {"cpu": "no C++ compiler was found (g++, clang++ or cl)", "cuda": "Triton is not installed"}
+        return needed.get(device.type, f"not done on {device.type}")
+    return ""
 
 
-def _measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str) -> _Cost:
-    with torch.random.fork_rng(devices=[]):
-        model = build(shape).to(device)
-    optimizers = make_optimizers(model, config)
-    batch = task.batch(0)
-    rows = whole = len(batch[0])
-    if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
-        rows = max(1, min(len(batch[0]), MEASURED_TOKENS // batch[0].shape[1]))
-        batch = tuple(part[:rows] for part in batch)
-    batch = tuple(part.to(device) for part in batch)
+def _lasts(duration: float) -> str:
+    return f"the run would last {duration:,.0f} seconds without, and compiling pays from {COMPILE_FROM:.0f} on"
 
-    def passes() -> None:
-        with autocast(device, precision):
-            loss = task.loss(model, batch)
-        model.zero_grad()
-        loss.backward()
 
-    def update() -> None:
-        for optimizer in optimizers:
-            optimizer.step()
+def _why_precision(config: TrainConfig, costs: Mapping[Precision, Cost], chosen: Precision) -> str:
+    if config.precision != "auto":
+        return AS_ASKED
+    other = next(p for p in costs if p != chosen)
+    times = costs[other].of_step(config) / costs[chosen].of_step(config)
+    return f"{times:.1f} times as fast as {other}" if math.isfinite(times) else f"too little memory for {other}"
 
-    return _Cost(
-        batch=seconds_per_call(passes, device) * whole / rows,
-        update=seconds_per_call(update, device),
-    )
+
+def _why_attention(config: TrainConfig, cost: Cost, device: torch.device) -> str:
+    if config.attention != "auto":
+        return AS_ASKED
+    if device.type != "cpu":
+        return f"the only one on {device.type}"
+    if not cost.attentions:
+        return "nothing to choose: no attention, with dropout on its weights, or over very few tokens"
+    taken = ", ".join(f"{name} {1000 * seconds:,.1f}" for name, seconds in cost.attentions.items())
+    close = cost.attention != min(cost.attentions, key=lambda name: cost.attentions[name])
+    return f"milliseconds of a pass: {taken}{', which is not clear enough' if close else ''}"
+
+
+def _candidates(costs: Mapping[Precision, Cost], decided: TrainConfig) -> Iterator[Candidate]:
+    for precision, cost in costs.items():
+        names: tuple[Implementation, ...] = tuple(cost.attentions) or (cost.attention,)
+        for name in names:
+            yield Candidate(
+                precision=precision,
+                attention=name,
+                seconds=cost.of_step(decided, attention=name),
+                measured=cost.measured,
+                cached=cost.cached,
+                disturbed=cost.disturbed,
+                worked_out=name != cost.attention,
+                chosen=(precision, name) == (decided.precision, decided.attention),
+            )
+
+
+def _memory(shape: ModelConfig, cost: Cost) -> dict[str, float]:
+    weights = 4.0 * _parameters(shape)
+    return {"weights": weights, "gradients": weights, "moments": cost.moments, "kept": cost.kept}
+
+
+def _parameters(shape: ModelConfig) -> int:
+    with torch.device("meta"):
+        return build(shape).parameter_count()
 
 
 def _notices(shape: ModelConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
-    with torch.device("meta"):
-        parameters = build(shape).parameter_count()
+    parameters = _parameters(shape)
     if parameters < train_tokens or passes < 4:
         return ()
     guard = (

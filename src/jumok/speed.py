@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from jumok import text as reader
 from jumok.corpora import stories
-from jumok.device import autocast, choose_device, seconds_per_call, wait
+from jumok.device import autocast, choose_device, processor_name, seconds_per_call, wait
 from jumok.generate import generate, require_tokenizer, start_id
 from jumok.interop.hf import to_hf
 from jumok.models.gpt import GPT
@@ -86,7 +86,7 @@ def measure_machine(device: torch.device) -> Machine:
     """Look at the machine and time three products on it; takes a second or two."""
     width = 1024 if device.type == "cpu" else 8192
     return Machine(
-        processor=_processor(device),
+        processor=processor_name(device),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         threads=torch.get_num_threads(),
         memory_gb=_memory_gb(),
@@ -114,15 +114,6 @@ def _gflops(width: int, dtype: torch.dtype, device: torch.device) -> float:
 def _bandwidth_gb(width: int, device: torch.device) -> float:
     matrix, vector = torch.ones(width, width, device=device), torch.ones(width, device=device)  # (N, N), (N,)
     return matrix.nbytes / seconds_per_call(lambda: matrix @ vector, device, repeats=8) / 1e9
-
-
-def _processor(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown processor"
 
 
 def _memory_gb() -> float | None:

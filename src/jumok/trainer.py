@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from jumok import config as configuration
+from jumok.attention import train_attention_by
 from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
@@ -30,7 +31,7 @@ from jumok.errors import ConfigError, JumokError, ResumeError, RunError, Trainin
 from jumok.generate import require_tokenizer
 from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
-from jumok.plan import make_plan, most_tokens
+from jumok.plan import Plan, make_plan, most_tokens, require_possible
 from jumok.tasks import TASKS, Task
 from jumok.text import Table, Text, read, read_table
 from jumok.tokenizers import Tokenizer
@@ -154,6 +155,8 @@ class Trainer:
         self, folder: RunFolder, task: Task[Any], model: Model, config: TrainConfig, device: torch.device, began: float
     ) -> None:
         self.folder, self.task, self.model, self.config, self.device = folder, task, model, config, device
+        # "auto" stands in runs from before there was a choice, which had the first of the two.
+        train_attention_by(model, "fused" if config.attention == "fused" else "explicit")
         self.optimizers = make_optimizers(model, config)
         self.step = 0
         self.best: float | None = None
@@ -167,6 +170,7 @@ class Trainer:
         self.next_glance = 1 / VALIDATIONS  # progress at which it is due
         self.outlook = 1 - HOPE  # how far a close look will find the model from perfect, over what a glance finds
         self.planned_tokens = self.train_tokens = 0  # that the run will see, about; that the text has
+        self.plan: Plan | None = None  # of a run that has just been started
         self.notices: list[str] = []  # to be told once the run begins
         self._began = began  # time.monotonic() at which the run's clock stood at zero
         self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
@@ -195,6 +199,7 @@ class Trainer:
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
+        measure_anew: bool = False,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -209,6 +214,7 @@ class Trainer:
             init: a run folder or a stock folder to begin with the weights of; the shape and the tokenizer are its own.
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
+            measure_anew: how fast it all is, also where an earlier measurement is in the cache.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
@@ -235,6 +241,7 @@ class Trainer:
             settings = {**configuration.INIT_DEFAULTS, **{k: v for k, v in (settings or {}).items() if v is not None}}
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
+        require_possible(config, place)
         if isinstance(text, str | os.PathLike):
             path = os.fspath(text)
             text = read_table(path, task_type.columns) if task_type.columns else read([path])
@@ -260,7 +267,13 @@ class Trainer:
                 data = task_type.prepare(folder, material, tokenizer, shape, config)
                 task = task_type(folder, data, tokenizer, shape, config)
                 plan = make_plan(
-                    shape, config, task, place, data["train_tokens"], choose_dropout="dropout" not in model_fields
+                    shape,
+                    config,
+                    task,
+                    place,
+                    data["train_tokens"],
+                    choose_dropout="dropout" not in model_fields,
+                    anew=measure_anew,
                 )
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
@@ -274,7 +287,7 @@ class Trainer:
         if other is not None:
             adopt_weights(model, other)
         trainer = cls(folder, task, model, plan.config, place, began)
-        trainer.planned_tokens, trainer.train_tokens = plan.tokens, data["train_tokens"]
+        trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         trainer.notices = [*task.notices, *plan.notices]
         return trainer
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,6 +113,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     jumok train novel.txt --minutes 5 --out runs/novel
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
     jumok train novel.txt --minutes 5 --stop-at 2.9 --json
+    jumok train novel.txt --minutes 5 --explain
     jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
     cat *.txt | jumok train - --steps 500 --out runs/piped
     jumok train --resume --out runs/novel
@@ -124,6 +126,8 @@ def _help(field: dataclasses.Field[Any]) -> str:
 @option("--out", type=click.Path(path_type=Path), help="folder for the run [runs/NAME]")
 @option("--resume", is_flag=True, help="continue the run in --out from where it stopped")
 @option("--init", type=click.Path(path_type=Path), help="begin with the weights of this run or stock model folder")
+@option("--explain", is_flag=True, help="say what the run would do and why, and make nothing")
+@option("--measure-anew", is_flag=True, help="how fast it is here, also if it was measured in the last 30 days")
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="of the text files [found out]")
 @option("--column", section="Text", help="of .csv, .tsv and .jsonl files [text]")
@@ -147,14 +151,16 @@ def train(
     out: Path | None,
     resume: bool,
     init: Path | None,
+    explain: bool,
+    measure_anew: bool,
     config_file: Path | None,
     device: str,
     as_json: bool,
     quiet: bool,
     **flags: Any,
 ) -> None:
-    """Train a model on text files (.txt, .md, .jsonl, .csv, .tsv), folders, or - for stdin: a GPT, unless --task says
-    otherwise.
+    """Train a model on text files (.txt, .md, .jsonl, .csv, .tsv), folders, or - for stdin, which is plain text, or a
+    table if a column is named: a GPT, unless --task says otherwise.
 
     Without a TEXT it trains on the built-in corpus `stories`, whose exact information content is known; seq2seq on
     `numbers`. Classes and pairs are read from the columns of a table.
@@ -167,9 +173,17 @@ def train(
     if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
         settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
     settings |= given
+    if explain:
+        if resume:
+            raise ConfigError(
+                "--explain is for a run that has not begun; what one decided stands in its config.json. Leave --resume "
+                "out."
+            )
+        _explain(texts, init, settings, device, began, quiet, measure_anew, as_json)
+        return
     from jumok.console import TrainingView
 
-    trainer, text_note = _make_trainer(texts, out, resume, init, settings, device, began, quiet)
+    trainer, text_note = _make_trainer(texts, out, resume, init, settings, device, began, quiet, measure_anew)
     say(text_note, quiet=quiet)
     summary: dict[str, Any] = {}
     with TrainingView(trainer.folder.path, quiet=quiet) as view, stopping(trainer, view.say):
@@ -187,6 +201,36 @@ def train(
         print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _explain(
+    texts: tuple[str, ...],
+    init: Path | None,
+    settings: dict[str, Any],
+    device: str,
+    began: float,
+    quiet: bool,
+    measure_anew: bool,
+    as_json: bool,
+) -> None:
+    """Begin the run in a folder that is gone afterwards, and tell what was decided."""
+    with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
+        out = Path(folder) / "run"
+        trainer, text_note = _make_trainer(texts, out, False, init, settings, device, began, quiet, measure_anew)
+        plan, notices = trainer.plan, trainer.notices
+    assert plan is not None  # it was started, not resumed
+    if as_json:
+        values = dataclasses.asdict(plan.explanation)
+        values["candidates"] = [plain_floats(candidate) for candidate in values["candidates"]]
+        values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
+        print_json(plain_floats({**values, "notices": notices}))
+        return
+    from jumok.console import show_explanation
+
+    say(text_note, quiet=quiet)
+    show_explanation(plan.explanation)
+    for notice in notices:
+        say(notice, quiet=quiet)
 
 
 def _next_step(task: str, run: str) -> str:
@@ -208,6 +252,7 @@ def _make_trainer(
     device: str,
     began: float,
     quiet: bool,
+    measure_anew: bool,
 ) -> tuple[Trainer, str]:
     """A trainer for what was asked, and a sentence on the text."""
     from jumok.checkpoint import RunFolder
@@ -258,6 +303,7 @@ def _make_trainer(
         init=init,
         device=device,
         began=began,
+        measure_anew=measure_anew,
     )
     return trainer, text.describe()
 
@@ -330,7 +376,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {path} is not TOML: {error}.") from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
-    not_settings = {"texts", "out", "resume", "init", "config_file", "as_json", "quiet", "device"}
+    not_settings = {
+        "texts", "out", "resume", "init", "explain", "measure_anew", "config_file", "as_json", "quiet", "device",
+    }  # fmt: skip
     known = {p.name for p in train.params} - not_settings
     kinds = {
         **field_types(EncoderDecoderConfig),

@@ -1,0 +1,347 @@
+"""What a training step costs on this machine: found out by trying, once, and kept in a cache.
+
+The cache is one JSON file in jumok's cache folder. Each entry names what it was measured for, the machine and the
+versions included, so that nothing else finds it. A run writes what it decided into its own config.json and never asks
+again: the cache only saves seconds, so a damaged, old or unwritable one is as good as none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from jumok import __version__
+from jumok.attention import ScaledDotProductAttention, train_attention_by
+from jumok.config import SPECIAL_IDS, ModelConfig, TrainConfig
+from jumok.device import autocast, processor_name, seconds_per_call
+from jumok.files import cache_folder, write_atomic
+from jumok.models import build, kind_of
+from jumok.optim import make_optimizers
+from jumok.tasks import Task
+
+MEASURED_TOKENS = 2048  # in the batch that is timed on a CPU
+CLEARLY = 0.9  # of the time of explicit attention may the fused one take to be chosen: less is noise
+UNDISTURBED = 0.9  # seconds of a processor in each second; with less, other work was in the way
+KEPT_DAYS = 30  # that a measurement counts; kernels, clocks and other work on a machine change
+MOST_KEPT = 300  # measurements in the file, the newest ones
+FORMAT = 1
+OF_THE_MOMENT = {"cached", "disturbed"}  # fields of a cost that are not kept
+SAME_SPEED = ("labels", "rope_theta", "norm_eps", *SPECIAL_IDS)  # fields of a model that cost no time
+
+Implementation = Literal["explicit", "fused"]
+IMPLEMENTATIONS: tuple[Implementation, ...] = ("explicit", "fused")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What training costs in one precision, uncompiled.
+
+    batch: seconds of a pass forward and backward over a batch, with `attention`. update: seconds of an update of the
+    weights. attentions: seconds that attention alone takes in such a pass, by what computes it; {} where there was
+    nothing to choose. flops: operations of a pass, those of matrix products and attention. kept: bytes that a forward
+    pass leaves for the backward one, about. moments: bytes that the optimizers keep.
+    measured: the day, as 2026-12-31. disturbed: other work kept the process waiting meanwhile, so that it is worth
+    little and not remembered. cached: it was read and not measured now.
+    """
+
+    batch: float
+    update: float = 0.0
+    attention: Implementation = "explicit"
+    attentions: Mapping[Implementation, float] = field(default_factory=dict)
+    flops: float = 0.0
+    kept: float = 0.0
+    moments: float = 0.0
+    measured: str = ""
+    disturbed: bool = False
+    cached: bool = False
+
+    def of_step(self, config: TrainConfig, speedup: float = 1.0, attention: Implementation | None = None) -> float:
+        """Seconds of an optimizer step whose passes are so many times as fast.
+
+        attention: worked out for another one than was timed in the whole pass, from the times of attention alone.
+        """
+        batch = self.batch
+        if attention is not None and attention != self.attention:
+            batch += self.attentions[attention] - self.attentions[self.attention]
+            batch = max(batch, self.attentions[attention])  # on a busy machine they may not fit together
+        return config.accumulate * batch / speedup + self.update
+
+    @classmethod
+    def parse(cls, values: Any) -> Self:
+        """From what JSON gave.
+
+        Raises:
+            ValueError: it is no cost.
+        """
+        known = {setting.name for setting in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or values.keys() != known - OF_THE_MOMENT:
+            raise ValueError("not the fields of a cost")
+        attentions = values["attentions"]
+        if not isinstance(attentions, dict) or attentions.keys() not in (set(), set(IMPLEMENTATIONS)):
+            raise ValueError("not what computes attention")
+        numbers = [values[name] for name in ("batch", "update", "flops", "kept", "moments")] + [*attentions.values()]
+        if not all(type(n) in (int, float) and math.isfinite(n) and n >= 0 for n in numbers):
+            raise ValueError("not a number")
+        if values["attention"] not in IMPLEMENTATIONS or not values["batch"]:
+            raise ValueError("not a measurement")
+        age = (date.today() - date.fromisoformat(values["measured"])).days
+        if not 0 <= age < KEPT_DAYS:
+            raise ValueError("too old")
+        return cls(**values, cached=True)
+
+
+def cost_of(
+    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str, *, anew: bool
+) -> Cost:
+    """What training costs in a precision, out of the cache where it is there; for ever where memory does not suffice.
+
+    Args:
+        anew: measure in any case, and put the outcome in the place of what the cache has.
+    """
+    batch = task.batch(0)
+    asked = _identity(shape, config, device, precision, batch)
+    known = None if anew else _recall(asked)
+    if known is not None:
+        return known
+    attempt = _Attempt(device)
+    try:
+        cost = _measured(shape, config, task, device, precision, batch)
+    except torch.OutOfMemoryError:
+        return Cost(batch=math.inf, attention=_usual(config, device))
+    if attempt.disturbed():
+        return dataclasses.replace(cost, disturbed=True)
+    _remember(asked, cost)
+    return cost
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+class _Attempt:
+    """Something that is measured from now on."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._began, self._worked = device, time.perf_counter(), time.process_time()
+
+    def disturbed(self) -> bool:
+        """Whether other work kept the process waiting for a processor."""
+        received, passed = time.process_time() - self._worked, time.perf_counter() - self._began
+        return self._device.type == "cpu" and received < UNDISTURBED * passed
+
+
+class _Call(NamedTuple):
+    """What one seam was given in a pass, (B, H, T, D) and so on, and how many seams were given the same."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    causal: bool
+    times: int
+
+
+class _Watch:
+    """What happens in a pass: attention that both implementations can compute, operations, and bytes that are kept."""
+
+    def __init__(self) -> None:
+        self.calls: dict[object, _Call] = {}
+        self.flops = 0
+        self.kept: dict[int, int] = {}  # bytes, by their place in memory
+
+    @contextmanager
+    def over(self, model: nn.Module) -> Iterator[None]:
+        """Watch the passes inside the block."""
+        seams = [part for part in model.modules() if isinstance(part, ScaledDotProductAttention)]
+        hooks = [seam.register_forward_pre_hook(self._attends) for seam in seams]
+        weights = {tuple(sorted(p.shape)) for p in model.parameters() if p.dim() == 2}
+
+        def keep(tensor: Tensor) -> Tensor:
+            if tuple(sorted(tensor.shape)) not in weights:  # a copy of a weight in bfloat16, not of the batch
+                storage = tensor.untyped_storage()
+                self.kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        counter = FlopCounterMode(display=False, custom_mapping=COUNTED)
+        try:
+            with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self.flops = counter.get_total_flops()
+
+    def _attends(self, seam: nn.Module, args: tuple[Any, ...]) -> None:
+        assert isinstance(seam, ScaledDotProductAttention)
+        q, k, v, mask, causal = args
+        if seam.can_choose(q, k, v):
+            alike = (q.shape, k.shape, q.dtype, None if mask is None else mask.shape, causal)
+            q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+            before = self.calls.get(alike)
+            self.calls[alike] = before._replace(times=before.times + 1) if before else _Call(q, k, v, mask, causal, 1)
+
+
+def _explicit_flops(q: Any, k: Any, v: Any, mask: Any, causal: bool, **_: Any) -> int:
+    """Of the forward pass, from shapes (B, H, T, D) and (B, H, S, D): two products over the pairs that may attend."""
+    (b, h, t, d), s = q, k[2]
+    return 4 * d * b * h * (t * s - t * (t - 1) // 2 if causal else t * s)
+
+
+def _explicit_backward_flops(_: Any, *inputs: Any, **how: Any) -> int:
+    return 2 * _explicit_flops(*inputs[:5])
+
+
+COUNTED = {
+    torch.ops.jumok.explicit_attention: _explicit_flops,
+    torch.ops.jumok.explicit_attention_backward: _explicit_backward_flops,
+}
+
+
+def _measured(
+    shape: ModelConfig,
+    config: TrainConfig,
+    task: Task[Any],
+    device: torch.device,
+    precision: str,
+    batch: tuple[Tensor, ...],
+) -> Cost:
+    rows = whole = len(batch[0])
+    if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
+        rows = max(1, min(whole, MEASURED_TOKENS // batch[0].shape[1]))
+    part = tuple(tensor[:rows].to(device) for tensor in batch)
+    share = whole / rows
+    with torch.random.fork_rng(devices=[]):
+        model = build(shape).to(device)
+        optimizers = make_optimizers(model, config)
+
+        def passes() -> None:
+            with autocast(device, precision):
+                loss = task.loss(model, part)
+            model.zero_grad()
+            loss.backward()
+
+        def update() -> None:
+            for optimizer in optimizers:
+                optimizer.step()
+
+        watch = _Watch()
+        with watch.over(model):
+            passes()
+        attention, seconds = _usual(config, device), {}
+        if config.attention == "auto" and watch.calls:
+            attempt = _Attempt(device)
+            seconds = {name: share * _attention_seconds(name, watch, device, precision) for name in IMPLEMENTATIONS}
+            if seconds["fused"] <= CLEARLY * seconds["explicit"] and not attempt.disturbed():
+                attention = "fused"
+        watch.calls.clear()
+        train_attention_by(model, attention)
+        return Cost(
+            batch=share * seconds_per_call(passes, device, warm_up=False),  # it was watched
+            update=seconds_per_call(update, device),
+            attention=attention,
+            attentions=seconds,
+            flops=share * watch.flops,
+            kept=share * sum(watch.kept.values()),
+            moments=sum(
+                tensor.nbytes
+                for optimizer in optimizers
+                for state in optimizer.state.values()
+                for tensor in state.values()
+            ),
+            measured=date.today().isoformat(),
+        )
+
+
+def _usual(config: TrainConfig, device: torch.device) -> Implementation:
+    """What computes attention where nothing was measured."""
+    if config.attention != "auto":
+        return config.attention
+    return "explicit" if device.type == "cpu" else "fused"
+
+
+def _attention_seconds(name: Implementation, watch: _Watch, device: torch.device, precision: str) -> float:
+    """Of all seams that have a choice together, forward and backward."""
+    seam = ScaledDotProductAttention()
+    seam.training_by = name
+
+    def attend(call: _Call) -> None:
+        with autocast(device, precision):
+            heads = seam(call.q, call.k, call.v, call.mask, call.causal)  # (B, H, T, D)
+        heads.backward(torch.ones_like(heads))
+
+    return sum(call.times * seconds_per_call(partial(attend, call), device) for call in watch.calls.values())
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+def _identity(
+    shape: ModelConfig, config: TrainConfig, device: torch.device, precision: str, batch: tuple[Tensor, ...]
+) -> dict[str, Any]:
+    """All that a measurement depends on, as plain values."""
+    fields = {name: value for name, value in dataclasses.asdict(shape).items() if name not in SAME_SPEED}
+    return {
+        "jumok": __version__,
+        "torch": str(torch.__version__),
+        "processor": processor_name(device),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+        "precision": precision,
+        **{name: getattr(config, name) for name in ("attention", "task", "optimizer", "lm_weight")},
+        "model": kind_of(shape),
+        "shape": {**fields, "labels": len(getattr(shape, "labels", ()))},
+        "batch": [list(part.shape) for part in batch],
+    }
+
+
+def _place() -> Path:
+    return cache_folder() / "measurements.json"
+
+
+def _digest(asked: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _recall(asked: Mapping[str, Any]) -> Cost | None:
+    try:
+        return Cost.parse(_entries()[_digest(asked)]["cost"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _remember(asked: Mapping[str, Any], cost: Cost) -> None:
+    values = {name: value for name, value in dataclasses.asdict(cost).items() if name not in OF_THE_MOMENT}
+    entries = _entries()
+    entries.pop(_digest(asked), None)  # so that it comes last, as the newest
+    entries[_digest(asked)] = {"of": asked, "cost": values}
+    newest = dict(list(entries.items())[-MOST_KEPT:])
+    with suppress(OSError):
+        _place().parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(_place(), json.dumps({"format": FORMAT, "measurements": newest}, indent=1) + "\n")
+
+
+def _entries() -> dict[str, Any]:
+    """The file's entries by their digest, the oldest first; none of a file that cannot be used."""
+    try:
+        content = json.loads(_place().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return {}
+    entries = content.get("measurements")
+    return entries if isinstance(entries, dict) else {}
