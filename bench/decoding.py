@@ -2,10 +2,12 @@
 
     python bench/decoding.py runs/novels --text novels.txt
     python bench/decoding.py --part cold
+    python bench/decoding.py --quick      # a toy, to see that it runs
 
 RUN is a run of a GPT; without one, a model of the default size learns the built-in stories for a few steps, since
-speed does not depend on what the weights are. Each part runs both sides in turn, round by round, after a warm-up that
-does not count (the cold part has none), and prints the median of each side and of the ratio within a round.
+speed does not depend on what the weights are. In each part all works take turns, in an order that turns round each
+time, after a warm-up that does not count. What is printed is the median of each, the least and the most, and how many
+times as fast it is as the first, the median over the rounds. All of it runs on the CPU.
 
 Parts:
     ids      the ids that both choose greedily, and those of jumok without a cache
@@ -22,13 +24,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import platform
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,14 +35,19 @@ import torch
 import transformers
 
 import jumok
+from jumok import text as reader
 from jumok.corpora import stories
 from jumok.decode import Decoder, Weights, can_decode
+from jumok.errors import JumokError, TextError
 from jumok.interop import hf
 from jumok.models.gpt import GPT
+from jumok.speed import measure_machine, spread, take_turns
 
 PARTS = ("ids", "single", "streams", "cold", "int8")
 PROMPT = "그날 밤, 나는 "
 SEED = 1
+CPU = torch.device("cpu")
+ROWS = 32  # windows of one context, in which the nats of 8-bit weights are measured
 
 THEIR_PROCESS = """
 import sys
@@ -80,37 +83,19 @@ def our_ids(model: GPT, prompt: str | list[str], tokens: int, **how: Any) -> Any
     return jumok.generate(model, prompt, tokens=tokens, seed=SEED, **how)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long one call takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def compare(title: str, sides: dict[str, tuple[Callable[[], object], float]], rounds: int, unit: str) -> None:
-    """Run the sides in turn and print a table; the first one is what the others are measured against.
+def compare(title: str, sides: dict[str, tuple[Callable[[], object], int]], rounds: int, unit: str) -> None:
+    """Let the sides take turns and print a table; the first one is what the others are measured against.
 
     sides: name -> (what to run, how many tokens it writes; 0: seconds are shown instead).
     """
-    times = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, (work, _) in sides.items():
-            times[name].append(seconds(work))
+    turns = take_turns({name: work for name, (work, _) in sides.items()}, tokens=1, rounds=rounds, device=CPU)
     reference, *_ = sides
-    print(f"\n{title}, {rounds} rounds")
+    print(f"\n{title}, {rounds} rounds", flush=True)
     for name, (_, tokens) in sides.items():
-        figures = [tokens / t if tokens else t for t in times[name]]
-        their_tokens = sides[reference][1]
-        ratios = [
-            (t_ref / t) * (tokens / their_tokens if tokens else 1)
-            for t, t_ref in zip(times[name], times[reference], strict=True)
-        ]
-        middle, low, high = statistics.median(figures), min(figures), max(figures)
-        digits = 0 if tokens else 2
-        print(
-            f"  {name:44} {middle:9,.{digits}f} {unit} ({low:,.{digits}f} to {high:,.{digits}f})"
-            f"   {statistics.median(ratios):6.2f} ×"
-        )
+        figures = spread([tokens / seconds if tokens else seconds for seconds in turns.seconds[name]])
+        times = turns.ratio(name, reference).median * (tokens / sides[reference][1] if tokens else 1)
+        middle, low, high = (f"{figure:,.{0 if tokens else 2}f}" for figure in figures)
+        print(f"  {name:44} {middle:>9} {unit} ({low} to {high})   {times:6.2f} ×", flush=True)
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
@@ -151,7 +136,8 @@ def streams(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
     ids, many, n = prompt_ids(model), options.streams, options.tokens // 4
     text = "".join(stories.write(2_000, seed=3))
     prompts = [text[20 * row : 20 * row + 3 + 5 * row] for row in range(many)]
-    our_ids(model, prompts, 5), their_ids(theirs, ids, 5)
+    our_ids(model, prompts, 5), our_ids(model, PROMPT, 5, samples=many)
+    their_ids(theirs, ids, 5), their_ids(theirs, ids.expand(many, -1), 5)
     compare(
         f"{many} streams of {n:,} tokens, context {model.config.context_length:,}",
         {
@@ -199,49 +185,50 @@ def int8(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
         options.rounds,
         "tokens/s",
     )
-    text = options.text.read_text(encoding="utf-8") if options.text else "".join(stories.write(20_000, seed=9))
-    full, rounded = (nats_per_char(model, text, weights) for weights in ("full", "int8"))
-    print(
-        f"  nats/char on the end of {options.text or 'stories'}: {full:.4f}, int8 {rounded:.4f} ({rounded - full:+.4f})"
-    )
+    text = options.text.read() if options.text else "".join(stories.write(60_000, seed=9))
+    full, tokens = nats_per_char(model, text, "full")
+    rounded, _ = nats_per_char(model, text, "int8")
+    where = f"the last {tokens:,} tokens of {options.text.sources[0].name if options.text else 'stories'}"
+    print(f"  nats/char on {where}: {full:.4f}, int8 {rounded:.4f} ({rounded - full:+.4f})")
+    if tokens < ROWS * model.config.context_length:
+        print(f"  which is a short text: {ROWS * model.config.context_length:,} tokens would tell more")
 
 
 @torch.inference_mode()
-def nats_per_char(model: GPT, text: str, weights: Weights, rows: int = 32) -> float:
-    """Nats per character of the end of a text, in `rows` windows of one context, read token by token as in writing."""
-    context = model.config.context_length
-    ids = torch.tensor(model.tokenizer.encode(text)[-rows * context :].tolist()).view(rows, context)
+def nats_per_char(model: GPT, text: str, weights: Weights) -> tuple[float, int]:
+    """Nats per character of the end of a text, and how many tokens that end has.
+
+    It is read token by token as in writing, in ROWS windows of one context; of a shorter text in as many as it fills,
+    or in one that is shorter.
+
+    Raises:
+        TextError: there is nothing to predict.
+    """
+    ids = model.tokenizer.encode(text)
+    width = min(model.config.context_length, len(ids))
+    if width < 2:
+        raise TextError(f"a text of {len(ids)} tokens leaves none to predict; give a longer one.")
+    rows = min(ROWS, len(ids) // width)
+    windows = torch.tensor(ids[-rows * width :].tolist()).view(rows, width)
     decoder, cache = Decoder(model, rows, weights), model.new_cache(rows)
     nats = 0.0
-    for place in range(context - 1):
-        logits = decoder.logits(ids[:, place], cache).double()
-        nats -= float(logits.log_softmax(-1).gather(1, ids[:, place + 1, None]).sum())
-    chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in ids)
-    return nats / chars
+    for place in range(width - 1):
+        logits = decoder.logits(windows[:, place], cache).double()  # (R, V)
+        nats -= float(logits.log_softmax(-1).gather(1, windows[:, place + 1, None]).sum())
+    chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in windows)
+    return nats / chars, rows * width
 
 
 # --- the machine and the model ----------------------------------------------------------------------------------------
 
 
-def machine() -> str:
-    """What the figures depend on."""
-    numbers = torch.zeros(100_000_000)
-    numbers.sum()
-    speed = numbers.nbytes / min(seconds(numbers.sum) for _ in range(3)) / 1e9
-    return (
-        f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
-        f"{torch.backends.cpu.get_cpu_capability()}, memory {speed:.0f} GB/s; {platform.system()}, "
-        f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
-    )
-
-
-def trained(folder: Path) -> Path:
-    """A run of the default size on stories."""
+def trained(folder: Path, size: str) -> Path:
+    """A run of a named size on stories."""
     text = folder / "stories.txt"
     text.write_text("".join(stories.write(200_000)), encoding="utf-8")
     run = folder / "run"
-    command = [sys.executable, "-m", "jumok.cli", "train", str(text), "--out", str(run), "--steps", "10", "--quiet"]
-    subprocess.run([*command, "--compile", "off", "--sample-tokens", "0"], check=True)
+    command = [sys.executable, "-m", "jumok.cli", "train", str(text), "--out", str(run), "--size", size, "--quiet"]
+    subprocess.run([*command, "--steps", "10", "--compile", "off", "--sample-tokens", "0"], check=True)
     return run
 
 
@@ -262,13 +249,22 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--context", type=int, default=1024, help="the longer context, for the modern family")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--text", type=Path, help="what the nats of 8-bit weights are measured on")
+    parser.add_argument("--text", type=Path, help="what the nats of 8-bit weights are measured on, its end")
+    parser.add_argument("--quick", action="store_true", help="a small model that writes a few tokens")
     options = parser.parse_args()
+    if options.quick:
+        options.tokens, options.streams, options.rounds, options.context = 40, 3, 1, 256
+    if options.text:  # before anything that takes long
+        try:
+            options.text = reader.read([options.text])
+        except JumokError as error:
+            parser.error(str(error))
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    print(f"{machine()}\n$ python {' '.join(sys.argv)}")
+    print(f"python {' '.join(sys.argv)}")
+    print(measure_machine(CPU).describe(), flush=True)
     with tempfile.TemporaryDirectory() as name:
-        run, exported = options.run or trained(Path(name)), Path(name) / "hf"
+        run, exported = options.run or trained(Path(name), "nano" if options.quick else "micro"), Path(name) / "hf"
         model = jumok.load(run)
         hf.to_hf(model, exported)
         theirs = transformers.AutoModelForCausalLM.from_pretrained(exported).eval()

@@ -1,11 +1,14 @@
 """Training steps side by side: jumok, stock `transformers` with the same weights and batches, and a plain loop.
 
-    python bench/training.py              # both models; a quarter of an hour on two cores
+    python bench/training.py              # both models; ten minutes on two slow cores
     python bench/training.py --quick      # a toy, to see that it runs
 
 Every model is measured in a process of its own. There all works take turns, in an order that turns round each time,
-and their ratios are taken within these rounds. Before that, all take two steps that are not counted: compiling happens
-in the first of them, and is told. That the first losses of jumok and `transformers` are equal is checked.
+and their ratios are taken within these rounds. Before that, each takes a step that is not counted, and those that are
+compiled two. Compiling happens in the first: "first step" is all of it, which with compiled models is mostly that. It
+is less where a cache of the compiler is left from an earlier run. That the first losses of jumok and `transformers`
+are equal is checked. If the rounds would take longer than --minutes there are fewer of them, two at least, and the
+table says how many.
 
 `transformers` is Qwen3ForCausalLM with SDPA attention and fused AdamW, in float32, with bfloat16 autocast, and with
 that and torch.compile. The plain loop is bench/plain_gpt.py, a GPT-2 of the same size, with AdamW as PyTorch has it.
@@ -18,7 +21,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any
@@ -42,6 +45,7 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, action="append", help="repeatable [six and default]")
     parser.add_argument("--vocabulary", type=int, default=1540)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=5.0, help="that the rounds of a model may take")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--quick", action="store_true", help="the toy alone, two rounds, nothing compiled")
@@ -57,8 +61,11 @@ def main() -> None:
     print(measure_machine(choose_device(options.device)).describe(), flush=True)
     for model in models:
         flags = ["--model", model, "--vocabulary", str(options.vocabulary), "--rounds", str(options.rounds)]
+        flags += ["--minutes", str(options.minutes)]
         flags += ["--device", options.device, "--here", *(["--no-compile"] if options.no_compile else [])]
-        subprocess.run([sys.executable, __file__, *flags], check=True)
+        done = subprocess.run([sys.executable, __file__, *flags])
+        if done.returncode:  # it has said why
+            raise SystemExit(f"{model} could not be measured")
 
 
 def characters() -> Iterator[str]:
@@ -87,11 +94,12 @@ def measure(name: str, options: argparse.Namespace) -> None:
         shape, precision, tokens = trainer.model.config, trainer.config.precision, trainer.task.tokens_per_batch
         assert isinstance(shape, GPTConfig)
         sizes = (shape.vocab_size, shape.context_length, shape.n_layer, shape.n_head, shape.n_embd)
+        measured = {"precision": precision, "attention": trainer.config.attention}  # once, so that all do the same
         works: dict[str, Any] = {f"jumok, {precision}": first}
         if compiling:
-            works[f"jumok, {precision}, compiled"] = ours(optimizer="adamw", compile="on", precision=precision)
+            works[f"jumok, {precision}, compiled"] = ours(optimizer="adamw", compile="on", **measured)
         muon = f"jumok, {precision}, Muon{', compiled' if compiling else ''}"
-        works[muon] = ours(compile="on" if compiling else "off", precision=precision)
+        works[muon] = ours(compile="on" if compiling else "off", **measured)
         for kind in ("float32", "bfloat16"):
             works[f"transformers, {kind}"] = StockTraining(trainer, kind)
         if compiling:
@@ -102,25 +110,28 @@ def measure(name: str, options: argparse.Namespace) -> None:
         print(
             f"\n{name}: {shape.n_layer} layers, width {shape.n_embd}, {shape.n_head} heads, context "
             f"{shape.context_length}, batch {trainer.config.batch_size}, vocabulary {shape.vocab_size:,}, "
-            f"{trainer.model.parameter_count() / 1e6:.1f} M parameters; seed {trainer.config.seed}, "
-            f"{options.rounds} rounds"
+            f"{trainer.model.parameter_count() / 1e6:.1f} M parameters; jumok's attention {trainer.config.attention}, "
+            f"seed {trainer.config.seed}",
+            flush=True,
         )
-        print("before the first round, " + "; ".join(f"{work}: {warm_up(works[work].step):.0f} s" for work in works))
-        check(works, first.losses[0], precision)
         steps: dict[str, Callable[[], object]] = {work: works[work].step for work in works}
-        turns = take_turns(steps, tokens=tokens, rounds=options.rounds, device=device)
+        first_seconds = {work: seconds(step) for work, step in steps.items()}
+        check(works, first.losses[0], precision)
+        again = {work: seconds(steps[work]) if "compiled" in work else first_seconds[work] for work in works}
+        rounds = min(options.rounds, max(2, int(60 * options.minutes / sum(again.values()))))
+        turns = take_turns(steps, tokens=tokens, rounds=rounds, device=device)
+    print(f"{rounds} rounds" + (f", for {options.rounds} would take too long" if rounds < options.rounds else ""))
     best = f"jumok, {precision}, compiled" if compiling else f"jumok, {precision}"
     others = [work for work in works if not work.startswith("jumok")]
-    show("AdamW on both sides", [work for work in works if work != muon], turns, best)
-    show("jumok as it comes, with Muon, beside the same", [muon, *others], turns, muon)
+    show("AdamW on both sides", [work for work in works if work != muon], turns, first_seconds, best)
+    show("jumok as it comes, with Muon, beside the same", [muon, *others], turns, first_seconds, muon)
     flops = flops_per_token(shape)
     print(f"\n{flops / 1e6:.1f} MFLOP a token; {best}: {flops * turns.speed(best) / 1e9:,.0f} GFLOP/s")
 
 
-def warm_up(step: Callable[[], object]) -> float:
-    """Two steps; seconds."""
+def seconds(step: Callable[[], object]) -> float:
+    """How long one takes."""
     began = time.perf_counter()
-    step()
     step()
     return time.perf_counter() - began
 
@@ -133,12 +144,13 @@ def check(works: dict[str, Any], ours: float, precision: str) -> None:
             raise SystemExit(f"{work} begins with a loss of {training.losses[0]:.6f}, jumok with {ours:.6f}")
 
 
-def show(title: str, works: list[str], turns: Turns, ours: str) -> None:
-    print(f"\n{title}\n{'':36}{'tokens/s':>10}{'s a step':>10}   {ours} is so many times as fast")
+def show(title: str, works: list[str], turns: Turns, first_seconds: Mapping[str, float], ours: str) -> None:
+    print(f"\n{title}\n{'':36}{'tokens/s':>10}{'s a step':>10}{'first step, s':>15}   {ours} is so many times as fast")
     for work in works:
         ratio = turns.ratio(ours, work)
-        times = "" if work == ours else f"{ratio.median:5.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-        print(f"{work:36}{turns.speed(work):10,.0f}{turns.tokens / turns.speed(work):10.3f}   {times}")
+        times = "" if work == ours else f"   {ratio.median:5.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        speed = turns.speed(work)
+        print(f"{work:36}{speed:10,.0f}{turns.tokens / speed:10.3f}{first_seconds[work]:15.1f}{times}")
 
 
 def flops_per_token(shape: GPTConfig) -> float:
