@@ -293,11 +293,14 @@ def test_shapes_that_cannot_be_are_refused(changes: dict[str, Any], message: str
 
 @pytest.mark.parametrize("head", ["none", *STOCK])
 def test_the_first_weights(head: str):
-    """N(0, 0.02) in every matrix, zero in every bias, one in every norm (section A.2 of the paper, by its code)."""
+    """N(0, 0.02) in every matrix, zero in every bias, one in every norm (section A.2 of the paper, by its code).
+
+    But for what makes the first heads look around, which test_models.py tells of."""
     torch.manual_seed(0)
     model = BERT(shape(head, vocab_size=300, n_embd=64, context_length=100))
+    looking = ("position_embedding", "blocks.0.attention.q_proj", "blocks.0.attention.k_proj")
     for name, parameter in model.state_dict().items():
-        if parameter.dim() == 2 and parameter.numel() > 500:
+        if parameter.dim() == 2 and parameter.numel() > 500 and not name.startswith(looking):
             assert abs(float(parameter.std()) - 0.02) < 0.002, name
             assert abs(float(parameter.mean())) < 0.002, name
         elif parameter.dim() == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -343,11 +344,16 @@ def test_the_paper_takes_known_changes_only():
 
 @FAMILIES
 def test_the_first_weights(family: str):
-    """N(0, 0.02) for BART, Xavier's uniform for the paper of 2017; zero biases, and a model that knows nothing."""
+    """N(0, 0.02) for BART, Xavier's uniform for the paper of 2017; zero biases, and a model that knows nothing.
+
+    But for what makes BART's first heads look around, which test_models.py tells of."""
     torch.manual_seed(0)
     model = EncoderDecoder(config_of(family=family, vocab_size=300, n_embd=64, context_length=50))
+    looking = r".*position_embedding.*|(en|de)coder\.0\.attention\.[qk]_proj.*"
     for name, tensor in model.state_dict().items():
         if tensor.dim() == 2:
+            if family == "classic" and re.fullmatch(looking, name):
+                continue
             bound = math.sqrt(6 / sum(tensor.shape))
             std = 0.02 if family == "classic" else bound / math.sqrt(3)
             assert abs(float(tensor.std()) / std - 1) < 0.1, name

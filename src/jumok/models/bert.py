@@ -17,6 +17,7 @@ from jumok.config import BERTConfig
 from jumok.errors import JumokError
 from jumok.layers import Dropout
 from jumok.models.inputs import checked_ids, key_mask
+from jumok.models.neighbours import look_around_by_positions
 from jumok.models.pooling import Pooling
 from jumok.stock import read_config
 
@@ -73,11 +74,16 @@ class BERT(nn.Module):
 
     def _initialise(self) -> None:
         # BERT's recipe: N(0, 0.02). Norms after each addition keep the size of the stream, so nothing is shrunk.
+        # What is not of BERT: the heads of the first block begin by looking at the tokens around.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+        first = self.blocks[0]
+        assert isinstance(first, Block)
+        beside = self.token_embedding.weight.square().mean() + self.type_embedding.weight.square().mean()
+        look_around_by_positions(self.position_embedding.weight, first.attention, beside=beside)
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str]) -> BERT:

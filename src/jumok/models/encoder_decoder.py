@@ -17,6 +17,7 @@ from jumok.cache import EncoderDecoderCache
 from jumok.config import EncoderDecoderConfig
 from jumok.layers import Dropout
 from jumok.models.inputs import checked_ids, key_mask
+from jumok.models.neighbours import look_around_by_positions
 from jumok.positions import sinusoidal
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class EncoderDecoder(nn.Module):
 
     def _initialise(self) -> None:
         # BART's recipe is BERT's, N(0, 0.02). The paper of 2017 names none; its family begins with Glorot's uniform
-        # weights (https://proceedings.mlr.press/v9/glorot10a.html).
+        # weights (https://proceedings.mlr.press/v9/glorot10a.html). What is of neither: where positions are learned,
+        # heads of the two first blocks begin by looking at the tokens around.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and self.config.family == "original":
                 nn.init.xavier_uniform_(parameter)
@@ -81,6 +83,17 @@ class EncoderDecoder(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+        beside = self.token_embedding.weight.square().mean() * self.scale**2
+        for placement, stack, causal in (
+            (self.source_placement, self.encoder, False),
+            (self.target_placement, self.decoder, True),
+        ):
+            if placement.position_embedding is not None:
+                first = stack[0]
+                assert isinstance(first, Block)
+                look_around_by_positions(
+                    placement.position_embedding.weight, first.attention, beside=beside, causal=causal
+                )
 
     def encode(self, source_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """The encoder's last hidden states.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,18 +18,12 @@ from jumok.errors import JumokError
 from jumok.layers import Dropout
 from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
+from jumok.models.neighbours import look_back_by_rotation
 from jumok.models.pooling import Pooling
-from jumok.positions import looking_back, rotary
+from jumok.positions import rotary
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer
-
-EMBEDDING_STD = 0.02  # of the first weights
-# Of the modern family: the share of the heads of the first block that begin by looking back, the column common to all
-# embeddings over the others, and the part of a query or key made from it, over the part that depends on the token.
-LOOKING_BACK = 0.75
-COMMON = 4.0
-CLEARLY = 3.0
 
 
 class GPT(nn.Module):
@@ -67,38 +60,18 @@ class GPT(nn.Module):
         # GPT-2's recipe: N(0, 0.02), the two projections into the residual stream shrunk by the root of their number.
         # The modern family starts these at zero instead, so that each block begins as the identity.
         modern = self.config.family == "modern"
-        into_residual = 0.0 if modern else EMBEDDING_STD * (2 * self.config.n_layer) ** -0.5
+        into_residual = 0.0 if modern else 0.02 * (2 * self.config.n_layer) ** -0.5
         for name, parameter in self.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 nn.init.normal_(parameter, std=into_residual)
             elif parameter.dim() == 2:
-                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else EMBEDDING_STD
+                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else 0.02
                 nn.init.normal_(parameter, std=std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
         if modern:
-            self._look_back()
-
-    @torch.no_grad()
-    def _look_back(self) -> None:
-        """Let some heads begin with a view of the tokens just before: in training it would take them hundreds of steps.
-
-        Rotary positions tell distances, but only to queries and keys that do not depend on the token. So one column of
-        the embeddings is the same for all tokens, and from it each such head makes the query and the key whose product
-        is largest at its distance: 1, 2, 3 ... tokens. Three quarters of the heads of the first block begin so, and
-        fewer in each block above. It is a start and nothing more: all of it goes on learning.
-        """
-        c = self.config
-        self.token_embedding.weight[:, 0] = COMMON * EMBEDDING_STD
-        for number, block in enumerate(self.blocks):
-            assert isinstance(block, Block)
-            attention = block.attention
-            queries = attention.q_proj.weight.unflatten(0, (c.n_head, c.head_dim))  # (H, D, C)
-            keys = attention.k_proj.weight.unflatten(0, (c.n_kv_head, c.head_dim))  # (G, D, C)
-            for head in range(round(LOOKING_BACK * c.n_head * (1 - number / c.n_layer))):
-                query, key = looking_back(1 + head, c.head_dim, base=c.rope_theta)
-                queries[head, :, 0] = CLEARLY * query / COMMON
-                keys[head * c.n_kv_head // c.n_head, :, 0] = CLEARLY * key / COMMON
+            layers = [block.attention for block in self.blocks if isinstance(block, Block)]
+            look_back_by_rotation(self.token_embedding.weight, layers, base=self.config.rope_theta)
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """The last hidden states, after the final norm.
