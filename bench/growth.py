@@ -21,11 +21,11 @@ import ctypes
 import gc
 import json
 import math
-import resource
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -216,7 +216,8 @@ def forget_peak() -> None:
     if sys.platform == "linux":
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc: what is free goes to the system
             trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # sets VmHWM to what is held now
+        with suppress(OSError):  # some containers forbid it; the peak then counts the planning too
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # sets VmHWM to what is held now
 
 
 def peak_bytes() -> int:
@@ -225,6 +226,8 @@ def peak_bytes() -> int:
     if status.exists():  # ru_maxrss of a child begins, on Linux, with what its parent held
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
+    import resource  # not on Windows
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -295,7 +295,7 @@ def test_shapes_that_cannot_be_are_refused(changes: dict[str, Any], message: str
 def test_the_first_weights(head: str):
     """N(0, 0.02) in every matrix, zero in every bias, one in every norm (section A.2 of the paper, by its code).
 
-    But for what makes the first heads look around, which test_models.py tells of."""
+    But for what makes the first heads look around, which test_neighbours.py tells of."""
     torch.manual_seed(0)
     model = BERT(shape(head, vocab_size=300, n_embd=64, context_length=100))
     looking = ("position_embedding", "blocks.0.attention.q_proj", "blocks.0.attention.k_proj")

@@ -346,7 +346,7 @@ def test_the_paper_takes_known_changes_only():
 def test_the_first_weights(family: str):
     """N(0, 0.02) for BART, Xavier's uniform for the paper of 2017; zero biases, and a model that knows nothing.
 
-    But for what makes BART's first heads look around, which test_models.py tells of."""
+    But for what makes BART's first heads look around, which test_neighbours.py tells of."""
     torch.manual_seed(0)
     model = EncoderDecoder(config_of(family=family, vocab_size=300, n_embd=64, context_length=50))
     looking = r".*position_embedding.*|(en|de)coder\.0\.attention\.[qk]_proj.*"

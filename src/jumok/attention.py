@@ -40,6 +40,8 @@ from jumok.explicit import explicit_attention
 from jumok.layers import Dropout, RMSNorm
 from jumok.positions import rotate
 
+Implementation = Literal["explicit", "fused"]
+
 FEWEST_FUSED = 16  # keys, below which the fused kernel for CPUs turns a NaN into zeros
 
 
@@ -96,7 +98,7 @@ class ScaledDotProductAttention(nn.Module):
     They agree up to rounding; which is faster depends on the machine, the shape and the type. See `train_attention_by`.
     """
 
-    training_by: Literal["explicit", "fused"] = "explicit"
+    training_by: Implementation = "explicit"
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -140,7 +142,7 @@ class ScaledDotProductAttention(nn.Module):
         return self.training and self.dropout.rate > 0
 
 
-def train_attention_by(model: nn.Module, implementation: Literal["explicit", "fused"]) -> None:
+def train_attention_by(model: nn.Module, implementation: Implementation) -> None:
     """Say in every seam of a model what computes attention in training on a CPU."""
     for part in model.modules():
         if isinstance(part, ScaledDotProductAttention):

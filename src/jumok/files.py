@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -68,6 +69,8 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
         raise LockHeld(path) from None
+    except NotImplementedError as error:  # a file system without locks
+        raise OSError(errno.ENOLCK, f"{error}", os.fspath(path)) from None
     try:
         yield
     finally:

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
+from jumok.attention import Implementation
 from jumok.config import ModelConfig, Precision, TrainConfig
 from jumok.device import has_compiler, processor_name
 from jumok.errors import ConfigError
 from jumok.models import build, kind_of
 from jumok.tasks import Task
-from jumok.tuning import Cost, Implementation, cost_of
+from jumok.tuning import Cost, costs_of
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
 COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see its text
@@ -25,6 +26,7 @@ LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small t
 # seen 6 times, did well with 0.2, and stories, seen once, without.
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
 AS_ASKED = "as asked"
+TOO_LITTLE = "too little memory for any step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ def make_plan(
         anew: measure also what the cache has.
     """
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
-    costs = {p: cost_of(shape, config, task, device, p, anew=anew) for p in precisions}
+    costs = costs_of(shape, config, task, device, precisions, anew=anew)
     precision = min(precisions, key=lambda p: costs[p].of_step(config))
     cost = costs[precision]
     per_step = task.tokens_per_batch * config.accumulate
@@ -176,6 +178,8 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
 
 def _against_compiling(task: Task[Any], device: torch.device, duration: float) -> str:
     """Why a run of so many seconds is not compiled, or ""."""
+    if math.isinf(duration):
+        return TOO_LITTLE
     if not task.fixed_shapes:
         return "its batches differ in shape, and each shape would be compiled anew"
     if duration < COMPILE_FROM:
@@ -193,6 +197,8 @@ def _lasts(duration: float) -> str:
 def _why_precision(config: TrainConfig, costs: Mapping[Precision, Cost], chosen: Precision) -> str:
     if config.precision != "auto":
         return AS_ASKED
+    if math.isinf(costs[chosen].batch):
+        return TOO_LITTLE
     other = next(p for p in costs if p != chosen)
     times = costs[other].of_step(config) / costs[chosen].of_step(config)
     return f"{times:.1f} times as fast as {other}" if math.isfinite(times) else f"too little memory for {other}"
@@ -206,8 +212,10 @@ def _why_attention(config: TrainConfig, cost: Cost, device: torch.device) -> str
     if not cost.attentions:
         return "nothing to choose: no attention, with dropout on its weights, or over very few tokens"
     taken = ", ".join(f"{name} {1000 * seconds:,.1f}" for name, seconds in cost.attentions.items())
-    close = cost.attention != min(cost.attentions, key=lambda name: cost.attentions[name])
-    return f"milliseconds of a pass: {taken}{', which is not clear enough' if close else ''}"
+    doubt = ""
+    if cost.attention != min(cost.attentions, key=lambda name: cost.attentions[name]):
+        doubt = ", but other work was in the way" if cost.disturbed else ", which is not clear enough"
+    return f"milliseconds of a pass: {taken}{doubt}"
 
 
 def _candidates(costs: Mapping[Precision, Cost], decided: TrainConfig) -> Iterator[Candidate]:

@@ -11,14 +11,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
+import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -26,25 +28,27 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from jumok import __version__
-from jumok.attention import ScaledDotProductAttention, train_attention_by
-from jumok.config import SPECIAL_IDS, ModelConfig, TrainConfig
+from jumok.attention import Implementation, ScaledDotProductAttention, train_attention_by
+from jumok.config import SPECIAL_IDS, ModelConfig, Precision, TrainConfig
 from jumok.device import autocast, processor_name, seconds_per_call
 from jumok.files import cache_folder, write_atomic
 from jumok.models import build, kind_of
 from jumok.optim import make_optimizers
 from jumok.tasks import Task
 
-MEASURED_TOKENS = 2048  # in the batch that is timed on a CPU
-CLEARLY = 0.9  # of the time of explicit attention may the fused one take to be chosen: less is noise
-UNDISTURBED = 0.9  # seconds of a processor in each second; with less, other work was in the way
+MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
+WORTH_IT = 0.9  # of the time of explicit attention may the fused one take to be chosen: less is noise
+# Other work was in the way where the process got less than so many seconds of a processor in each second, or where the
+# same work took so many times as long the second time, or the first.
+UNDISTURBED = 0.9
+UNSTEADY = 1.5
 KEPT_DAYS = 30  # that a measurement counts; kernels, clocks and other work on a machine change
 MOST_KEPT = 300  # measurements in the file, the newest ones
 FORMAT = 1
 OF_THE_MOMENT = {"cached", "disturbed"}  # fields of a cost that are not kept
 SAME_SPEED = ("labels", "rope_theta", "norm_eps", *SPECIAL_IDS)  # fields of a model that cost no time
 
-Implementation = Literal["explicit", "fused"]
-IMPLEMENTATIONS: tuple[Implementation, ...] = ("explicit", "fused")
+IMPLEMENTATIONS: tuple[Implementation, ...] = get_args(Implementation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,28 +109,37 @@ class Cost:
         return cls(**values, cached=True)
 
 
-def cost_of(
-    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, precision: str, *, anew: bool
-) -> Cost:
-    """What training costs in a precision, out of the cache where it is there; for ever where memory does not suffice.
+def costs_of(
+    shape: ModelConfig,
+    config: TrainConfig,
+    task: Task[Any],
+    device: torch.device,
+    precisions: Sequence[Precision],
+    *,
+    anew: bool,
+) -> dict[Precision, Cost]:
+    """What training costs in each precision; for ever where memory does not suffice.
+
+    All come out of the cache or none: a quiet minute of last week is not compared with a busy one of today.
 
     Args:
         anew: measure in any case, and put the outcome in the place of what the cache has.
     """
     batch = task.batch(0)
-    asked = _identity(shape, config, device, precision, batch)
-    known = None if anew else _recall(asked)
-    if known is not None:
-        return known
-    attempt = _Attempt(device)
-    try:
-        cost = _measured(shape, config, task, device, precision, batch)
-    except torch.OutOfMemoryError:
-        return Cost(batch=math.inf, attention=_usual(config, device))
-    if attempt.disturbed():
-        return dataclasses.replace(cost, disturbed=True)
-    _remember(asked, cost)
-    return cost
+    asked = {precision: _identity(shape, config, device, precision, batch) for precision in precisions}
+    known = {} if anew else {precision: _recall(asked[precision]) for precision in precisions}
+    if known and all(known.values()):
+        return {precision: cost for precision, cost in known.items() if cost is not None}
+    costs = {}
+    for precision in precisions:
+        try:
+            costs[precision] = _measured(shape, config, task, device, precision, batch)
+        except torch.OutOfMemoryError:
+            costs[precision] = Cost(batch=math.inf, attention=_usual(config, device))
+            continue
+        if not costs[precision].disturbed:
+            _remember(asked[precision], costs[precision])
+    return costs
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
@@ -137,11 +150,23 @@ class _Attempt:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._began, self._worked = device, time.perf_counter(), time.process_time()
+        self._steady = True
+
+    def seconds(self, *works: Callable[[], object], warm: bool = False) -> list[float]:
+        """The shortest of the turns of each work, two each, after one that is not counted unless all are warm."""
+        turns = [[self._seconds(work) for work in works] for _ in range(2 if warm else 3)]
+        times = list(zip(*turns[-2:], strict=True))  # the works took turns
+        self._steady &= all(max(two) <= UNSTEADY * min(two) for two in times)
+        return [min(two) for two in times]
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        return seconds_per_call(work, self._device, repeats=1, warm_up=False)
 
     def disturbed(self) -> bool:
-        """Whether other work kept the process waiting for a processor."""
+        """Whether other work seems to have been in the way."""
         received, passed = time.process_time() - self._worked, time.perf_counter() - self._began
-        return self._device.type == "cpu" and received < UNDISTURBED * passed
+        waited = self._device.type == "cpu" and received < UNDISTURBED * passed
+        return waited or not self._steady
 
 
 class _Call(NamedTuple):
@@ -238,20 +263,22 @@ def _measured(
             for optimizer in optimizers:
                 optimizer.step()
 
-        watch = _Watch()
+        attention, seconds = _usual(config, device), {}
+        train_attention_by(model, attention)
+        watch, attempt = _Watch(), _Attempt(device)
         with watch.over(model):
             passes()
-        attention, seconds = _usual(config, device), {}
         if config.attention == "auto" and watch.calls:
-            attempt = _Attempt(device)
-            seconds = {name: share * _attention_seconds(name, watch, device, precision) for name in IMPLEMENTATIONS}
-            if seconds["fused"] <= CLEARLY * seconds["explicit"] and not attempt.disturbed():
+            ways = [partial(_attend, name, watch, device, precision) for name in IMPLEMENTATIONS]
+            seconds = {n: share * t for n, t in zip(IMPLEMENTATIONS, attempt.seconds(*ways), strict=True)}
+            if seconds["fused"] <= WORTH_IT * seconds["explicit"] and not attempt.disturbed():
                 attention = "fused"
         watch.calls.clear()
         train_attention_by(model, attention)
+        [pass_seconds], [update_seconds] = attempt.seconds(passes, warm=True), attempt.seconds(update)
         return Cost(
-            batch=share * seconds_per_call(passes, device, warm_up=False),  # it was watched
-            update=seconds_per_call(update, device),
+            batch=share * pass_seconds,
+            update=update_seconds,
             attention=attention,
             attentions=seconds,
             flops=share * watch.flops,
@@ -263,6 +290,7 @@ def _measured(
                 for tensor in state.values()
             ),
             measured=date.today().isoformat(),
+            disturbed=attempt.disturbed(),
         )
 
 
@@ -273,17 +301,15 @@ def _usual(config: TrainConfig, device: torch.device) -> Implementation:
     return "explicit" if device.type == "cpu" else "fused"
 
 
-def _attention_seconds(name: Implementation, watch: _Watch, device: torch.device, precision: str) -> float:
-    """Of all seams that have a choice together, forward and backward."""
+def _attend(name: Implementation, watch: _Watch, device: torch.device, precision: str) -> None:
+    """What all seams that have a choice do in a pass, forward and backward."""
     seam = ScaledDotProductAttention()
     seam.training_by = name
-
-    def attend(call: _Call) -> None:
-        with autocast(device, precision):
-            heads = seam(call.q, call.k, call.v, call.mask, call.causal)  # (B, H, T, D)
-        heads.backward(torch.ones_like(heads))
-
-    return sum(call.times * seconds_per_call(partial(attend, call), device) for call in watch.calls.values())
+    for call in watch.calls.values():
+        for _ in range(call.times):
+            with autocast(device, precision):
+                heads = seam(call.q, call.k, call.v, call.mask, call.causal)  # (B, H, T, D)
+            heads.backward(torch.ones_like(heads))
 
 
 # --- the cache --------------------------------------------------------------------------------------------------------
@@ -297,7 +323,8 @@ def _identity(
     return {
         "jumok": __version__,
         "torch": str(torch.__version__),
-        "processor": processor_name(device),
+        "processor": [processor_name(device), platform.machine(), os.cpu_count()],
+        "tokens": MEASURED_TOKENS,
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "device": str(device),
@@ -320,7 +347,7 @@ def _digest(asked: Mapping[str, Any]) -> str:
 def _recall(asked: Mapping[str, Any]) -> Cost | None:
     try:
         return Cost.parse(_entries()[_digest(asked)]["cost"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

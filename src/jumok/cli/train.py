@@ -218,6 +218,7 @@ def _explain(
         out = Path(folder) / "run"
         trainer, text_note = _make_trainer(texts, out, False, init, settings, device, began, quiet, measure_anew)
         plan, notices = trainer.plan, trainer.notices
+        del trainer  # its text is mapped from the folder, which some systems then cannot clear away
     assert plan is not None  # it was started, not resumed
     if as_json:
         values = dataclasses.asdict(plan.explanation)
@@ -271,6 +272,8 @@ def _make_trainer(
                 "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
                 "out."
             )
+        if measure_anew:
+            raise ConfigError("a run continues as it was decided at its start: leave --measure-anew out.")
         task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
         _refuse_strange(settings | reading, task)
         recorded = recorded_columns(out)

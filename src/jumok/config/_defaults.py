@@ -41,7 +41,7 @@ ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0
 # What tasks want different, for the model and for its training.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "lm": {},
-    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # it dwells on a plateau first
+    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # it may dwell on a plateau first
     # Labels are few and soon learned by heart: a shallow model, a second thing to learn, and an end in time.
     "classify": {
         "context_length": 128,

@@ -23,7 +23,7 @@ SHARE = 0.75  # of the heads of the first causal block that begin so
 # By rotation: the column common to all embeddings over the others, and the part of a query or key made from it, over
 # the part that depends on the token.
 COMMON = 4.0
-CLEARLY = 3.0
+OVER_TOKENS = 3.0
 # By learned positions: the pairs of columns that hold angles, their mean size over that of the other columns, and the
 # largest score, which half of the weight or so then goes to.
 PAIRS = 16
@@ -48,8 +48,8 @@ def look_back_by_rotation(embedding: Tensor, layers: Sequence[MultiHeadAttention
         keys = attention.k_proj.weight.unflatten(0, (groups, width))  # (G, D, C)
         for head in range(round(SHARE * heads * (1 - number / len(layers)))):
             query, key = looking_back(1 + head, width, base=base)
-            queries[head, :, 0] = CLEARLY * query / COMMON
-            keys[head * groups // heads, :, 0] = CLEARLY * key / COMMON
+            queries[head, :, 0] = OVER_TOKENS * query / COMMON
+            keys[head * groups // heads, :, 0] = OVER_TOKENS * key / COMMON
 
 
 @torch.no_grad()
