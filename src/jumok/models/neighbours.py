@@ -71,8 +71,9 @@ def look_around_by_positions(
     if not pairs:
         return
     size = LOUD * table.square().mean().sqrt()
-    turns = SHARP ** torch.linspace(0, 1, pairs)  # (P,), radians a token
-    angles = torch.outer(torch.arange(len(table)), turns)  # (T, P)
+    device = table.device  # said, since other libraries change what is made where no device is
+    turns = SHARP ** (torch.arange(pairs, device=device) / max(1, pairs - 1))  # (P,), radians a token
+    angles = torch.outer(torch.arange(len(table), device=device), turns)  # (T, P)
     table[:, : 2 * pairs] = size * 2**0.5 * torch.cat((angles.cos(), angles.sin()), dim=1)
     loudness = table[:, 0].square().mean() * 2 / (beside + table.square().mean())  # of an angle, after the norm
     gain = (PEAK * width**0.5 / (pairs * loudness)).sqrt()
@@ -83,4 +84,4 @@ def look_around_by_positions(
         cos, sin = (torch.diag(f(distance * turns)) for f in (torch.cos, torch.sin))  # (P, P) each
         turned = torch.cat((torch.cat((cos, sin), dim=1), torch.cat((-sin, cos), dim=1)))  # (2P, 2P)
         queries[head, : 2 * pairs, : 2 * pairs] = gain * turned
-        keys[head, : 2 * pairs, : 2 * pairs] = gain * torch.eye(2 * pairs)
+        keys[head, : 2 * pairs, : 2 * pairs] = gain * torch.eye(2 * pairs, device=device)
