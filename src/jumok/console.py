@@ -178,9 +178,9 @@ def show_explanation(found: Explanation) -> None:
         "token, forward and backward",
         "text": f"{found.train_tokens:,} tokens to train on",
         "machine": f"{found.device}, {found.threads} threads",
-        "memory": f"about {sum(memory.values()) / 1e9:.2f} GB: {memory['weights'] / 1e9:.2f} weights, "
-        f"{memory['gradients'] / 1e9:.2f} gradients, {memory['moments'] / 1e9:.2f} moments, {memory['kept'] / 1e9:.2f} "
-        "kept for the backward pass",
+        "memory": f"about {sum(memory.values()) / 1e6:,.0f} MB: {memory['weights'] / 1e6:,.0f} weights, "
+        f"{memory['gradients'] / 1e6:,.0f} gradients, {memory['moments'] / 1e6:,.0f} moments, "
+        f"{memory['kept'] / 1e6:,.0f} kept for the backward pass",
     }
     _show_rows(console, rows)
     console.print(Line(f"\nA step of {found.tokens_per_step:,} tokens, not compiled\n"))

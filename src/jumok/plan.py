@@ -137,14 +137,16 @@ def make_plan(
     shape = dataclasses.replace(shape, dropout=dropout)
     decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)
     tokens = max(per_step, tokens)
+    with torch.device("meta"):
+        parameters = build(shape).parameter_count()
     return Plan(
         shape=shape,
         config=decided,
         tokens=tokens,
-        notices=_notices(shape, train_tokens, passes, config),
+        notices=_notices(parameters, dropout, train_tokens, passes, config),
         explanation=Explanation(
             model=kind_of(shape),
-            parameters=_parameters(shape),
+            parameters=parameters,
             flops_per_token=cost.flops / task.tokens_per_batch,
             device=processor_name(device),
             threads=torch.get_num_threads(),
@@ -161,7 +163,7 @@ def make_plan(
             steps=round(tokens / per_step),
             seconds=tokens / per_step * cost.of_step(config, speedup),
             passes=passes,
-            memory=_memory(shape, cost),
+            memory=_memory(parameters, cost),
         ),
     )
 
@@ -234,18 +236,12 @@ def _candidates(costs: Mapping[Precision, Cost], decided: TrainConfig) -> Iterat
             )
 
 
-def _memory(shape: ModelConfig, cost: Cost) -> dict[str, float]:
-    weights = 4.0 * _parameters(shape)
+def _memory(parameters: int, cost: Cost) -> dict[str, float]:
+    weights = 4.0 * parameters
     return {"weights": weights, "gradients": weights, "moments": cost.moments, "kept": cost.kept}
 
 
-def _parameters(shape: ModelConfig) -> int:
-    with torch.device("meta"):
-        return build(shape).parameter_count()
-
-
-def _notices(shape: ModelConfig, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
-    parameters = _parameters(shape)
+def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
     if parameters < train_tokens or passes < 4:
         return ()
     guard = (
@@ -253,6 +249,6 @@ def _notices(shape: ModelConfig, train_tokens: int, passes: float, config: Train
     )
     return (
         f"The text is small for this model: {train_tokens:,} training tokens for {parameters / 1e6:.1f} M parameters, "
-        f"and the run will pass over it about {passes:.0f} times. Dropout is {shape.dropout:g}, the best weights are "
+        f"and the run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, the best weights are "
         f"kept, and the run {guard}; more text, fewer steps or a smaller --size generalise better.",
     )
