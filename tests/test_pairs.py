@@ -18,7 +18,7 @@ from jumok.errors import ConfigError, JumokError, TextError
 from jumok.hangul import nfd
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.pairs import corpus_scores, encode_pair, evaluate_pairs, loss_per_token, pair_batch, whole_pairs
+from jumok.pairs import corpus_scores, encode_pair, evaluate_pairs, forced_figures, pair_batch, whole_pairs
 from jumok.text import from_rows
 from jumok.tokenizers import train_tokenizer
 
@@ -52,7 +52,7 @@ def perfect(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch, pairs: list[
 
 def test_the_loss_by_hand(model: EncoderDecoder) -> None:
     """One pair at a time, without padding: the mean over all tokens, not over pairs."""
-    nats, tokens = 0.0, 0
+    nats, tokens, right = 0.0, 0, 0
     with torch.inference_mode():
         for pair in PAIRS:
             assert model.tokenizer is not None
@@ -60,10 +60,12 @@ def test_the_loss_by_hand(model: EncoderDecoder) -> None:
             seen = torch.tensor([[1, *coded.target[:-1].tolist()]])
             logits = model.eval()(torch.from_numpy(coded.source)[None], seen)[0]
             nats += float(F.cross_entropy(logits, torch.from_numpy(coded.target), reduction="sum"))
+            right += int((logits.argmax(dim=-1).numpy() == coded.target).sum())
             tokens += len(coded.target)
     model.train()
     found = evaluate_pairs(model, PAIRS)
     assert found.loss_per_token == pytest.approx(nats / tokens, rel=1e-12)
+    assert found.token_accuracy == pytest.approx(right / tokens, rel=1e-12)
     assert model.training, "dropout is off meanwhile, and the mode is as before"
 
 
@@ -180,10 +182,10 @@ def test_the_loss_does_not_depend_on_how_many_are_read_at_once(
     """A large vocabulary makes smaller batches: 16,384 tokens with 128,000 logits each once took gigabytes."""
     assert model.tokenizer is not None
     coded = [encode_pair(model.tokenizer, model.config, ("1" * n, "일" * n)) for n in (1, 2, 3, 2)]
-    whole, sizes = loss_per_token(model, coded), []
+    (loss, accuracy), sizes = forced_figures(model, coded), []
     monkeypatch.setattr("jumok.pairs.MOST_LOGITS", 1)
     monkeypatch.setattr("jumok.pairs.pair_batch", lambda *given: sizes.append(len(given[2])) or pair_batch(*given))
-    assert loss_per_token(model, coded) == pytest.approx(whole, abs=1e-9)
+    assert forced_figures(model, coded) == (pytest.approx(loss, abs=1e-9), accuracy)
     assert len(sizes) > 1
 
 

@@ -253,8 +253,26 @@ def test_without_sacrebleu_there_are_fewer_figures(
     trainer = begin()
     monkeypatch.setattr("jumok.tasks.seq2seq.has_sacrebleu", lambda: False)
     figures = task_of(trainer).validate(model_of(trainer), 10**6)
-    assert figures.keys() == {"loss", "exact_match", "loss_per_token", "rows", "tokens"}
+    assert figures.keys() == {"loss", "exact_match", "loss_per_token", "token_accuracy", "rows", "tokens"}
     assert task_of(trainer).headline({"exact_match": 0.973, "loss": 0.0312}) == "exact 97.3%, loss 0.031"
+
+
+def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
+    begin: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = begin(steps=12, patience=1)
+    task = task_of(trainer)
+    real, told = task.validate, iter([(1.0, 0.2), (1.5, 0.4), (2.0, 0.3)])
+
+    def validate(model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
+        loss, accuracy = next(told, (1.5, 0.4))  # the last figures, of the best weights
+        return {**real(model, max_tokens), "loss": loss, "token_accuracy": accuracy}
+
+    monkeypatch.setattr(task, "validate", validate)
+    events = list(trainer.run())
+    assert [event.best for event in events if isinstance(event, Eval)] == [True, True, False]
+    assert trainer.best_step == 8
+    assert RunFolder.open(trainer.folder.path).read_config()["metrics"]["step"] == 8
 
 
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:

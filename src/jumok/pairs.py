@@ -6,6 +6,7 @@ With the rows of a table as pairs of a source and a target,
     chrf            F2 score of n-grams of 1 to 6 characters, from 0 to 100 (https://aclanthology.org/W15-3049)
     bleu            of n-grams of 1 to 4 words, from 0 to 100 (https://aclanthology.org/P02-1040)
     loss_per_token  mean of -ln p(token | source, tokens of the target before it), [EOS] included, without smoothing
+    token_accuracy  share of those tokens for which no other is likelier, from 0 to 1
 
 chrF and BLEU are those of sacrebleu (https://aclanthology.org/W18-6319) over all rows together, with its defaults; its
 words, "13a", are split off at spaces and punctuation, in Korean too. Where no text has four words, BLEU is of the
@@ -47,7 +48,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class PairEvaluation:
-    """How well a model answers; the head of this module defines the first four.
+    """How well a model answers; the head of this module defines the first five.
 
     rows: pairs that were looked at. left_out: rows with an empty cell, which were not. cut: rows of which a text was
     longer than the model's context. tokens: of the sources and targets.
@@ -57,6 +58,7 @@ class PairEvaluation:
     chrf: float | None
     bleu: float | None
     loss_per_token: float
+    token_accuracy: float
     rows: int
     left_out: int
     cut: int
@@ -99,7 +101,7 @@ def evaluate_pairs(
     if not kept:
         raise TextError(f"none of the {len(given):,} rows has both a source and a target; there is nothing to answer.")
     coded = [encode_pair(tokenizer, model.config, pair) for pair in kept]
-    loss = loss_per_token(model, coded)
+    loss, accuracy = forced_figures(model, coded)
     answers = answer_ids(model, [one.source for one in coded], search, seed=0)
     texts, targets = [nfc(best(found)) for found in answers], [nfc(target) for _, target in kept]
     chrf, bleu = corpus_scores(texts, targets) if metrics else (None, None)
@@ -108,6 +110,7 @@ def evaluate_pairs(
         chrf=chrf,
         bleu=bleu,
         loss_per_token=loss,
+        token_accuracy=accuracy,
         rows=len(kept),
         left_out=len(given) - len(kept),
         cut=sum(one.is_cut for one in coded),
@@ -180,48 +183,55 @@ def pair_batch(
 
 
 def target_loss(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The mean cross-entropy of the tokens of some targets, in nats per token.
+    """The mean cross-entropy of the tokens of some targets, in nats per token, a scalar.
+
+    Args:
+        source, target: see `forced_logits`. smoothing: see `jumok.models.losses.cross_entropies`.
+    """
+    return cross_entropies(*forced_logits(model, source, target), smoothing).mean()
+
+
+def forced_logits(model: EncoderDecoder, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits of each token of some targets, (N, V), and the tokens, (N,).
 
     The decoder sees `decoder_start_id` and then the right tokens, whatever it would have written itself ("teacher
     forcing").
 
     Args:
         source: (B, S). target: (B, T). Both as `pair_batch` makes them; PADDING does not count.
-        smoothing: see `jumok.models.losses.cross_entropies`.
-
-    Returns:
-        a scalar.
     """
     start = model.config.decoder_start_id
     assert start is not None
     mask, counted = source != PADDING, target != PADDING  # (B, S), (B, T)
     seen = F.pad(target[:, :-1].clamp(min=0), (1, 0), value=start)  # (B, T)
     hidden = model.hidden(seen, model.encode(source.clamp(min=0), mask), mask)  # (B, T, C)
-    return cross_entropies(model.logits(hidden[counted]), target[counted], smoothing).mean()
+    return model.logits(hidden[counted]), target[counted]
 
 
 @torch.inference_mode()
-def loss_per_token(model: EncoderDecoder, pairs: Sequence[CodedPair]) -> float:
-    """The mean loss over all tokens of the targets, in nats.
+def forced_figures(model: EncoderDecoder, pairs: Sequence[CodedPair]) -> tuple[float, float]:
+    """loss_per_token and token_accuracy over all tokens of the targets.
 
     Raises:
-        JumokError: it is not finite.
+        JumokError: the loss is not finite.
     """
     sources, targets = Rows.of([pair.source for pair in pairs]), Rows.of([pair.target for pair in pairs])
     # Only target tokens have logits, which are about half of a batch.
     affordable = min(MOST_TOKENS, 2 * MOST_LOGITS // model.config.vocab_size)
-    tokens = max(model.config.context_length, affordable)
-    batches = LengthBatches(np.stack((sources.lengths, targets.lengths), axis=1), tokens, seed=0)
+    most = max(model.config.context_length, affordable)
+    batches = LengthBatches(np.stack((sources.lengths, targets.lengths), axis=1), most, seed=0)
     device = model.token_embedding.weight.device
-    nats = 0.0
+    nats, right = 0.0, 0
     with eval_mode(model):
         for number in range(batches.count):
             rows = batches.rows(number)
             source, target = pair_batch(sources, targets, rows, model.config)
-            loss = target_loss(model, source.to(device), target.to(device))
-            nats += float(loss) * int(targets.lengths[rows].sum())
+            logits, tokens = forced_logits(model, source.to(device), target.to(device))
+            nats += float(cross_entropies(logits, tokens).sum())
+            right += int((logits.argmax(dim=-1) == tokens).sum())
     require_finite_losses(nats)
-    return nats / int(targets.lengths.sum())
+    total = int(targets.lengths.sum())
+    return nats / total, right / total
 
 
 def corpus_scores(answers: Sequence[str], targets: Sequence[str]) -> tuple[float, float]:

@@ -567,10 +567,10 @@ class Trainer:
             yield Notice(step=self.step, text=f"This validation failed: {error}")
             return
         self._validation_speed = figures["tokens"] / (time.perf_counter() - began)
-        loss = figures["loss"]
-        best = self.best is None or loss < self.best
+        found = self.task.to_minimise(figures)
+        best = self.best is None or found < self.best
         if best:
-            self.best, self.best_step, self.worse = loss, self.step, 0
+            self.best, self.best_step, self.worse = found, self.step, 0
             self.folder.write_weights(self.model)
             self._write_metrics(figures)
         else:
@@ -590,7 +590,7 @@ class Trainer:
             self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
             yield Notice(
                 step=self.step,
-                text=f"No better held-out loss in {self.worse} validations: the rate now decays quickly to zero.",
+                text=f"Nothing better in {self.worse} validations: the rate now decays quickly to zero.",
             )
 
     def _glance(self, wanted: float) -> Iterator[Event]:
@@ -627,7 +627,7 @@ class Trainer:
             return {}
         if self.task.goal.reached(figures, wanted):
             self.reached, self._close_look = True, figures
-            self.best, self.best_step = figures["loss"], self.step
+            self.best, self.best_step = self.task.to_minimise(figures), self.step
             self.folder.write_weights(self.model)
         else:
             yield Notice(step=self.step, text=f"step {self.step:,}: {self.task.headline(figures)}, not {wanted:g} yet.")

@@ -143,8 +143,12 @@ class Task(ABC, Generic[M]):
     def validate(self, model: M, max_tokens: int) -> dict[str, float]:
         """Figures on the held-out part, reading about `max_tokens` evenly spread tokens.
 
-        "loss" decides which weights are best; "tokens" tells how many were read.
+        They have a "loss"; "tokens" tells how many were read.
         """
+
+    def to_minimise(self, figures: Mapping[str, float]) -> float:
+        """What decides which of the weights of a run are best, out of the figures of a validation."""
+        return figures["loss"]
 
     @abstractmethod
     def final(self, model: M, max_tokens: int) -> dict[str, float]:

@@ -54,7 +54,7 @@ def _draw_curves(
             linewidth=1.8,
             label=f"held out ({label})",
         )
-        best = min(evals, key=lambda e: e["figures"]["loss"])
+        best = next((e for e in reversed(evals) if e["best"]), evals[-1])  # not always that of the least loss
         value = best["figures"]["loss"]
         axes.annotate(
             f"{value:.3f}",
