@@ -275,6 +275,16 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     assert RunFolder.open(trainer.folder.path).read_config()["metrics"]["step"] == 8
 
 
+def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..., Trainer]) -> None:
+    words = begin("words").model.tokenizer
+    said = [
+        (f"오늘 {word} 먹을까 말까", f"{word} 오늘 말고 내일 드세요") for word in ("밥을", "빵을", "떡을", "죽을") * 15
+    ]
+    sentences = begin("sentences", from_rows(("source", "target"), said)).model.tokenizer
+    asked = begin("asked", from_rows(("source", "target"), said), tokenizer="char").model.tokenizer
+    assert [one.kind for one in (words, sentences, asked) if one] == ["char", "bpe", "char"]
+
+
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     list(begin("first").run())
     second = begin("second", init=tmp_path / "first")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import platform
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +19,7 @@ from jumok.config import require_choice
 from jumok.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of mallopt(3)
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -50,6 +53,18 @@ def processor_name(device: torch.device) -> str:
     lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown processor"
+
+
+def keep_memory() -> None:
+    """Let this process keep the memory that it frees, where the C library is glibc; elsewhere nothing happens.
+
+    glibc gives what a tensor of more than 32 MB held back to the system at once, which then has to find and clear pages
+    for the next one, although a training step wants again what the one before it freed. What that costs, and how much
+    memory keeping it takes: bench/README.md.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
+        libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which never shrinks
 
 
 def wait(device: torch.device) -> None:

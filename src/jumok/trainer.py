@@ -26,7 +26,7 @@ from jumok.attention import train_attention_by
 from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
-from jumok.device import autocast, choose_device
+from jumok.device import autocast, choose_device, keep_memory
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
 from jumok.generate import require_tokenizer
 from jumok.models import Model, build, kind_name
@@ -250,7 +250,7 @@ class Trainer:
         if other is None:
             configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work
             if not isinstance(tokenizer, Tokenizer):
-                tokenizer = tokenizer or task_type.tokenizer_kind
+                tokenizer = tokenizer or task_type.usual_tokenizer(material)
                 tokenizer = task_type.make_tokenizer(material, tokenizer, tokenizer_options or {})
             fields = {**model_fields, "vocab_size": tokenizer.vocab_size}
         else:
@@ -357,6 +357,8 @@ class Trainer:
             TrainingError: the device has too little memory; the message says what to make smaller.
             RunError: the disk is full or the folder gone; the last state is intact.
         """
+        if self.device.type == "cpu":
+            keep_memory()
         try:
             with self.folder.lock():
                 for event in self._events():

@@ -136,7 +136,11 @@ def _help(field: dataclasses.Field[Any]) -> str:
 @option("--source", section="Text", help="column of what is read (seq2seq) [source]")
 @option("--target", section="Text", help="column of what is written (seq2seq) [target]")
 @option("--val", section="Text", help="share of the text to hold out, its last part [0.1], or a file to hold out")
-@option("--tokenizer", section="Text", help="char, jamo, bpe, or a tokenizer.json [char; classify: bpe]")
+@option(
+    "--tokenizer",
+    section="Text",
+    help="char, jamo, bpe, or a tokenizer.json [char; classify, seq2seq of sentences: bpe]",
+)
 @option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000; classify 4000]")
 @option("--alphabet", section="Text", help="of char: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]")
 @option("--min-count", type=int, section="Text", help="rarer characters are spelled in bytes [2]")

@@ -70,7 +70,6 @@ class Classification(Task[Any]):
     )  # fmt: skip
     goal = Goal(figure="accuracy", unit="a share of right labels", best=1.0)
     loss_label = "nats/text"
-    tokenizer_kind = "bpe"  # a word says more of a text than its letters, and there are fewer of them to read
     columns = ("text", "label")
     fixed_shapes = False
 
@@ -111,6 +110,11 @@ class Classification(Task[Any]):
                 "--val, or --val 0 to train without validation."
             )
         return material
+
+    @classmethod
+    def usual_tokenizer(cls, material: Material) -> str:
+        """Pieces of words: they say more of a text than its letters, and there are fewer of them to read."""
+        return "bpe"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:

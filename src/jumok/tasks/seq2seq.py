@@ -48,6 +48,7 @@ IDS = {
     "decoder_start_id": ("[BOS]", "<s>"),
     "eos_id": ("[EOS]", "</s>"),
 }
+SENTENCE = 3  # words that a text has on average, from which on it is taken for a sentence
 ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
 
 
@@ -95,6 +96,13 @@ class Seq2Seq(Task[EncoderDecoder]):
             if table is not None:
                 as_pairs(table)  # a column may be missing
         return Material.of(source, held_out, config.val)
+
+    @classmethod
+    def usual_tokenizer(cls, material: Material) -> str:
+        """Pieces of words where both sides are sentences, whose words come back; else characters, as for numbers."""
+        pairs, _ = _parts(material)
+        words = [sum(len(pair[side].split()) for pair in pairs) for side in range(len(COLUMNS))]
+        return "bpe" if pairs and min(words) >= SENTENCE * len(pairs) else "char"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:

@@ -66,7 +66,6 @@ class Task(ABC, Generic[M]):
     goal: ClassVar[Goal]  # the figure by which a run may stop
     glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
-    tokenizer_kind: ClassVar[str] = "char"  # what is trained when nothing else is asked for
     columns: ClassVar[tuple[str, ...]] = ()  # of the table it learns from; none: from a text
     fixed_shapes: ClassVar[bool]  # all batches are alike, so that compiling pays
 
@@ -88,6 +87,11 @@ class Task(ABC, Generic[M]):
         Raises:
             TextError: it is not what this task reads, or it lacks what the task needs.
         """
+
+    @classmethod
+    def usual_tokenizer(cls, material: Material) -> str:
+        """The kind of tokenizer that is trained when nothing else is asked for."""
+        return "char"
 
     @classmethod
     @abstractmethod
