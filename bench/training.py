@@ -3,12 +3,13 @@
     python bench/training.py              # both models; ten minutes on two slow cores
     python bench/training.py --quick      # a toy, to see that it runs
 
-Every model is measured in a process of its own. There all works take turns, in an order that turns round each time,
-and their ratios are taken within these rounds. Before that, each takes a step that is not counted, and those that are
-compiled two. Compiling happens in the first: "first step" is all of it, which with compiled models is mostly that. It
-is less where a cache of the compiler is left from an earlier run. That the first losses of jumok and `transformers`
-are equal is checked. If the rounds would take longer than --minutes there are fewer of them, two at least, and the
-table says how many.
+For every model there are two processes: one for jumok, which asks the C library to keep the memory that it frees
+(`jumok.device.keep_memory`), and one for the others, which do not; with --keep-memory they do, too. All works of both
+take turns, in an order that turns round each time, and their ratios are taken within these rounds. Before that, each
+takes a step that is not counted, and those that are compiled two. Compiling happens in the first: "first step" is all
+of it, which with compiled models is mostly that. It is less where a cache of the compiler is left from an earlier run.
+That the first losses of jumok and `transformers` are equal is checked. If the rounds would take longer than --minutes
+there are fewer of them, two at least, and the table says how many.
 
 `transformers` is Qwen3ForCausalLM with SDPA attention and fused AdamW, in float32, with bfloat16 autocast, and with
 that and torch.compile. The plain loop is bench/plain_gpt.py, a GPT-2 of the same size, with AdamW as PyTorch has it.
@@ -17,17 +18,19 @@ that and torch.compile. The plain loop is bench/plain_gpt.py, a GPT-2 of the sam
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
+from time import perf_counter
 from typing import Any
 
-from jumok.config import GPTConfig
-from jumok.device import choose_device, has_compiler
+from jumok.config import GPTConfig, from_dict, to_dict
+from jumok.device import choose_device, has_compiler, keep_memory, wait
 from jumok.speed import OurTraining, StockTraining, Turns, measure_machine, our_training, take_turns
 from plain_gpt import PlainGPT, PlainTraining
 
@@ -48,24 +51,21 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="that the rounds of a model may take")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
+    parser.add_argument("--keep-memory", action="store_true", help="for the others as well")
     parser.add_argument("--quick", action="store_true", help="the toy alone, two rounds, nothing compiled")
-    parser.add_argument("--here", action="store_true", help="in this process, which one --model must be for")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
         options.model, options.rounds, options.no_compile, options.vocabulary = ["toy"], 2, True, 400
     models = options.model or ["six", "default"]
-    if options.here:
-        measure(models[0], options)
+    if options.side:
+        with ExitStack() as stack:
+            SIDES[options.side](models[0], options, stack)
         return
     print(f"python {' '.join(sys.argv)}", flush=True)
     print(measure_machine(choose_device(options.device)).describe(), flush=True)
     for model in models:
-        flags = ["--model", model, "--vocabulary", str(options.vocabulary), "--rounds", str(options.rounds)]
-        flags += ["--minutes", str(options.minutes)]
-        flags += ["--device", options.device, "--here", *(["--no-compile"] if options.no_compile else [])]
-        done = subprocess.run([sys.executable, __file__, *flags])
-        if done.returncode:  # it has said why
-            raise SystemExit(f"{model} could not be measured")
+        measure(model, options)
 
 
 def characters() -> Iterator[str]:
@@ -79,69 +79,158 @@ def text_with(vocabulary: int, length: int) -> str:
     return "".join(letters) + "".join(random.Random(0).choices(letters, k=length))
 
 
-def measure(name: str, options: argparse.Namespace) -> None:
-    device = choose_device(options.device)
-    compiling = not options.no_compile and has_compiler(device)
+# --- the two processes ---
+
+
+class Side:
+    """A process with some of the works, which takes a step of one when it is told to.
+
+    facts: what it says of itself once it is ready: its "works", and more.
+    """
+
+    def __init__(self, flags: list[str]) -> None:
+        command = [sys.executable, __file__, *flags]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.facts: dict[str, Any] = self._answer()
+
+    def step(self, work: str) -> float:
+        """Take the next step of a work, and return its loss."""
+        assert self._process.stdin is not None
+        print(work, file=self._process.stdin, flush=True)
+        return float(self._answer()["loss"])
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:  # it has said why
+            raise SystemExit("a process ended before it was asked to")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def take_steps(works: Mapping[str, Any], device: Any, **facts: Any) -> None:
+    """Of the works that stdin names, until it ends."""
+    print(json.dumps({"works": list(works), **facts}), flush=True)
+    for line in sys.stdin:
+        work = works[line.strip()]
+        work.step()
+        wait(device)
+        print(json.dumps({"loss": work.losses[-1]}), flush=True)
+
+
+def ours(name: str, options: argparse.Namespace, stack: ExitStack, **settings: Any) -> OurTraining:
+    """A run of jumok that has not begun."""
     text = text_with(options.vocabulary, 400_000)
-    with ExitStack() as stack:
+    how: dict[str, Any] = {"tokenizer_options": {"min_count": 1}}
+    return stack.enter_context(our_training(text, {**MODELS[name], **settings}, options.device, **how))
 
-        def ours(**settings: Any) -> OurTraining:
-            how: dict[str, Any] = {"tokenizer_options": {"min_count": 1}}
-            return stack.enter_context(our_training(text, {**MODELS[name], **settings}, options.device, **how))
 
-        first = ours(optimizer="adamw", compile="off")
-        trainer = first.trainer
-        shape, precision, tokens = trainer.model.config, trainer.config.precision, trainer.task.tokens_per_batch
-        assert isinstance(shape, GPTConfig)
-        sizes = (shape.vocab_size, shape.context_length, shape.n_layer, shape.n_head, shape.n_embd)
-        measured = {"precision": precision, "attention": trainer.config.attention}  # once, so that all do the same
-        works: dict[str, Any] = {f"jumok, {precision}": first}
-        if compiling:
-            works[f"jumok, {precision}, compiled"] = ours(optimizer="adamw", compile="on", **measured)
-        muon = f"jumok, {precision}, Muon{', compiled' if compiling else ''}"
-        works[muon] = ours(compile="on" if compiling else "off", **measured)
-        for kind in ("float32", "bfloat16"):
-            works[f"transformers, {kind}"] = StockTraining(trainer, kind)
-        if compiling:
-            works["transformers, bfloat16, compiled"] = StockTraining(trainer, "bfloat16", compiled=True)
-        for kind in ("float32", "bfloat16"):
-            works[f"plain loop, {kind}"] = PlainTraining(PlainGPT(*sizes), trainer.task.batch, kind, device)
-
-        print(
-            f"\n{name}: {shape.n_layer} layers, width {shape.n_embd}, {shape.n_head} heads, context "
-            f"{shape.context_length}, batch {trainer.config.batch_size}, vocabulary {shape.vocab_size:,}, "
-            f"{trainer.model.parameter_count() / 1e6:.1f} M parameters; jumok's attention {trainer.config.attention}, "
-            f"seed {trainer.config.seed}",
-            flush=True,
+def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> None:
+    device = choose_device(options.device)
+    first = ours(name, options, stack, optimizer="adamw", compile="off")
+    trainer, config = first.trainer, first.trainer.config
+    measured = {"precision": config.precision, "attention": config.attention}  # once, so that all do the same
+    works = {f"jumok, {config.precision}": first}
+    compiling = not options.no_compile and has_compiler(device)
+    how, mode = (", compiled", "on") if compiling else ("", "off")
+    if compiling:
+        works[f"jumok, {config.precision}{how}"] = ours(
+            name, options, stack, optimizer="adamw", compile="on", **measured
         )
-        steps: dict[str, Callable[[], object]] = {work: works[work].step for work in works}
-        first_seconds = {work: seconds(step) for work, step in steps.items()}
-        check(works, first.losses[0], precision)
-        again = {work: seconds(steps[work]) if "compiled" in work else first_seconds[work] for work in works}
-        rounds = min(options.rounds, max(2, int(60 * options.minutes / sum(again.values()))))
-        turns = take_turns(steps, tokens=tokens, rounds=rounds, device=device)
+    works[f"jumok, {config.precision}, Muon{how}"] = ours(name, options, stack, compile=mode, **measured)
+    take_steps(
+        works,
+        device,
+        shape=to_dict(trainer.model.config),
+        parameters=trainer.model.parameter_count(),
+        tokens=trainer.task.tokens_per_batch,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        **measured,
+    )
+
+
+def serve_others(name: str, options: argparse.Namespace, stack: ExitStack) -> None:
+    """With the weights and batches of a run that never begins."""
+    device = choose_device(options.device)
+    if options.keep_memory:
+        keep_memory()
+    trainer = ours(
+        name, options, stack, optimizer="adamw", compile="off", precision="float32", attention="fused"
+    ).trainer
+    shape = trainer.model.config
+    assert isinstance(shape, GPTConfig)
+    works: dict[str, Any] = {}
+    for kind in ("float32", "bfloat16"):
+        works[f"transformers, {kind}"] = StockTraining(trainer, kind)
+    if not options.no_compile and has_compiler(device):
+        works["transformers, bfloat16, compiled"] = StockTraining(trainer, "bfloat16", compiled=True)
+    sizes = (shape.vocab_size, shape.context_length, shape.n_layer, shape.n_head, shape.n_embd)
+    for kind in ("float32", "bfloat16"):
+        works[f"plain loop, {kind}"] = PlainTraining(PlainGPT(*sizes), trainer.task.batch, kind, device)
+    take_steps(works, device)
+
+
+SIDES = {"jumok": serve_jumok, "others": serve_others}
+
+
+# --- measuring and telling ---
+
+
+def measure(name: str, options: argparse.Namespace) -> None:
+    flags = ["--model", name, "--vocabulary", str(options.vocabulary), "--device", options.device]
+    flags += ["--no-compile"] if options.no_compile else []
+    flags += ["--keep-memory"] if options.keep_memory else []
+    jumok, others = (Side(["--side", side, *flags]) for side in SIDES)
+    facts = jumok.facts
+    shape = from_dict(GPTConfig, facts["shape"])
+    print(
+        f"\n{name}: {shape.n_layer} layers, width {shape.n_embd}, {shape.n_head} heads, context "
+        f"{shape.context_length}, batch {facts['batch_size']}, vocabulary {shape.vocab_size:,}, "
+        f"{facts['parameters'] / 1e6:.1f} M parameters; jumok's attention {facts['attention']}, seed {facts['seed']}"
+        + (", memory kept on both sides" if options.keep_memory else ""),
+        flush=True,
+    )
+    steps: dict[str, Callable[[], float]] = {
+        work: partial(side.step, work) for side in (jumok, others) for work in side.facts["works"]
+    }
+    losses, first_seconds = {}, {}
+    for work, step in steps.items():
+        began = perf_counter()
+        losses[work] = step()
+        first_seconds[work] = perf_counter() - began
+    plain, *_, muon = jumok.facts["works"]
+    best = next((work for work in steps if work == f"{plain}, compiled"), plain)
+    check(losses, losses[plain], facts["precision"])
+    again = {work: seconds(steps[work]) if "compiled" in work else first_seconds[work] for work in steps}
+    rounds = min(options.rounds, max(2, int(60 * options.minutes / sum(again.values()))))
+    turns = take_turns(steps, tokens=facts["tokens"], rounds=rounds, device=choose_device("cpu"))  # each has waited
+    for side in (jumok, others):
+        side.close()
     print(f"{rounds} rounds" + (f", for {options.rounds} would take too long" if rounds < options.rounds else ""))
-    best = f"jumok, {precision}, compiled" if compiling else f"jumok, {precision}"
-    others = [work for work in works if not work.startswith("jumok")]
-    show("AdamW on both sides", [work for work in works if work != muon], turns, first_seconds, best)
-    show("jumok as it comes, with Muon, beside the same", [muon, *others], turns, first_seconds, muon)
+    show("AdamW on both sides", [work for work in steps if work != muon], turns, first_seconds, best)
+    show("jumok as it comes, with Muon, beside the same", [muon, *others.facts["works"]], turns, first_seconds, muon)
     flops = flops_per_token(shape)
-    print(f"\n{flops / 1e6:.1f} MFLOP a token; {best}: {flops * turns.speed(best) / 1e9:,.0f} GFLOP/s")
+    print(f"\n{flops / 1e6:.1f} MFLOP a token; {best}: {flops * turns.speed(best) / 1e9:,.0f} GFLOP/s", flush=True)
 
 
 def seconds(step: Callable[[], object]) -> float:
     """How long one takes."""
-    began = time.perf_counter()
+    began = perf_counter()
     step()
-    return time.perf_counter() - began
+    return perf_counter() - began
 
 
-def check(works: dict[str, Any], ours: float, precision: str) -> None:
+def check(losses: Mapping[str, float], ours: float, precision: str) -> None:
     """The same model and the same batch, or there is nothing to compare."""
-    for work, training in works.items():
+    for work, loss in losses.items():
         allowed = ALLOWED["bfloat16" if "bfloat16" in work else precision]
-        if not work.startswith("plain") and abs(training.losses[0] / ours - 1) > allowed:
-            raise SystemExit(f"{work} begins with a loss of {training.losses[0]:.6f}, jumok with {ours:.6f}")
+        if not work.startswith("plain") and abs(loss / ours - 1) > allowed:
+            raise SystemExit(f"{work} begins with a loss of {loss:.6f}, jumok with {ours:.6f}")
 
 
 def show(title: str, works: list[str], turns: Turns, first_seconds: Mapping[str, float], ours: str) -> None:
