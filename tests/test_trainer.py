@@ -488,7 +488,7 @@ def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:
     (notice,) = start(text=text, steps=100).notices
     assert "378 training tokens" in notice or "training tokens for 0.0 M parameters" in notice
     assert "Dropout is 0.1" in notice
-    assert "stops early if the held-out loss rises 5 times" in notice
+    assert "stops early after 5 validations that bring nothing better" in notice
 
 
 def test_it_does_not_print(start: Start, capfd: pytest.CaptureFixture[str]) -> None:

@@ -245,7 +245,9 @@ def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, 
     if parameters < train_tokens or passes < 4:
         return ()
     guard = (
-        f"stops early if the held-out loss rises {config.patience} times" if config.patience else "never stops early"
+        f"stops early after {config.patience} validations that bring nothing better"
+        if config.patience
+        else "never stops early"
     )
     return (
         f"The text is small for this model: {train_tokens:,} training tokens for {parameters / 1e6:.1f} M parameters, "
