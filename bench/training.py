@@ -26,12 +26,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jumok.config import GPTConfig, from_dict, to_dict
+from jumok.checkpoint import RunFolder, load
+from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
 from jumok.device import choose_device, has_compiler, keep_memory, wait
+from jumok.models.gpt import GPT
 from jumok.speed import OurTraining, StockTraining, Turns, measure_machine, our_training, take_turns
+from jumok.tasks import TASKS
 from plain_gpt import PlainGPT, PlainTraining
 
 BYTES = 256  # ids that a tokenizer of characters has besides its characters
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("--keep-memory", action="store_true", help="for the others as well")
     parser.add_argument("--quick", action="store_true", help="the toy alone, two rounds, nothing compiled")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
         options.model, options.rounds, options.no_compile, options.vocabulary = ["toy"], 2, True, 400
@@ -123,7 +128,7 @@ def take_steps(works: Mapping[str, Any], device: Any, **facts: Any) -> None:
 
 
 def ours(name: str, options: argparse.Namespace, stack: ExitStack, **settings: Any) -> OurTraining:
-    """A run of jumok that has not begun."""
+    """A run of jumok that has not begun, in a folder that is gone at the end."""
     text = text_with(options.vocabulary, 400_000)
     how: dict[str, Any] = {"tokenizer_options": {"min_count": 1}}
     return stack.enter_context(our_training(text, {**MODELS[name], **settings}, options.device, **how))
@@ -142,9 +147,11 @@ def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> Non
             name, options, stack, optimizer="adamw", compile="on", **measured
         )
     works[f"jumok, {config.precision}, Muon{how}"] = ours(name, options, stack, compile=mode, **measured)
+    trainer.folder.write_weights(trainer.model)
     take_steps(
         works,
         device,
+        run=str(trainer.folder.path),
         shape=to_dict(trainer.model.config),
         parameters=trainer.model.parameter_count(),
         tokens=trainer.task.tokens_per_batch,
@@ -155,23 +162,24 @@ def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> Non
 
 
 def serve_others(name: str, options: argparse.Namespace, stack: ExitStack) -> None:
-    """With the weights and batches of a run that never begins."""
+    """With the weights and batches of the first of jumok's runs, from its folder."""
     device = choose_device(options.device)
     if options.keep_memory:
         keep_memory()
-    trainer = ours(
-        name, options, stack, optimizer="adamw", compile="off", precision="float32", attention="fused"
-    ).trainer
-    shape = trainer.model.config
-    assert isinstance(shape, GPTConfig)
+    recorded = RunFolder.open(options.run).read_config()
+    config = from_dict(TrainConfig, {k: v for k, v in recorded["train"].items() if k != "planned_tokens"})
+    model = load(options.run, str(device), kind=GPT)
+    assert model.tokenizer is not None
+    task = TASKS[config.task](RunFolder.open(options.run), recorded["data"], model.tokenizer, model.config, config)
     works: dict[str, Any] = {}
     for kind in ("float32", "bfloat16"):
-        works[f"transformers, {kind}"] = StockTraining(trainer, kind)
+        works[f"transformers, {kind}"] = StockTraining(model, task.batch, config, kind)
     if not options.no_compile and has_compiler(device):
-        works["transformers, bfloat16, compiled"] = StockTraining(trainer, "bfloat16", compiled=True)
+        works["transformers, bfloat16, compiled"] = StockTraining(model, task.batch, config, "bfloat16", compiled=True)
+    shape = model.config
     sizes = (shape.vocab_size, shape.context_length, shape.n_layer, shape.n_head, shape.n_embd)
     for kind in ("float32", "bfloat16"):
-        works[f"plain loop, {kind}"] = PlainTraining(PlainGPT(*sizes), trainer.task.batch, kind, device)
+        works[f"plain loop, {kind}"] = PlainTraining(PlainGPT(*sizes), task.batch, kind, device)
     take_steps(works, device)
 
 
@@ -185,8 +193,9 @@ def measure(name: str, options: argparse.Namespace) -> None:
     flags = ["--model", name, "--vocabulary", str(options.vocabulary), "--device", options.device]
     flags += ["--no-compile"] if options.no_compile else []
     flags += ["--keep-memory"] if options.keep_memory else []
-    jumok, others = (Side(["--side", side, *flags]) for side in SIDES)
+    jumok = Side(["--side", "jumok", *flags])
     facts = jumok.facts
+    others = Side(["--side", "others", "--run", facts["run"], *flags])
     shape = from_dict(GPTConfig, facts["shape"])
     print(
         f"\n{name}: {shape.n_layer} layers, width {shape.n_embd}, {shape.n_head} heads, context "

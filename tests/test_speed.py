@@ -69,7 +69,7 @@ def test_our_steps_are_nothing_but_steps(tales: str) -> None:
 def test_both_sides_train_the_same_model_on_the_same_batches(tales: str) -> None:
     pytest.importorskip("transformers")
     with our_training(tales, {**SMALL, "optimizer": "adamw", "weight_decay": 0.0}, "cpu") as ours:
-        theirs = StockTraining(ours.trainer, "float32")
+        theirs = StockTraining(ours.trainer.model, ours.trainer.task.batch, ours.trainer.config, "float32")
         for _ in range(20):
             ours.step()
             theirs.step()

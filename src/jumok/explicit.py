@@ -188,9 +188,12 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     q, k, v, mask, ctx.causal = inputs
     ctx.save_for_backward(q, k, v, mask, output[1])
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # or its gradient would be made, as large as the weights and all zeros
 
 
-def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    if gradient is None:
+        return (None,) * 5
     q, k, v, mask, kept = ctx.saved_tensors
     return (*torch.ops.jumok.explicit_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
 

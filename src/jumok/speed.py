@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok import text as reader
+from jumok.config import TrainConfig
 from jumok.corpora import stories
 from jumok.device import autocast, choose_device, processor_name, seconds_per_call, wait
 from jumok.generate import generate, require_tokenizer, start_id
@@ -215,34 +216,38 @@ class StockTraining:
     AdamW is the fused one, with the rates of jumok's, attention is SDPA, and the loss is the mean over all tokens.
 
     Args:
-        trainer: of a run by steps, whose model and batches to take before it has trained.
+        model: of a run that has not begun. batch: its batches, by their number. config: how it trains, by steps.
         precision: "float32", or "bfloat16" for autocast.
         compiled: with torch.compile, for fixed shapes; the first step then takes as long as that does.
     """
 
-    def __init__(self, trainer: Trainer, precision: str, *, compiled: bool = False) -> None:
-        self.trainer, self.precision = trainer, precision
+    def __init__(
+        self, model: GPT, batch: Callable[[int], tuple[Tensor, ...]], config: TrainConfig, precision: str, *,
+        compiled: bool = False,
+    ) -> None:  # fmt: skip
+        self.batch, self.config, self.precision = batch, config, precision
+        self.device = next(model.parameters()).device
         self.losses: list[float] = []
-        model = stock_model(trainer.model).train()
-        self._model: Any = torch.compile(model, dynamic=False) if compiled else model
-        c = trainer.config
+        stock = stock_model(model).train()
+        self._model: Any = torch.compile(stock, dynamic=False) if compiled else stock
+        c = config
         self._optimizer = torch.optim.AdamW(
-            model.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), weight_decay=c.weight_decay, fused=True
+            stock.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), weight_decay=c.weight_decay, fused=True
         )
-        self._parameters = list(model.parameters())
+        self._parameters = list(stock.parameters())
 
     def step(self) -> None:
         """Take one optimizer step."""
         number = len(self.losses)
-        ids, targets = (part.to(self.trainer.device) for part in self.trainer.task.batch(number))  # (B, T) each
-        share = rate(self.trainer.config, (number + 0.5) / (self.trainer.config.steps or 1))
+        ids, targets = (part.to(self.device) for part in self.batch(number))  # (B, T) each
+        share = rate(self.config, (number + 0.5) / (self.config.steps or 1))
         for group in self._optimizer.param_groups:
-            group["lr"] = share * self.trainer.config.learning_rate
-        with autocast(self.trainer.device, self.precision):
+            group["lr"] = share * self.config.learning_rate
+        with autocast(self.device, self.precision):
             logits = self._model(input_ids=ids, use_cache=False).logits  # (B, T, V)
             loss = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
         loss.backward()
-        nn.utils.clip_grad_norm_(self._parameters, self.trainer.config.clip or math.inf)
+        nn.utils.clip_grad_norm_(self._parameters, self.config.clip or math.inf)
         self._optimizer.step()
         self._optimizer.zero_grad()
         self.losses.append(float(loss.detach()))
@@ -292,7 +297,8 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
     """Measure the machine, steps of a default training, and writing with its model: well under a minute.
 
     Steps are those of `jumok train` with its defaults, the optimizer too, but not compiled, as in a run too short to
-    pay for that; `transformers` takes them with AdamW, in the same precision, not compiled either. What is written is
+    pay for that; `transformers` takes them with AdamW, in the same precision, not compiled either, and in the same
+    process, so that it has from `jumok.device.keep_memory` what jumok has. What is written is
     one text of WRITTEN tokens, drawn with temperature 0.8 by both.
 
     Args:
@@ -312,7 +318,8 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
         config = trainer.config
         works: dict[str, Callable[[], object]] = {"jumok": ours.step}
         if machine.transformers:
-            works["transformers"] = StockTraining(trainer, config.precision).step
+            assert isinstance(trainer.model, GPT)
+            works["transformers"] = StockTraining(trainer.model, trainer.task.batch, config, config.precision).step
         report(f"training, {rounds} rounds")
         training = _speed(works, trainer.task.tokens_per_batch, rounds, place)
         model = trainer.model

@@ -220,7 +220,7 @@ class Trainer:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
         """
         began = time.monotonic() if began is None else began
-        place = choose_device(device)
+        place = _ready(device)
         task_name = (settings or {}).get("task") or "lm"
         configuration.require_choice("task", task_name, TASKS)
         task_type = TASKS[task_name]
@@ -310,7 +310,7 @@ class Trainer:
             RunError: there is no run, or it is damaged beyond its states.
         """
         began = time.monotonic() if began is None else began
-        place = choose_device(device)
+        place = _ready(device)
         folder = RunFolder.open(Path(out))
         recorded = folder.read_config()
         if "train" not in recorded or "data" not in recorded:
@@ -357,8 +357,6 @@ class Trainer:
             TrainingError: the device has too little memory; the message says what to make smaller.
             RunError: the disk is full or the folder gone; the last state is intact.
         """
-        if self.device.type == "cpu":
-            keep_memory()
         try:
             with self.folder.lock():
                 for event in self._events():
@@ -757,6 +755,14 @@ class Trainer:
             f"{c.learning_rate / 3:.2g} --matrix-learning-rate {c.matrix_learning_rate / 3:.2g}"
             + ("." if c.precision == "float32" else ", or with --precision float32.")
         )
+
+
+def _ready(device: str) -> torch.device:
+    """The device of a run. On a CPU the process keeps its memory from now on: measured, too, is what will be."""
+    place = choose_device(device)
+    if place.type == "cpu":
+        keep_memory()
+    return place
 
 
 def _require_reachable(task: type[Task[Any]], config: TrainConfig, val_text: Text | Table | None) -> None:

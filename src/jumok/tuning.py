@@ -44,7 +44,7 @@ UNDISTURBED = 0.9
 UNSTEADY = 1.5
 KEPT_DAYS = 30  # that a measurement counts; kernels, clocks and other work on a machine change
 MOST_KEPT = 300  # measurements in the file, the newest ones
-FORMAT = 1
+FORMAT = 2
 OF_THE_MOMENT = {"cached", "disturbed"}  # fields of a cost that are not kept
 SAME_SPEED = ("labels", "rope_theta", "norm_eps", *SPECIAL_IDS)  # fields of a model that cost no time
 
