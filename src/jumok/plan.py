@@ -132,7 +132,7 @@ def make_plan(
     passes = tokens / train_tokens
     dropout, why_dropout = shape.dropout, AS_ASKED
     if choose_dropout:
-        dropout = next(rate for limit, rate in DROPOUT if passes <= limit)
+        dropout = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
         why_dropout = f"the text will be seen {passes:.1f} times"
     shape = dataclasses.replace(shape, dropout=dropout)
     decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)

@@ -141,7 +141,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     section="Text",
     help="char, jamo, bpe, or a tokenizer.json [char; classify, seq2seq of sentences: bpe]",
 )
-@option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000; classify 4000]")
+@option("--vocab-size", type=int, section="Text", help="ids of a bpe tokenizer [8000; classify, seq2seq 4000]")
 @option("--alphabet", section="Text", help="of char: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]")
 @option("--min-count", type=int, section="Text", help="rarer characters are spelled in bytes [2]")
 @option("--model", type=click.Choice(TRAINABLE), section="Model", help="[what fits the task]")

@@ -48,6 +48,7 @@ IDS = {
     "decoder_start_id": ("[BOS]", "<s>"),
     "eos_id": ("[EOS]", "</s>"),
 }
+BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table of pairs shows a rare piece too seldom
 SENTENCE = 3  # words that a text has on average, from which on it is taken for a sentence
 ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
 
@@ -65,6 +66,7 @@ class Seq2Seq(Task[EncoderDecoder]):
     goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
     glance = 256
     loss_label = "nats/token"
+    most_dropout = 0.1  # what is learned by heart is of use here: see `to_minimise`
     columns = COLUMNS
     fixed_shapes = False
 
@@ -111,7 +113,8 @@ class Seq2Seq(Task[EncoderDecoder]):
         if not pairs:
             raise _nothing_to_learn(material)
         lines = (f"{text}\n" for pair in pairs for text in pair)
-        return train_tokenizer(lines, kind, **{**options, "special_tokens": SPECIAL_TOKENS})
+        few = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
+        return train_tokenizer(lines, kind, **{**few, **options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
     def fields(

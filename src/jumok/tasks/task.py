@@ -66,6 +66,7 @@ class Task(ABC, Generic[M]):
     goal: ClassVar[Goal]  # the figure by which a run may stop
     glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
+    most_dropout: ClassVar[float] = 1.0  # unless a person asks for more
     columns: ClassVar[tuple[str, ...]] = ()  # of the table it learns from; none: from a text
     fixed_shapes: ClassVar[bool]  # all batches are alike, so that compiling pays
 
