@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
@@ -349,6 +350,26 @@ def test_the_oldest_measurements_make_room(
     assert len(measured) == 3
     start("first-again", batch_size=1)
     assert len(measured) == 4
+
+
+def test_two_starts_at_once_keep_both_measurements(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Each reads the file, adds its own and writes it all: one that read before the other wrote would undo that."""
+    cost = Cost(batch=1.0, measured=date.today().isoformat())
+    entries, others = tuning._entries, []
+
+    def slow_to_read() -> dict[str, Any]:
+        found = entries()
+        if not others:
+            others.append(threading.Thread(target=tuning._remember, args=({"run": "the other"}, cost)))
+            others[0].start()
+            others[0].join(0.3)  # as long as it would take, if nothing stopped it
+        return found
+
+    monkeypatch.setattr(tuning, "_entries", slow_to_read)
+    tuning._remember({"run": "this one"}, cost)
+    others[0].join()
+    kept = json.loads(cache.read_text(encoding="utf-8"))["measurements"].values()
+    assert [one["of"]["run"] for one in kept] == ["this one", "the other"]
 
 
 def test_what_is_measured_comes_back_as_it_was(start: Start) -> None:

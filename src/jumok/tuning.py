@@ -31,7 +31,7 @@ from jumok import __version__
 from jumok.attention import Implementation, ScaledDotProductAttention, train_attention_by
 from jumok.config import SPECIAL_IDS, ModelConfig, Precision, TrainConfig
 from jumok.device import autocast, processor_name, seconds_per_call
-from jumok.files import cache_folder, write_atomic
+from jumok.files import cache_folder, locked, write_atomic
 from jumok.models import build, kind_of
 from jumok.optim import make_optimizers
 from jumok.tasks import Task
@@ -353,13 +353,14 @@ def _recall(asked: Mapping[str, Any]) -> Cost | None:
 
 def _remember(asked: Mapping[str, Any], cost: Cost) -> None:
     values = {name: value for name, value in dataclasses.asdict(cost).items() if name not in OF_THE_MOMENT}
-    entries = _entries()
-    entries.pop(_digest(asked), None)  # so that it comes last, as the newest
-    entries[_digest(asked)] = {"of": asked, "cost": values}
-    newest = dict(list(entries.items())[-MOST_KEPT:])
     with suppress(OSError):
         _place().parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(_place(), json.dumps({"format": FORMAT, "measurements": newest}, indent=1) + "\n")
+        with locked(_place().with_suffix(".lock"), wait=True):  # or what another start just wrote would be lost
+            entries = _entries()
+            entries.pop(_digest(asked), None)  # so that it comes last, as the newest
+            entries[_digest(asked)] = {"of": asked, "cost": values}
+            newest = dict(list(entries.items())[-MOST_KEPT:])
+            write_atomic(_place(), json.dumps({"format": FORMAT, "measurements": newest}, indent=1) + "\n")
 
 
 def _entries() -> dict[str, Any]:
