@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +21,7 @@ from conftest import TINY, Jumok
 from jumok import attention, tuning
 from jumok.attention import ScaledDotProductAttention
 from jumok.config import TrainConfig
+from jumok.device import processor_name
 from jumok.errors import ConfigError, ResumeError
 from jumok.explicit import explicit_attention
 from jumok.plan import require_possible
@@ -218,6 +222,31 @@ def test_another_machine_measures_for_itself(
         monkeypatch.setattr(tuning, "processor_name", lambda _: "Another One")
     start("second")
     assert len(measured) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ("print('Apple M2 Pro')", "Apple M2 Pro"),
+        ("", "arm"),
+        ("exit(1)", "arm"),
+        ("while True: pass", "arm"),
+        (None, "arm"),
+    ],
+)
+def test_apple_chips_have_names(monkeypatch: pytest.MonkeyPatch, answer: str | None, name: str) -> None:
+    """`platform` calls all of them "arm", so one with as many cores would take another's measurements for its own."""
+    run = subprocess.run
+
+    def instead(asked: list[str], *, timeout: float, **how: Any) -> Any:
+        assert asked == ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        command = ["/not/there"] if answer is None else [sys.executable, "-c", answer]
+        return run(command, timeout=0.2 if answer and "while" in answer else timeout, **how)
+
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    monkeypatch.setattr(subprocess, "run", instead)
+    assert processor_name(torch.device("cpu")) == name
 
 
 def test_measuring_anew_replaces_what_was_wrong(

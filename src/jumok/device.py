@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -49,10 +50,24 @@ def processor_name(device: torch.device) -> str:
     """The name of the GPU, or else of the processor, as the system tells it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    name = _name_on_macos() if platform.system() == "Darwin" else _name_on_linux()
+    return name or platform.processor() or "unknown processor"
+
+
+def _name_on_linux() -> str:
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown processor"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _name_on_macos() -> str:
+    """Such as "Apple M2 Pro", where platform.processor() says "arm" of every chip; "" if there is no answer."""
+    asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, timeout=5, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.decode(errors="replace").strip()
 
 
 def keep_memory() -> None:
