@@ -177,17 +177,21 @@ def train(
     if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
         settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
     settings |= given
+
+    def make(folder: Path | None) -> tuple[Trainer, str]:
+        return _make_trainer(texts, folder, resume, init, settings, device, began, quiet, measure_anew)
+
     if explain:
         if resume:
             raise ConfigError(
                 "--explain is for a run that has not begun; what one decided stands in its config.json. Leave --resume "
                 "out."
             )
-        _explain(texts, init, settings, device, began, quiet, measure_anew, as_json)
+        _explain(make, quiet, as_json)
         return
     from jumok.console import TrainingView
 
-    trainer, text_note = _make_trainer(texts, out, resume, init, settings, device, began, quiet, measure_anew)
+    trainer, text_note = make(out)
     say(text_note, quiet=quiet)
     summary: dict[str, Any] = {}
     with TrainingView(trainer.folder.path, quiet=quiet) as view, stopping(trainer, view.say):
@@ -207,20 +211,13 @@ def train(
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _explain(
-    texts: tuple[str, ...],
-    init: Path | None,
-    settings: dict[str, Any],
-    device: str,
-    began: float,
-    quiet: bool,
-    measure_anew: bool,
-    as_json: bool,
-) -> None:
-    """Begin the run in a folder that is gone afterwards, and tell what was decided."""
+def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: bool) -> None:
+    """Begin the run in a folder that is gone afterwards, and tell what was decided.
+
+    make: what makes the trainer, and a sentence on the text.
+    """
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-        out = Path(folder) / "run"
-        trainer, text_note = _make_trainer(texts, out, False, init, settings, device, began, quiet, measure_anew)
+        trainer, text_note = make(Path(folder) / "run")
         plan, notices = trainer.plan, trainer.notices
         del trainer  # its text is mapped from the folder, which some systems then cannot clear away
     assert plan is not None  # it was started, not resumed
