@@ -220,19 +220,28 @@ class _Watch:
             self.calls[alike] = before._replace(times=before.times + 1) if before else _Call(q, k, v, mask, causal, 1)
 
 
-def _explicit_flops(q: Any, k: Any, v: Any, mask: Any, causal: bool, **_: Any) -> int:
-    """Of the forward pass, from shapes (B, H, T, D) and (B, H, S, D): two products over the pairs that may attend."""
+def _forward_flops(q: Any, k: Any, v: Any, _: Any = None, causal: bool = False, **__: Any) -> int:
+    """Of either way, from shapes (B, H, T, D) and (B, H or G, S, D): two products over the pairs that may attend."""
     (b, h, t, d), s = q, k[2]
     return 4 * d * b * h * (t * s - t * (t - 1) // 2 if causal else t * s)
 
 
-def _explicit_backward_flops(_: Any, *inputs: Any, **how: Any) -> int:
-    return 2 * _explicit_flops(*inputs[:5])
+def _explicit_backward_flops(_: Any, *inputs: Any, **__: Any) -> int:
+    return 2 * _forward_flops(*inputs[:5])
 
 
+def _fused_backward_flops(
+    _: Any, q: Any, k: Any, v: Any, out: Any, log_sums: Any, dropout: float, causal: bool, **__: Any
+) -> int:
+    return 2 * _forward_flops(q, k, v, dropout, causal)  # the products that it makes again are not counted
+
+
+# The stock counter knows the fused kernels of other devices, but not that for CPUs.
 COUNTED = {
-    torch.ops.jumok.explicit_attention: _explicit_flops,
+    torch.ops.jumok.explicit_attention: _forward_flops,
     torch.ops.jumok.explicit_attention_backward: _explicit_backward_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _forward_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _fused_backward_flops,
 }
 
 
