@@ -18,7 +18,7 @@ from jumok.models.gpt import GPT
 from jumok.optim import rate
 from jumok.tasks import TASKS
 from jumok.tasks.goal import Goal
-from jumok.trainer import GLANCES, Eval, Event, Finish, Notice, Sample, Step, Trainer
+from jumok.trainer import CLOSE_LOOK_TOKENS, GLANCES, Eval, Event, Finish, Notice, Sample, Step, Trainer
 
 Start = Callable[..., Trainer]
 
@@ -36,18 +36,29 @@ def finish_of(events: list[Event]) -> Finish:
 
 
 class Scripted:
-    """Figures of one's own in place of a task's: those of glances and validations, and those of close looks."""
+    """Figures of one's own in place of a task's: those of glances and validations, those of close looks, and those of
+    the parts that these begin with."""
 
     def __init__(
-        self, trainer: Trainer, monkeypatch: pytest.MonkeyPatch, quick: list[float], close: list[float]
+        self,
+        trainer: Trainer,
+        monkeypatch: pytest.MonkeyPatch,
+        quick: list[float],
+        close: list[float],
+        part: tuple[float, ...] = (),
     ) -> None:
+        self.part_looks: list[int] = []  # their steps
         self.close_looks: list[int] = []
-        self._trainer, self._quick, self._close = trainer, iter(quick), iter(close)
+        self._trainer, self._quick, self._close, self._part = trainer, iter(quick), iter(close), iter(part)
         monkeypatch.setattr(trainer.task, "validate", self.validate)
         monkeypatch.setattr(trainer.task, "final", self.final)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        return self._figures(next(self._quick))
+        if max_tokens < CLOSE_LOOK_TOKENS // 8:
+            return self._figures(next(self._quick))
+        assert max_tokens == CLOSE_LOOK_TOKENS // 8
+        self.part_looks.append(self._trainer.step)
+        return self._figures(next(self._part))
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
         self.close_looks.append(self._trainer.step)
@@ -116,17 +127,37 @@ def test_a_glance_decides_nothing(start: Start, monkeypatch: pytest.MonkeyPatch)
     """A few windows said 1.5 where all of them say 2.5: the run would have ended with a figure that it had not."""
     trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
     glances = [3.0, 1.5, 1.4, 1.1, 1.0]  # at 1.5 a close look finds 2.5, so 1.4 stands for 2.33 and 1.1 for 1.83
-    looks = Scripted(trainer, monkeypatch, glances, [2.5, 1.99])
+    looks = Scripted(trainer, monkeypatch, glances, [2.5, 1.99], part=(1.9, 1.8))
     events = list(trainer.run())
     assert [event.text for event in only(events, Notice)] == ["step 10: 2.500 nats/char, not 2 yet."]
-    assert looks.close_looks == [10, 20]
+    assert looks.part_looks == looks.close_looks == [10, 20]  # and nor did the part of a close look
     assert (finish_of(events).reason, finish_of(events).figures["loss"]) == ("reached", 1.99)
+
+
+def test_a_part_spares_a_close_look(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call for one comes too early, mostly: that took 12 s of a run that reached its goal after 98."""
+    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
+    glances = [3.0, 2.08, 2.06, 2.02]  # at 2.08 the part has 2.05, so 2.06 stands for 2.036 and 2.02 for 1.997
+    looks = Scripted(trainer, monkeypatch, glances, [1.98], part=(2.05, 1.99))
+    events = list(trainer.run())
+    assert (looks.part_looks, looks.close_looks) == ([10, 20], [20])
+    assert not only(events, Notice)  # the figure of a part is not told
+    assert (finish_of(events).reason, finish_of(events).figures["loss"]) == ("reached", 1.98)
+
+
+def test_a_share_of_right_answers_is_not_taken_from_a_part(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 99.5% are asked for, a few hundred answers have one wrong one, or three."""
+    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=0.9)
+    monkeypatch.setattr(trainer.task, "goal", Goal(figure="nats_per_char", unit="right answers", best=1.0))
+    looks = Scripted(trainer, monkeypatch, [0.5, 0.95], [0.93])
+    assert finish_of(list(trainer.run())).reason == "reached"
+    assert (looks.part_looks, looks.close_looks) == ([], [10])
 
 
 def test_hard_windows_do_not_hide_that_it_is_good_enough(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the few windows are the hard ones the glances stay above the goal, which a close look finds out."""
     trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [3.0, 2.1, 2.07, 2.05], [2.03, 1.98])
+    looks = Scripted(trainer, monkeypatch, [3.0, 2.1, 2.07, 2.05], [2.03, 1.98], part=(1.99, 1.97))
     finish = finish_of(list(trainer.run()))
     assert looks.close_looks == [10, 20]
     assert (finish.reason, finish.step) == ("reached", 20)
@@ -134,18 +165,18 @@ def test_hard_windows_do_not_hide_that_it_is_good_enough(start: Start, monkeypat
 
 def test_a_validation_is_a_reason_to_look_closely_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = start(steps=60, eval_every=3, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [1.9], [1.95])  # the first glance comes after it, at step 5
+    looks = Scripted(trainer, monkeypatch, [1.9], [1.95], part=(1.99,))  # the first glance comes after it, at step 5
     events = list(trainer.run())
-    assert looks.close_looks == [3]
+    assert looks.part_looks == looks.close_looks == [3]
     assert finish_of(events).figures["loss"] == 1.95
     assert [event.step for event in only(events, Eval)] == [3]
 
 
 def test_losses_that_are_not_finite_end_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [-1.0, 1.9, 1.9], [-1.0, 1.8])
+    looks = Scripted(trainer, monkeypatch, [-1.0, 1.9, 1.9, 1.9], [-1.0, 1.8], part=(-1.0, 1.9, 1.9))
     finish = finish_of(list(trainer.run()))
-    assert len(looks.close_looks) == 2
+    assert (len(looks.part_looks), len(looks.close_looks)) == (3, 2)
     assert (finish.reason, finish.figures["loss"]) == ("reached", 1.8)
 
 
@@ -182,6 +213,19 @@ def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Pa
         assert (finish.reason, finish.step) == ("reached", end)
         for name in ("model.safetensors", "samples.txt"):
             assert (tmp_path / out / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
+
+
+def test_what_a_part_taught_is_kept(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
+    Scripted(trainer, monkeypatch, [3.0, 2.08], [], part=(2.05,))
+    for event in trainer.run():
+        if event.step == 11:
+            trainer.request_stop()
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    looks = Scripted(resumed, monkeypatch, [2.06, 2.02], [1.98], part=(1.99,))
+    finish = finish_of(list(resumed.run()))
+    assert looks.part_looks == looks.close_looks == [20]
+    assert (finish.reason, finish.step) == ("reached", 20)
 
 
 def test_a_finished_run_stays_finished(start: Start, tmp_path: Path) -> None:
