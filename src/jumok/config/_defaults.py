@@ -53,7 +53,7 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
         "token_dropout": 0.1,
         "passes": 2.0,
     },
-    "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 64, "warmup": 0.05},
+    "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
 # With the weights of another model to begin with: its knowledge is worth more than what high rates find.
