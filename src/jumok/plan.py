@@ -20,7 +20,7 @@ from jumok.tasks import Task
 from jumok.tuning import Cost, costs_of
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, 10 to 30 s of it on two cores, pays
-COMPILED_SPEEDUP = 1.5  # about; only used to foresee how often a run will see its text
+COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); only used to foresee how often a run will see its text
 LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small text
 # (passes over the text, dropout): up to so many passes this rate. The steps are a judgement from few runs: novels,
 # seen 6 times, did well with 0.2, and stories, seen once, without.
