@@ -276,13 +276,15 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
 
 
 def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..., Trainer]) -> None:
-    words = begin("words").model.tokenizer
+    words = begin("words", batch_size=None)
     said = [
         (f"오늘 {word} 먹을까 말까", f"{word} 오늘 말고 내일 드세요") for word in ("밥을", "빵을", "떡을", "죽을") * 15
     ]
-    sentences = begin("sentences", from_rows(("source", "target"), said)).model.tokenizer
-    asked = begin("asked", from_rows(("source", "target"), said), tokenizer="char").model.tokenizer
-    assert [one.kind for one in (words, sentences, asked) if one] == ["char", "bpe", "char"]
+    sentences = begin("sentences", from_rows(("source", "target"), said), batch_size=None)
+    asked = begin("asked", from_rows(("source", "target"), said), tokenizer="char", batch_size=32)
+    runs = (words, sentences, asked)
+    assert [run.model.tokenizer.kind for run in runs if run.model.tokenizer] == ["char", "bpe", "char"]
+    assert [run.config.batch_size for run in runs] == [32, 64, 32]
 
 
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:

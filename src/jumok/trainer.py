@@ -247,6 +247,9 @@ class Trainer:
             path = os.fspath(text)
             text = read_table(path, task_type.columns) if task_type.columns else read([path])
         material = task_type.material(text, val_text, config)
+        given = {name for name, value in (settings or {}).items() if value is not None}
+        wanted = {name: value for name, value in task_type.training(material).items() if name not in given}
+        config = dataclasses.replace(config, **wanted)
         _require_reachable(task_type, config, val_text)
         if other is None:
             configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work

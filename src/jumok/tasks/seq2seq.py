@@ -100,11 +100,14 @@ class Seq2Seq(Task[EncoderDecoder]):
         return Material.of(source, held_out, config.val)
 
     @classmethod
+    def training(cls, material: Material) -> dict[str, Any]:
+        """Larger batches of sentences: with smaller ones the rates are too high for it to learn single answers."""
+        return {"batch_size": 64} if _has_sentences(material) else {}
+
+    @classmethod
     def usual_tokenizer(cls, material: Material) -> str:
         """Pieces of words where both sides are sentences, whose words come back; else characters, as for numbers."""
-        pairs, _ = _parts(material)
-        words = [sum(len(pair[side].split()) for pair in pairs) for side in range(len(COLUMNS))]
-        return "bpe" if pairs and min(words) >= SENTENCE * len(pairs) else "char"
+        return "bpe" if _has_sentences(material) else "char"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -268,6 +271,13 @@ def _parts(material: Material) -> tuple[list[Pair], list[Pair]]:
     pairs = as_pairs(_table(material.source))
     held_out = pairs[material.cut :] if material.held_out is None else as_pairs(_table(material.held_out))
     return whole_pairs(pairs[: material.cut]), whole_pairs(held_out)
+
+
+def _has_sentences(material: Material) -> bool:
+    """Whether the sources as well as the targets have words enough on average."""
+    pairs, _ = _parts(material)
+    words = [sum(len(pair[side].split()) for pair in pairs) for side in range(len(COLUMNS))]
+    return bool(pairs) and min(words) >= SENTENCE * len(pairs)
 
 
 def _nothing_to_learn(material: Material) -> TextError:

@@ -90,6 +90,11 @@ class Task(ABC, Generic[M]):
         """
 
     @classmethod
+    def training(cls, material: Material) -> dict[str, Any]:
+        """Fields of the training's configuration that this material wants different, where nobody has set them."""
+        return {}
+
+    @classmethod
     def usual_tokenizer(cls, material: Material) -> str:
         """The kind of tokenizer that is trained when nothing else is asked for."""
         return "char"
