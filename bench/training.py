@@ -107,6 +107,8 @@ class Side:
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+        if self._process.returncode:  # it has said why
+            raise SystemExit("a process failed at its end")
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -218,7 +220,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
     again = {work: seconds(steps[work]) if "compiled" in work else first_seconds[work] for work in steps}
     rounds = min(options.rounds, max(2, int(60 * options.minutes / sum(again.values()))))
     turns = take_turns(steps, tokens=facts["tokens"], rounds=rounds, device=choose_device("cpu"))  # each has waited
-    for side in (jumok, others):
+    for side in (others, jumok):  # whose folder the others have open
         side.close()
     print(f"{rounds} rounds" + (f", for {options.rounds} would take too long" if rounds < options.rounds else ""))
     show("AdamW on both sides", [work for work in steps if work != muon], turns, first_seconds, best)

@@ -14,8 +14,8 @@ def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, An
     return {"event": "step", "step": number, "loss": loss, "skipped": skipped}
 
 
-def held_out(number: int, loss: float, **figures: float) -> dict[str, Any]:
-    return {"event": "eval", "step": number, "figures": {"loss": loss, **figures}}
+def held_out(number: int, loss: float, best: bool = True, **figures: float) -> dict[str, Any]:
+    return {"event": "eval", "step": number, "figures": {"loss": loss, **figures}, "best": best}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,13 @@ def test_the_curves_show_the_losses(tmp_path: Path) -> None:
         draw_loss([*events, *extra], tmp_path / name)
     one, same, other = ((tmp_path / name).read_bytes() for name in ("one", "same", "other"))
     assert one == same != other
+
+
+def test_the_best_validation_is_not_always_that_of_the_least_loss(tmp_path: Path) -> None:
+    for name, best in (("first", (True, False)), ("second", (True, True))):
+        events = [held_out(10, 1.0, best=best[0]), held_out(20, 2.0, best=best[1])]
+        draw_loss(events, tmp_path / name)
+    assert (tmp_path / "first").read_bytes() != (tmp_path / "second").read_bytes()
 
 
 def test_a_picture_replaces_the_one_before(tmp_path: Path) -> None:

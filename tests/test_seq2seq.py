@@ -28,6 +28,7 @@ from jumok.text import Table, from_rows, from_string
 from jumok.tokenizers import train_tokenizer
 from jumok.trainer import Eval, Notice, Sample, Step, Trainer
 
+EXTRA = ("val_text", "tokenizer", "tokenizer_options", "init")  # of what `begin` takes, no settings
 DIGITS = "영일이삼사오육칠팔구"
 TINY: dict[str, Any] = {
     "task": "seq2seq", "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 12, "batch_size": 4, "steps": 8,
@@ -50,8 +51,9 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
     """Begin a tiny run in tmp_path/run; settings go before those of TINY."""
 
     def start(out: str = "run", pairs: Table | None = None, **settings: Any) -> Trainer:
-        options = {name: settings.pop(name) for name in ("val_text", "tokenizer", "init") if name in settings}
-        return Trainer.start(tmp_path / out, pairs or table(), {**TINY, **settings}, device="cpu", **options)
+        options = {name: settings.pop(name) for name in EXTRA if name in settings}
+        settings = {**TINY, **settings}
+        return Trainer.start(tmp_path / out, pairs or table(), settings, device="cpu", **options)
 
     return start
 
@@ -174,7 +176,8 @@ def test_a_run_learns(run: tuple[Path, list[Any]]) -> None:
     assert figures["chrf"] > 50
     assert figures["bleu"] > 50
     assert finish.headline == (
-        f"exact {figures['exact_match']:.1%}, chrF {figures['chrf']:.1f}, loss {figures['loss']:.3f}"
+        f"exact {figures['exact_match']:.1%}, tokens {figures['token_accuracy']:.1%}, chrF {figures['chrf']:.1f}, "
+        f"loss {figures['loss']:.3f}"
     )
 
 
@@ -254,7 +257,8 @@ def test_without_sacrebleu_there_are_fewer_figures(
     monkeypatch.setattr("jumok.tasks.seq2seq.has_sacrebleu", lambda: False)
     figures = task_of(trainer).validate(model_of(trainer), 10**6)
     assert figures.keys() == {"loss", "exact_match", "loss_per_token", "token_accuracy", "rows", "tokens"}
-    assert task_of(trainer).headline({"exact_match": 0.973, "loss": 0.0312}) == "exact 97.3%, loss 0.031"
+    told = {"exact_match": 0.973, "token_accuracy": 0.99, "loss": 0.0312}
+    assert task_of(trainer).headline(told) == "exact 97.3%, tokens 99.0%, loss 0.031"
 
 
 def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
@@ -281,10 +285,28 @@ def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..
         (f"오늘 {word} 먹을까 말까", f"{word} 오늘 말고 내일 드세요") for word in ("밥을", "빵을", "떡을", "죽을") * 15
     ]
     sentences = begin("sentences", from_rows(("source", "target"), said), batch_size=None)
-    asked = begin("asked", from_rows(("source", "target"), said), tokenizer="char", batch_size=32)
+    asked = begin(
+        "asked", from_rows(("source", "target"), said), batch_size=16, tokenizer_options={"alphabet": "hangul"}
+    )
     runs = (words, sentences, asked)
     assert [run.model.tokenizer.kind for run in runs if run.model.tokenizer] == ["char", "bpe", "char"]
-    assert [run.config.batch_size for run in runs] == [32, 64, 32]
+    assert [run.config.batch_size for run in runs] == [32, 64, 16]
+    assert Trainer.resume(sentences.folder.path, device="cpu").config.batch_size == 64
+
+
+def test_dropout_is_low_however_often_the_pairs_are_seen(begin: Callable[..., Trainer]) -> None:
+    assert begin(dropout=None, steps=1_000).model.config.dropout == 0.1
+    assert begin("asked", dropout=0.3, steps=1_000).model.config.dropout == 0.3
+
+
+def test_between_equals_the_loss_decides(begin: Callable[..., Trainer]) -> None:
+    task = task_of(begin())
+    assert task.to_minimise({"token_accuracy": 1.0, "loss": 0.1}) > task.to_minimise(
+        {"token_accuracy": 1.0, "loss": 0.01}
+    )
+    assert task.to_minimise({"token_accuracy": 0.9, "loss": 0.1}) > task.to_minimise(
+        {"token_accuracy": 0.901, "loss": 9.0}
+    )
 
 
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:

@@ -79,7 +79,13 @@ def keep_memory() -> None:
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
         libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which never shrinks
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink by itself
+
+
+def give_memory_back() -> None:
+    """Give the system what `keep_memory` has kept and nothing uses; what is freed later is kept again."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def wait(device: torch.device) -> None:

@@ -134,6 +134,8 @@ def make_plan(
     if choose_dropout:
         dropout = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
         why_dropout = f"the text will be seen {passes:.1f} times"
+        if dropout == task.most_dropout:
+            why_dropout += f", and it is at most {dropout:g} for this task"
     shape = dataclasses.replace(shape, dropout=dropout)
     decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)
     tokens = max(per_step, tokens)

@@ -230,9 +230,12 @@ class StockTraining:
         self.losses: list[float] = []
         stock = stock_model(model).train()
         self._model: Any = torch.compile(stock, dynamic=False) if compiled else stock
-        c = config
         self._optimizer = torch.optim.AdamW(
-            stock.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), weight_decay=c.weight_decay, fused=True
+            stock.parameters(),
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            weight_decay=config.weight_decay,
+            fused=True,
         )
         self._parameters = list(stock.parameters())
 
@@ -298,8 +301,8 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
 
     Steps are those of `jumok train` with its defaults, the optimizer too, but not compiled, as in a run too short to
     pay for that; `transformers` takes them with AdamW, in the same precision, not compiled either, and in the same
-    process, so that it has from `jumok.device.keep_memory` what jumok has. What is written is
-    one text of WRITTEN tokens, drawn with temperature 0.8 by both.
+    process, so that it has from `jumok.device.keep_memory` what jumok has. What is written is one text of WRITTEN
+    tokens, drawn with temperature 0.8 by both.
 
     Args:
         size: a name in SIZES. device: "auto", "cpu", "cuda" or "mps". rounds: see `take_turns`.

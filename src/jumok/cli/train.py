@@ -35,6 +35,7 @@ from jumok.config import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
     ORIGINAL_DEFAULTS,
+    SENTENCE_DEFAULTS,
     SIZES,
     SPECIAL_IDS,
     TASK_DEFAULTS,
@@ -68,6 +69,7 @@ OTHER_DEFAULTS = {
     **TASK_DEFAULTS,
     "classic": CLASSIC_DEFAULTS,
     "original": ORIGINAL_DEFAULTS,
+    "sentences": SENTENCE_DEFAULTS,
     "--init": INIT_DEFAULTS,
 }
 

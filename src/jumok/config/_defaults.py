@@ -56,6 +56,10 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
+# What pairs of sentences want different in training, where each side has several words: larger batches, for the rates
+# are too high to learn single answers from small ones.
+SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
+
 # With the weights of another model to begin with: its knowledge is worth more than what high rates find.
 INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
 

@@ -77,7 +77,7 @@ def _draw_curves(
     axes.set_ylabel("loss (nats)")
     axes.grid(alpha=0.25)
     if steps or evals:
-        axes.legend(frameon=False, loc="upper right")  # where a curve that falls is not; "best" is slow with many steps
+        axes.legend(frameon=False, loc="upper center")  # "best" is slow with many steps
 
 
 @dataclass(frozen=True)
