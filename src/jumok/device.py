@@ -75,7 +75,7 @@ def keep_memory() -> None:
 
     glibc gives what a tensor of more than 32 MB held back to the system at once, which then has to find and clear pages
     for the next one, although a training step wants again what the one before it freed. What that costs, and how much
-    memory keeping it takes: bench/README.md.
+    memory keeping it takes: bench/LOG.md.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
         libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
