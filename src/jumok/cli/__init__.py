@@ -18,6 +18,7 @@ from jumok import __version__
 from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
 from jumok.cli._verbs import INTERRUPTED, print_json, say
 from jumok.errors import JumokError
+from jumok.messages import speaking, users_language
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -49,7 +50,13 @@ for verb in (
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line and exit; in the language of whoever started it."""
+    with speaking(users_language()):
+        sys.exit(_run())
+
+
+def _run() -> int:
+    """Run the command line; the exit code."""
     # What torch and its compiler tell developers is not for the person at this keyboard.
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -78,4 +85,4 @@ def main() -> None:
         say(f"jumok: {failure}")
     if failure and as_json:
         print_json({"error": failure})
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0

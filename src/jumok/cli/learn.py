@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -15,13 +14,13 @@ from click.core import ParameterSource
 from jumok.cli._verbs import READING, Verb, common, option, print_json, say
 from jumok.config import did_you_mean
 from jumok.errors import ConfigError
+from jumok.messages import users_language
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language
 
 LADDER = "ladder"
 MINUTES_PER_RUNG = 1.0
-LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides
 # What belongs to one way of using the verb only, by the names of the parameters.
 OF_A_CHAPTER = ("notebook",)
 OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")
@@ -44,7 +43,7 @@ OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", 
     "--lang",
     "language",
     type=click.Choice(["ko", "en"]),
-    help="[ko if LC_ALL, LC_MESSAGES or LANG is Korean, else en]",
+    help="[ko if JUMOK_LANG or the locale is Korean, else en]",
 )
 @option("--notebook", type=click.Path(path_type=Path), section="Chapter", help="write the chapter to this .ipynb file")
 @option("--out", type=click.Path(path_type=Path), section="Ladder", help="folder for the runs and the pictures")
@@ -70,7 +69,7 @@ def learn(
     one small model after another on it, each with one part more than the one before. Without a TEXT it shows the page
     on the ladder; with an option of the ladder, but no TEXT, it climbs with the built-in stories.
     """
-    chosen = _language(language)
+    chosen = language or users_language()
     if lesson == LADDER:
         _refuse(context, OF_A_CHAPTER, "the ladder is no chapter. A chapter is: jumok learn 3 --notebook 3.ipynb")
         if texts or _given(context, OF_THE_LADDER):
@@ -190,14 +189,6 @@ def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:
         for parameter in context.command.params
         if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
-
-
-def _language(given: Language | None) -> Language:
-    """The language that was asked for, or that of the person's system, as POSIX finds it."""
-    if given is not None:
-        return given
-    locale = next((value for name in LOCALE if (value := os.environ.get(name))), "")
-    return "ko" if re.split(r"[_.@-]", locale)[0].lower() == "ko" else "en"
 
 
 def _show(text: str) -> None:

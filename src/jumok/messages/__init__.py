@@ -1,0 +1,68 @@
+"""What jumok says to people: English templates in the code, and one catalogue of them in Korean, `ko.toml`.
+
+A message stands where it is raised, in English:
+
+    raise RunError(tr("{path} has no {name}; name the folder with {--out RUN}.", path=path, name=name))
+
+`{path:>8}` are fields of `str.format`. `{--out RUN}` names a setting: in a terminal it reads `--out RUN`, in Python
+`out=RUN`, so that everyone reads the name that they can type. Python gets English; the command line asks for the
+language of its user with `speaking`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+Language = Literal["en", "ko"]
+
+LOCALE = ("JUMOK_LANG", "LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides
+SETTING = re.compile(r"\{--([a-z][a-z0-9-]*)(?: ((?:[^{}]|\{[^{}]*\})*))?\}")
+
+_language: ContextVar[Language] = ContextVar("language", default="en")
+_terminal: ContextVar[bool] = ContextVar("terminal", default=False)
+
+
+def tr(template: str, /, **values: object) -> str:
+    """A message in the current language, its fields filled in."""
+    if _language.get() == "ko":
+        template = catalogue().get(template, template)
+    return SETTING.sub(_setting, template).format(**values)
+
+
+def _setting(match: re.Match[str]) -> str:
+    name, value = match.group(1), match.group(2)
+    if _terminal.get():
+        return f"--{name} {value}" if value else f"--{name}"
+    name = name.replace("-", "_")
+    return f"{name}={value}" if value else name
+
+
+@contextmanager
+def speaking(language: Language, *, terminal: bool = True) -> Iterator[None]:
+    """Messages are in this language inside the block, and name settings as options of the command line."""
+    tokens = _language.set(language), _terminal.set(terminal)
+    try:
+        yield
+    finally:
+        _language.reset(tokens[0])
+        _terminal.reset(tokens[1])
+
+
+def users_language() -> Language:
+    """What JUMOK_LANG, or else the locale asks for: "ko" for Korean, "en" for anything else."""
+    chosen = next((value for name in LOCALE if (value := os.environ.get(name))), "")
+    return "ko" if re.split(r"[_.@-]", chosen)[0].lower() == "ko" else "en"
+
+
+@cache
+def catalogue() -> Mapping[str, str]:
+    """Every English template with its Korean one."""
+    return tomllib.loads(resources.files(__name__).joinpath("ko.toml").read_text(encoding="utf-8"))
