@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from jumok.errors import ConfigError
 from jumok.messages import speaking, tr, users_language
 
 
@@ -19,6 +22,13 @@ def test_a_setting_is_named_as_the_reader_can_type_it() -> None:
 
 def test_values_are_not_read_as_templates() -> None:
     assert tr("{name}", name="{--out} {0}") == "{--out} {0}"
+
+
+def test_an_error_is_a_message() -> None:
+    error = ConfigError("top={top} is too many; leave {--top} out", top=7)
+    assert str(error) == "top=7 is too many; leave top out"
+    assert str(ConfigError("a set {1, 2} and {{}} as they are")) == "a set {1, 2} and {{}} as they are"
+    assert pickle.loads(pickle.dumps(error)).args == error.args
 
 
 @pytest.mark.parametrize(

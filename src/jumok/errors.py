@@ -17,11 +17,20 @@ without a traceback, and ends with `exit_code`.
 
 from __future__ import annotations
 
+from jumok.messages import tr
+
 
 class JumokError(Exception):
-    """Base of all errors that jumok raises on purpose; the message is meant for the person at the keyboard."""
+    """Base of all errors that jumok raises on purpose; the message is meant for the person at the keyboard.
+
+    Args:
+        template, values: see `jumok.messages.tr`.
+    """
 
     exit_code = 1
+
+    def __init__(self, template: str, /, **values: object) -> None:
+        super().__init__(tr(template, **values))
 
 
 class ConfigError(JumokError, ValueError):

@@ -1,12 +1,13 @@
 """What jumok says to people: English templates in the code, and one catalogue of them in Korean, `ko.toml`.
 
-A message stands where it is raised, in English:
+A message stands where it is used, in English:
 
-    raise RunError(tr("{path} has no {name}; name the folder with {--out RUN}.", path=path, name=name))
+    raise RunError("{path} has no {name}; name the folder with {--out RUN}.", path=path, name=name)
+    Notice(step=step, text=tr("{count:,} rows were left out.", count=count))
 
-`{path:>8}` are fields of `str.format`. `{--out RUN}` names a setting: in a terminal it reads `--out RUN`, in Python
-`out=RUN`, so that everyone reads the name that they can type. Python gets English; the command line asks for the
-language of its user with `speaking`.
+`{path}` and `{count:,}` are fields of `str.format`. `{--out RUN}` names a setting: in a terminal it reads `--out RUN`,
+in Python `out=RUN`, so that everyone reads the name that they can type. Python gets English; the command line asks for
+the language of its user with `speaking`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _terminal: ContextVar[bool] = ContextVar("terminal", default=False)
 
 
 def tr(template: str, /, **values: object) -> str:
-    """A message in the current language, its fields filled in."""
+    """A message in the current language, its fields filled in; without values it has none, and braces stay braces."""
     if _language.get() == "ko":
         template = catalogue().get(template, template)
-    return SETTING.sub(_setting, template).format(**values)
+    template = SETTING.sub(_setting, template)
+    return template.format(**values) if values else template
 
 
 def _setting(match: re.Match[str]) -> str:
