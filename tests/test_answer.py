@@ -389,8 +389,8 @@ def test_a_source_that_fails_fails_alone(how: dict[str, Any], monkeypatch: pytes
     found = answer(model, SOURCES, **how)
     failed = min(range(len(SOURCES)), key=lambda number: len(SOURCES[number]))  # the shortest is in the first row
     assert SOURCES[failed] == ""
-    broken = [(one.finish, one.text, one.tokens, one.score) for one in found[failed]]
-    assert set(broken[:1]) == {("not finite", "", 0, -math.inf)}
+    broken = found[failed][-1]  # of two draws the other one may go on
+    assert (broken.finish, broken.text, broken.tokens, broken.score) == ("not finite", "", 0, -math.inf)
     rest = [number for number in range(len(SOURCES)) if number != failed]
     assert ids([found[number] for number in rest]) == ids([wanted[number] for number in rest])
     first_row[0] = None  # type: ignore[call-overload]

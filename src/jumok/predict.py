@@ -11,6 +11,7 @@ a common one, which accuracy does not show.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,11 +26,12 @@ from jumok.data import LengthBatches, Rows
 from jumok.errors import JumokError, TextError
 from jumok.evaluate import require_finite_losses
 from jumok.generate import eval_mode, finite_rows, not_finite, require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framed, Framing
 from jumok.models.gpt import GPT
-from jumok.text import Table
+from jumok.text import Table, require_no_file_name
 
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
@@ -76,13 +78,25 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 
     Args:
         model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
-        texts: one or more, none of them empty.
+        texts: one or more strings, none of them empty. For the texts of a file:
+            `jumok.text.read_table("reviews.tsv", ["text"]).column("text")`.
 
     Raises:
+        ConfigError: a text is the name of a file.
         JumokError: the model is no classifier, or its numbers are not finite for any text.
         TextError: a text is empty, or the tokenizer makes nothing of it.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """
+    if isinstance(texts, str | os.PathLike):
+        raise TextError(
+            tr(
+                "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
+                'jumok.text.read_table(path, ["text"]).column("text").',
+                kind="string" if isinstance(texts, str) else "path",
+            )
+        )
+    for text in texts:
+        require_no_file_name(text)
     found = predict_whole(model, texts)
     for number, prediction in enumerate(found, 1):
         if prediction is None:
@@ -93,8 +107,6 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]:
     """As `predict`, with None for a text that is empty or of which the tokenizer makes nothing."""
     classifier = require_classifier(model)
-    if isinstance(texts, str):
-        raise TextError("one string was given where a list of texts belongs; put it into brackets: [text].")
     framed = _framed(classifier, texts)
     found = [text for text in framed if text is not None]
     if not found:
