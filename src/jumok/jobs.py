@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from jumok.checkpoint import load
-from jumok.console import TrainingView
 from jumok.errors import ConfigError
 from jumok.evaluate import Evaluation, evaluate_text
 from jumok.masking import MaskedEvaluation, evaluate_masked
@@ -21,7 +20,6 @@ from jumok.predict import ClassEvaluation, evaluate_classes
 from jumok.tasks import TASKS
 from jumok.text import Table, Text, from_rows, material_of, read_table
 from jumok.tokenizers import Tokenizer
-from jumok.trainer import Trainer
 
 Material = str | os.PathLike[str] | Text | Table
 
@@ -59,6 +57,9 @@ def train(
     Raises:
         JumokError: a setting, the text or the folder does not do, or the training failed; see `jumok.Trainer`.
     """
+    from jumok.console import TrainingView  # who asks for figures alone needs neither
+    from jumok.trainer import Trainer
+
     names = columns_of(settings.get("task") or "lm") if columns is not None else ()
     trainer = Trainer.start(
         out,
