@@ -22,7 +22,7 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, write
 	rm -rf runs/demo
 	$(BIN)/jumok corpus write stories --chars 2000000 > runs/stories.txt
 	$(BIN)/jumok train runs/stories.txt --minutes 2 --out runs/demo
-	$(BIN)/jumok generate runs/demo --prompt "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
+	$(BIN)/jumok generate runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 
 test: $(READY)            ## run the whole test suite

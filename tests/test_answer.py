@@ -372,6 +372,32 @@ def test_a_diverged_model_is_reported(model: EncoderDecoder, beam: int) -> None:
         answer(model, ["나는"], beam=beam)
 
 
+@pytest.mark.parametrize("how", [{}, {"temperature": 1.0, "n_best": 2, "seed": 1}, {"beam": 3, "n_best": 2}])
+def test_a_source_that_fails_fails_alone(how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NaN for one of several sources used to raise for all of them."""
+    model = tiny()
+    wanted = answer(model, SOURCES, **how)
+    hidden, first_row = EncoderDecoder.hidden, [0]
+
+    def damaged(self: EncoderDecoder, ids: Tensor, context: Tensor, mask: Any, cache: Any) -> Tensor:
+        found = hidden(self, ids, context, mask, cache)
+        if cache.length == 1:
+            found[: len(found) if first_row[0] is None else first_row[0] + 1] = math.nan
+        return found
+
+    monkeypatch.setattr(EncoderDecoder, "hidden", damaged)
+    found = answer(model, SOURCES, **how)
+    failed = min(range(len(SOURCES)), key=lambda number: len(SOURCES[number]))  # the shortest is in the first row
+    assert SOURCES[failed] == ""
+    broken = found[failed][-1]  # of two draws the other one may go on
+    assert (broken.finish, broken.text, broken.tokens, broken.score) == ("not finite", "", 0, -math.inf)
+    rest = [number for number in range(len(SOURCES)) if number != failed]
+    assert ids([found[number] for number in rest]) == ids([wanted[number] for number in rest])
+    first_row[0] = None  # type: ignore[call-overload]
+    with pytest.raises(JumokError, match="not finite"):
+        answer(model, ["나는", "나는"], **how)
+
+
 def test_a_vocabulary_smaller_than_the_search() -> None:
     """With fewer than 2·beam continuations at the first step there is less to look at, not an error."""
     model = tiny()

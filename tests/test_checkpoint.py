@@ -10,6 +10,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from jumok.models.gpt import GPT
 from jumok.tasks import TASKS
 from jumok.text import from_rows, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -486,3 +489,40 @@ def test_describe_model_is_read_back(run: Path, tokenizer: Tokenizer) -> None:
 
 def test_resume_errors_are_run_errors() -> None:
     assert issubclass(ResumeError, RunError)
+
+
+GUEST = """
+import logging, os, random, sys, warnings
+import numpy, torch
+warnings.simplefilter("error")
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+torch.manual_seed(1), numpy.random.seed(1), random.seed(1)
+
+def state():
+    return [
+        torch.get_rng_state().tolist(), str(numpy.random.get_state()), random.getstate(), list(warnings.filters),
+        torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_default_dtype(), dict(os.environ),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), sys.getrecursionlimit(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), list(logging.root.handlers),
+        logging.root.level, [__import__("signal").getsignal(n) for n in (2, 15)], os.getcwd(), sys.path[:],
+        torch.get_default_device(),
+    ]
+
+before = state()
+import jumok
+model = jumok.load(sys.argv[1])
+modes = [part.training for part in model.modules()]
+jumok.generate(model, "그날", tokens=3)
+list(jumok.stream(model, "그날", tokens=3))
+jumok.evaluate(model, "그날 밤이었다.")
+after = state()
+assert [a == b for a, b in zip(before, after)] == [True] * len(before), [a == b for a, b in zip(before, after)]
+assert modes == [False] * len(modes)
+"""
+
+
+def test_another_program_notices_nothing_but_the_model(start: Callable[..., Trainer], tmp_path: Path) -> None:
+    """`jumok.load` drew from torch's random numbers. It prints, logs and warns nothing, and changes no global state."""
+    list(start(steps=1, eval_every=0).run())
+    done = subprocess.run([sys.executable, "-c", GUEST, str(tmp_path / "run")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -505,7 +505,7 @@ def test_generate_with_rounded_weights(jumok: Jumok, model: Path) -> None:
 
 
 def test_generate_streams_what_json_holds(jumok: Jumok, model: Path) -> None:
-    asked = ["generate", model, "--prompt", "옛날에", "--tokens", 20, "--seed", 3]
+    asked = ["generate", model, "옛날에", "--tokens", 20, "--seed", 3]
     assert jumok(*asked).out == "옛날에" + jumok(*asked, "--json").json["text"] + "\n"
 
 
@@ -521,6 +521,21 @@ def test_any_prompt(jumok: Jumok, model: Path, prompt: str) -> None:
     end = jumok("generate", model, "--prompt", prompt, "--tokens", 4, "--seed", 0)
     assert end.code == 0, end.err
     assert end.out.startswith(prompt)
+
+
+def test_the_prompt_is_an_argument(jumok: Jumok, model: Path) -> None:
+    """`jumok generate RUN "그날"` was refused, where `view` and `predict` take their text like that."""
+    asked = ["--tokens", 6, "--seed", 3, "--json"]
+    found = jumok("generate", model, "옛날에", *asked).json
+    assert found["prompt"] == "옛날에"
+    assert found["text"] == jumok("generate", model, "--prompt", "옛날에", *asked).json["text"]
+    assert jumok("generate", model, *asked).json["prompt"] == ""
+    end = jumok("generate", model, "옛날", "에", "한 나라", *asked)
+    assert end.code == 2
+    assert f'3 were given; put quotes around it: jumok generate {model} "옛날 에 한 나라"' in end.err
+    end = jumok("generate", model, "옛날", "--prompt", "옛날")
+    assert end.code == 2
+    assert "the prompt was given twice, as PROMPT and with --prompt; leave one of them out." in end.err
 
 
 def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from jumok.cache import KVCache, LayerCache
 from jumok.config import GPTConfig, RungConfig
 from jumok.decode import PANEL, Decoder, Texts, can_decode, next_logits, window_start
 from jumok.errors import ConfigError, JumokError
-from jumok.generate import Sampling, generate, rollout, rollouts
+from jumok.generate import Rollout, Sampling, generate, rollout
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
 from jumok.tokenizers import train_tokenizer
@@ -53,8 +54,8 @@ def some_ids(*shape: int, seed: int = 0) -> Tensor:
 
 def written(model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling: Sampling = GREEDY, **how: Any) -> Any:
     """The ids that each row gets, (rows, number)."""
-    with closing(rollouts(model, prompts, sampling, seed=3, **how)) as steps:
-        return [list(row) for row in zip(*islice(steps, number), strict=True)]
+    texts = Rollout(model, prompts, sampling, seed=3, **how)
+    return [list(row) for row in zip(*(texts.step() for _ in range(number)), strict=True)]
 
 
 @pytest.fixture
@@ -366,9 +367,155 @@ def test_generate_takes_a_list_of_prompts(family: str, tales: str):
 
 
 def test_equal_prompts_without_a_seed_give_different_texts():
-    with closing(rollouts(tiny(), [[1], [1]], Sampling(temperature=5))) as steps:
-        first, second = zip(*islice(steps, 30), strict=True)
+    texts = Rollout(tiny(), [[1], [1]], Sampling(temperature=5))
+    first, second = zip(*(texts.step() for _ in range(30)), strict=True)
     assert first != second
+
+
+# --- texts that are done, and texts that fail -------------------------------------------------------------------------
+
+
+def ids_of(model: GPT, prompts: Sequence[Sequence[int]], lengths: Sequence[int], **how: Any) -> list[list[Any]]:
+    """What each prompt gets when it is let go after so many ids."""
+    texts, found = Rollout(model, prompts, Sampling(), seed=3, **how), [[] for _ in prompts]  # type: ignore[var-annotated]
+    while True:
+        for row, token in zip(texts.rows, texts.step(), strict=True):
+            found[row].append(token)
+        going = [place for place, row in enumerate(texts.rows) if len(found[row]) < lengths[row]]
+        if not going:
+            return found
+        texts.keep(going)
+
+
+@pytest.mark.parametrize(
+    ("family", "cache", "watched"),
+    [("modern", True, False), ("classic", True, False), ("modern", False, False), ("modern", True, True)],
+)
+def test_texts_that_are_done_are_computed_no_more(
+    family: str, cache: bool, watched: bool, fed: list[tuple[int, ...]], taken: list[int]
+):
+    """Finished rows of a batch kept computing until all were done. Those that go on are as without the others."""
+    model = tiny(family=family)
+    prompts, lengths = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10], [4, 5]], [2, 30, 1, 9]
+    alone = [ids_of(model, [prompt], [length], cache=cache)[0] for prompt, length in zip(prompts, lengths, strict=True)]
+    del taken[:], fed[:]
+    if watched:
+        model.blocks[0].register_forward_hook(lambda *_: None)
+    assert ids_of(model, prompts, lengths, cache=cache) == alone
+    if cache and not watched:
+        assert taken == [4] + [3] + [2] * 7 + [1] * 21
+    else:
+        assert sum(rows for rows, _ in fed) == 4 + 3 + 2 * 7 + 21
+
+
+def test_a_text_without_finite_logits_fails_alone():
+    """A NaN row in a batch used to raise for all: here the embedding of one id is damaged, which one prompt holds."""
+    model = tiny(tie_embeddings=False)
+    wanted = written(model, [[1, 2], [4]], 4)
+    damaged = next(token for token in range(5, V) if all(token not in ids for ids in wanted))
+    with torch.no_grad():
+        model.token_embedding.weight[damaged] = math.nan
+    prompts = [[1, 2], [3, damaged], [4]]
+    texts = Rollout(model, prompts, GREEDY)
+    assert texts.step()[1] is None
+    with pytest.raises(JumokError, match="not finite"):
+        texts.step()
+    texts = Rollout(model, prompts, GREEDY)
+    first = texts.step()
+    texts.keep([0, 2])
+    rest = [texts.step() for _ in range(3)]
+    assert [list(row) for row in zip(first[::2], *rest, strict=True)] == wanted
+
+
+# --- matrices that are packed once ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the matrices that are packed."""
+    shapes: list[tuple[int, ...]] = []
+    for kind in (decode._Product, decode._Panels, decode._Rounded):
+        pack = kind.pack
+
+        def watching(matrix: Tensor, pack: Any = pack) -> Any:
+            shapes.append(tuple(matrix.shape))
+            return pack(matrix)
+
+        monkeypatch.setattr(kind, "pack", staticmethod(watching))
+    return shapes
+
+
+def test_matrices_are_packed_once(packed: list[tuple[int, ...]]):
+    """They were packed again at each call, which took a quarter of the time of one token."""
+    model = tiny()
+    first = written(model, [[1, 2]], 3)
+    assert packed
+    del packed[:]
+    assert written(model, [[1, 2]], 3) == first
+    assert written(model, [[1, 2], [1]], 3)[0] == first[0]  # another batch, the same matrices
+    assert packed == []
+    written(model, [[1, 2]], 3, weights="int8")
+    assert packed
+
+
+def by_an_optimizer(model: GPT) -> None:
+    model(torch.tensor([[1, 2, 3]])).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def by_loading(model: GPT) -> None:
+    model.load_state_dict(tiny(seed=1, family=model.config.family).state_dict())
+
+
+def by_data(model: GPT) -> None:
+    for parameter in model.parameters():
+        parameter.data.mul_(1.25)
+
+
+def one_number_by_data(model: GPT) -> None:
+    model.blocks[1].mlp.up_proj.weight.data[2, 3] += 1.5
+
+
+def by_swapping_rows(model: GPT) -> None:
+    weight = model.head.weight.data
+    weight[[1, 2]] = weight[[2, 1]]
+
+
+def by_numpy(model: GPT) -> None:
+    model.blocks[0].attention.v_proj.weight.detach().numpy()[:] *= -1
+
+
+def by_a_new_layer(model: GPT) -> None:
+    old = model.blocks[0].attention.k_proj
+    model.blocks[0].attention.k_proj = nn.Linear(old.in_features, old.out_features, bias=old.bias is not None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [by_an_optimizer, by_loading, by_data, one_number_by_data, by_swapping_rows, by_numpy, by_a_new_layer],
+)
+@pytest.mark.parametrize("family", ["modern", "classic"])
+def test_changed_weights_are_packed_again(change: Callable[[GPT], None], family: str, packed: list[tuple[int, ...]]):
+    """PyTorch's count of versions knows nothing of changes through `.data` or numpy; the logits must."""
+    model = tiny(family=family)
+    Texts(model, [[1, 2, 3]]).next_logits()
+    del packed[:]
+    change(model)
+    with torch.no_grad():
+        found, wanted = Texts(model, [[1, 2, 3]]).next_logits(), next_logits(model, torch.tensor([[1, 2, 3]]))
+    assert packed
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
+
+
+def test_packed_matrices_go_with_their_model():
+    model = tiny()
+    written(model, [[1]], 1)
+    head = model.head
+    assert head in decode._PACKED
+    gone = weakref.ref(head)
+    del model, head
+    gc.collect()
+    assert gone() is None
 
 
 # --- the cache that they share ----------------------------------------------------------------------------------------
@@ -432,7 +579,7 @@ def test_int8_takes_rows_of_zeros_and_of_very_different_sizes():
     layer.weight[1] *= 1e6
     layer.weight[2] *= 1e-6
     x = torch.randn(2, 64)
-    found, wanted = decode._product(2, "int8", layer)(x), layer(x)
+    found, wanted = decode._Matrices("int8").product(2, layer)(x), layer(x)
     assert torch.equal(found[:, 0], torch.zeros(2))
     torch.testing.assert_close(found[:, 1:] / wanted[:, 1:], torch.ones(2, 2), rtol=0, atol=0.2)
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
-from jumok.evaluate import Evaluation, evaluate, score, windows
+from jumok.evaluate import Evaluation, evaluate_text, score, windows
 from jumok.models.gpt import GPT
 from jumok.text import read
 from jumok.tokenizers import train_tokenizer
@@ -62,13 +62,13 @@ def by_hand(model: GPT, ids: list[int], stride: int, first: int) -> float:
 
 def test_an_empty_text_is_refused():
     with pytest.raises(TextError, match="empty"):
-        evaluate(tiny(), "")
+        evaluate_text(tiny(), "")
 
 
 @pytest.mark.parametrize(("stride", "message"), [(0, "between 1 and 8"), (-3, "between 1"), (9, "between 1 and 8")])
 def test_a_stride_out_of_range_is_refused(stride: int, message: str):
     with pytest.raises(ConfigError, match=f"stride={stride} is out of range: it must be {message}"):
-        evaluate(tiny(), TEXT, stride=stride)
+        evaluate_text(tiny(), TEXT, stride=stride)
 
 
 def test_no_windows_are_refused():
@@ -80,19 +80,19 @@ def test_a_model_without_a_tokenizer_is_refused():
     model = tiny()
     model.tokenizer = None
     with pytest.raises(TokenizerError, match="no tokenizer"):
-        evaluate(model, TEXT)
+        evaluate_text(model, TEXT)
 
 
 def test_a_tokenizer_of_another_model_is_refused():
     model = tiny()
     model.tokenizer = train_tokenizer(TEXT, "char", alphabet="ksx1001")
     with pytest.raises(TokenizerError, match="trained with"):
-        evaluate(model, TEXT)
+        evaluate_text(model, TEXT)
 
 
 def test_half_a_surrogate_pair_is_refused():
     with pytest.raises(TokenizerError, match="half of a surrogate pair"):
-        evaluate(tiny(), "나\ud800")
+        evaluate_text(tiny(), "나\ud800")
 
 
 @pytest.mark.parametrize("length", [0, 1])
@@ -106,7 +106,7 @@ def test_losses_that_are_not_finite_are_an_error():
     with torch.no_grad():
         model.norm.weight[3] = math.nan
     with pytest.raises(JumokError, match="not finite"):
-        evaluate(model, TEXT)
+        evaluate_text(model, TEXT)
 
 
 # --- the numbers ------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_every_field_follows_from_the_nats(kind: str, text: str):
     ids = model.tokenizer.encode("\n" + text).tolist()
     assert ids[1:] == model.tokenizer.encode(text).tolist()
     nats = by_hand(model, ids, CONTEXT // 2, 1)
-    result = evaluate(model, text)
+    result = evaluate_text(model, text)
     tokens, chars, size = len(ids) - 1, len(text), len(text.encode())
     assert (result.tokens, result.chars, result.bytes) == (tokens, chars, size)
     assert result.nats_per_char == pytest.approx(nats / chars, rel=1e-12)
@@ -165,7 +165,7 @@ def test_a_model_that_guesses_needs_log2_v_bits():
     model = tiny()
     with torch.no_grad():
         model.norm.weight.zero_()
-    result = evaluate(model, TEXT)
+    result = evaluate_text(model, TEXT)
     assert result.bits_per_char == pytest.approx(math.log2(model.config.vocab_size))
     assert result.perplexity == pytest.approx(model.config.vocab_size)
     assert result.bits_per_byte == pytest.approx(result.bits_per_char * result.chars / result.bytes)
@@ -174,8 +174,8 @@ def test_a_model_that_guesses_needs_log2_v_bits():
 def test_more_context_is_what_a_smaller_stride_gives():
     """With stride 1 each token sees all that fits; the numbers differ, so the stride does reach the windows."""
     model = tiny()
-    assert evaluate(model, TEXT, stride=1).nats_per_char != evaluate(model, TEXT).nats_per_char
-    assert evaluate(model, TEXT, stride=CONTEXT // 2) == evaluate(model, TEXT)
+    assert evaluate_text(model, TEXT, stride=1).nats_per_char != evaluate_text(model, TEXT).nats_per_char
+    assert evaluate_text(model, TEXT, stride=CONTEXT // 2) == evaluate_text(model, TEXT)
 
 
 def test_a_decomposed_text_has_the_same_numbers():
@@ -183,15 +183,15 @@ def test_a_decomposed_text_has_the_same_numbers():
     model = tiny()
     decomposed = "\u1102\u1161\u1102\u1173\u11ab \u1100\u1161\u11bb\u1103\u1161."
     assert len(decomposed) == 12
-    assert evaluate(model, decomposed) == evaluate(model, "나는 갔다.")
-    assert evaluate(model, decomposed).chars == 6
+    assert evaluate_text(model, decomposed) == evaluate_text(model, "나는 갔다.")
+    assert evaluate_text(model, decomposed).chars == 6
 
 
 def test_a_perplexity_beyond_all_floats_is_infinite():
     model = tiny()
     with torch.no_grad():
         model.norm.weight.fill_(1e6)
-    result = evaluate(model, TEXT)
+    result = evaluate_text(model, TEXT)
     assert result.loss_per_token > 700
     assert result.perplexity == math.inf
 
@@ -201,7 +201,7 @@ def test_a_text_from_a_file_has_the_same_numbers(tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_text(UNSEEN, encoding="utf-16")
     with read(path) as text:
-        assert evaluate(tiny(), text) == evaluate(tiny(), UNSEEN)
+        assert evaluate_text(tiny(), text) == evaluate_text(tiny(), UNSEEN)
 
 
 def test_ids_mapped_from_a_file_are_fine(tmp_path: Path):
@@ -224,15 +224,15 @@ def test_it_leaves_the_model_as_it_was():
     model = tiny(dropout=0.5).train()
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first = evaluate(model, TEXT)
-    assert evaluate(model, TEXT) == first  # no dropout
+    first = evaluate_text(model, TEXT)
+    assert evaluate_text(model, TEXT) == first  # no dropout
     assert model.training
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_bfloat16_is_close():
     model = tiny().float()
-    exact, rounded = evaluate(model, TEXT), evaluate(model, TEXT, precision="bfloat16")
+    exact, rounded = evaluate_text(model, TEXT), evaluate_text(model, TEXT, precision="bfloat16")
     assert rounded.nats_per_char == pytest.approx(exact.nats_per_char, rel=0.02)
     assert rounded.nats_per_char != exact.nats_per_char
 

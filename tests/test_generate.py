@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer as Pipeline
 from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor, nn
@@ -151,6 +152,37 @@ def test_one_bad_logit_of_many_is_found():
         generate(model, "나는", samples=3)
 
 
+def test_a_prompt_that_the_model_cannot_read_fails_alone():
+    """A NaN in one row of a batch used to take the texts of all others with it."""
+    model = tiny(tie_embeddings=False, context_length=40)
+    assert model.tokenizer is not None
+    with torch.no_grad():
+        model.token_embedding.weight[int(model.tokenizer.encode("밥")[0])] = math.nan
+    prompts = ["나는", "밥을", "너는"]
+    alone, failed, other = generate(model, prompts, tokens=6, seed=1, temperature=0, samples=2)
+    assert [one.finish for one in failed] == ["not finite"] * 2
+    assert [(one.prompt, one.text, one.ids) for one in failed] == [("밥을", "", ())] * 2
+    assert [alone, other] == [generate(model, one, tokens=6, seed=1, temperature=0, samples=2) for one in prompts[::2]]
+    with pytest.raises(JumokError, match="not finite"):
+        generate(model, "밥을", samples=2)
+    with pytest.raises(JumokError, match="not finite"):
+        list(stream(model, "밥을"))
+
+
+def test_a_text_keeps_what_was_written_before_it_failed():
+    model = tiny(tie_embeddings=False, context_length=40)
+    assert model.tokenizer is not None
+    fine = generate(model, "나는", tokens=10, temperature=0)[0]
+    late = next(place for place in range(3, 10) if fine.ids[place] not in fine.ids[:place])
+    with torch.no_grad():
+        model.token_embedding.weight[fine.ids[late]] = math.nan
+    [[found], [other]] = generate(model, ["나는", "너"], tokens=10, temperature=0)
+    if other.finish == "not finite":  # both met the damaged id
+        pytest.fail("choose another prompt: this one meets the same id")
+    assert found.finish == "not finite"
+    assert found.ids == fine.ids[: late + 1]
+
+
 # --- what is drawn ----------------------------------------------------------------------------------------------------
 
 ROWS = torch.tensor([[2.0, 1.0, 0.5, 0.5, -1.0, -3.0], [0.0, -2.0, 3.0, 0.0, 1.0, -1.0]], dtype=torch.float64)
@@ -238,6 +270,44 @@ def test_extreme_temperatures_stay_numbers(temperature: float):
     if temperature < 1:
         assert torch.equal(weights.argmax(-1), logits.argmax(-1))
         assert weights.amax(-1).eq(1).all()
+
+
+EXTREMES = st.one_of(
+    st.floats(min_value=0, max_value=1, exclude_min=True), st.sampled_from([5e-324, 1e-46, 1e-38, 1 - 1e-16, 1.0])
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    temperature=st.floats(min_value=0, max_value=1.7e308),
+    top_k=st.one_of(st.none(), st.integers(min_value=0, max_value=10**30)),
+    top_p=EXTREMES,
+    min_p=st.one_of(st.just(0.0), EXTREMES),
+    penalty=st.floats(min_value=0.01, max_value=100),
+    scale=st.sampled_from([0.0, 1e-45, 1.0, 1e30, 3.4e38]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    uniform=st.floats(min_value=0, max_value=1, exclude_max=True),
+)
+def test_whatever_the_settings_a_known_id_is_drawn(
+    temperature: float,
+    top_k: int | None,
+    top_p: float,
+    min_p: float,
+    penalty: float,
+    scale: float,
+    dtype: Any,
+    uniform: float,
+):
+    """`top_p=1e-46`, zero in float32, ruled out every token, and the id drawn was one behind the vocabulary."""
+    how = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=penalty)
+    logits = ROWS.clamp(-1, 1).to(dtype) * scale  # (2, V)
+    seen = torch.tensor([[True, False] * 3, [False] * 6])
+    left = filtered(logits, how, seen)
+    assert not left.isnan().any()
+    assert left.isfinite().any(dim=-1).all()
+    ids = drawn(left, torch.full((2, 1), uniform, dtype=torch.float64))
+    assert ids.lt(logits.shape[1]).all()
+    assert left.gather(1, ids).isfinite().all()
 
 
 def test_drawing_follows_the_probabilities():
@@ -343,10 +413,21 @@ def test_a_stream_lets_go_of_the_mode_and_of_inference_mode():
     assert model.training  # nothing has happened yet
     next(pieces)
     assert not torch.is_inference_mode_enabled()
-    assert not model.training
-    assert isinstance(pieces, Iterator)
-    pieces.close()  # type: ignore[attr-defined]
-    assert model.training
+    assert model.training  # also while it is neither used up nor closed
+
+
+def test_each_part_goes_back_to_its_own_mode():
+    """A part that was frozen in eval mode was put into train mode after writing; an error must not change that."""
+    model = tiny(dropout=0.5).train()
+    model.blocks[0].eval()
+    before = [part.training for part in model.modules()]
+    generate(model, "나는", tokens=3)
+    assert [part.training for part in model.modules()] == before
+    with torch.no_grad():
+        model.norm.weight.fill_(math.nan)
+    with pytest.raises(JumokError, match="not finite"):
+        generate(model, "나는", tokens=3)
+    assert [part.training for part in model.modules()] == before
 
 
 # --- the window -------------------------------------------------------------------------------------------------------
@@ -511,6 +592,24 @@ def test_each_sample_stops_by_itself():
         assert after.text == before.text.partition(mark)[0]
         assert after.finish == ("stop" if mark in before.text else "length")
         assert before.ids[: after.tokens] == after.ids
+
+
+def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.MonkeyPatch):
+    """Samples that had met their stop string went on until the last one did."""
+    rows: list[int] = []
+    logits = decode.Decoder.logits
+
+    def counting(self: decode.Decoder, ids: Tensor, *more: Any) -> Tensor:
+        rows.append(len(ids))
+        return logits(self, ids, *more)
+
+    model = tiny()
+    plain = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2)
+    mark = nfc(plain[0].text)[3]
+    monkeypatch.setattr(decode.Decoder, "logits", counting)
+    stopped = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2, stop=[mark])
+    assert len({one.tokens for one in stopped}) > 1
+    assert rows == [sum(one.tokens > step for one in stopped) for step in range(max(one.tokens for one in stopped))]
 
 
 def test_nothing_is_computed_after_the_last_sample_has_stopped(monkeypatch: pytest.MonkeyPatch):

@@ -37,6 +37,7 @@ LEVELS = (
     {"trainer"},
     {"lessons", "speed"},
     {"console"},
+    {"jobs"},
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -46,7 +47,8 @@ CHAPTERS = SOURCE / "lessons" / "chapters.py"
 
 PUBLIC = {
     "BERT", "BERTConfig", "EncoderDecoder", "EncoderDecoderConfig", "GPT", "GPTConfig", "JumokError", "TrainConfig",
-    "Trainer", "generate", "load", "record", "save", "train_tokenizer", "view",
+    "Trainer", "evaluate", "generate", "load", "predict", "record", "save", "stream", "train", "train_tokenizer",
+    "view",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import nn
 
 from conftest import TINY, End, Jumok
 from jumok.checkpoint import save
+from jumok.cli._verbs import print_json
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.models import build
@@ -140,6 +142,33 @@ def test_labels_that_the_model_does_not_know_are_an_error(model: GPT):
         evaluate_classes(model, from_rows(("text",), [("좋아요",)]))
 
 
+def damage(model: GPT, text: str) -> GPT:
+    """The model with NaN for the characters of a text."""
+    assert model.tokenizer is not None
+    with torch.no_grad():
+        model.token_embedding.weight[torch.from_numpy(model.tokenizer.encode(text).astype(np.int64))] = math.nan
+    return model
+
+
+def test_a_diverged_model_is_reported():
+    """It printed a label with a probability of nan, and had an accuracy: that of the first label."""
+    model = damage(make(), "".join(TEXTS))
+    with pytest.raises(JumokError, match="not finite"):
+        predict(model, TEXTS)
+    with pytest.raises(JumokError, match="not finite"):
+        evaluate_classes(model, from_rows(("text", "label"), [(text, "나쁨") for text in TEXTS]))
+
+
+def test_a_text_that_the_model_cannot_read_fails_alone():
+    model, fine = damage(make(), "그"), make()
+    found = predict(model, TEXTS)
+    assert (found[1].label, found[1].probabilities) == (None, {})
+    rest = [0, 2, 3]
+    assert [found[place] for place in rest] == [predict(fine, TEXTS)[place] for place in rest]
+    with pytest.raises(JumokError, match="not finite"):  # figures without it would not be those of the table
+        evaluate_classes(model, from_rows(("text", "label"), [(text, "나쁨") for text in TEXTS]))
+
+
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
@@ -227,6 +256,32 @@ def test_an_empty_cell_has_no_label(command: Command, tmp_path: Path):
     assert "1 of 3 texts are empty" in end.err
     found = json.loads(command("new.tsv", "--json").out)["predictions"]
     assert [one["label"] for one in found] == [lines[0][0], None, lines[2][0]]
+
+
+def test_numbers_that_are_not_finite_are_no_answer(command: Command, own_folder: Path):
+    """The label came with `nan` and exit code 0, and --json was no JSON."""
+    save(damage(make(), "그"), own_folder / "part")
+    end = command("그냥 그래요", "봤어요", folder="part")
+    assert end.code == 0
+    assert end.out.startswith("\t\t그냥 그래요\n")
+    assert "nan" not in end.out
+    assert "1 of 2 texts have no class" in end.err
+    first, second = command("그냥 그래요", "봤어요", "--json", folder="part").json["predictions"]
+    assert (first["label"], first["probabilities"]) == (None, None)
+    assert second["label"] in LABELS
+    save(damage(make(), "".join(TEXTS)), own_folder / "all")
+    end = command("그냥 그래요", "--json", folder="all")
+    assert end.code == 1
+    assert "not finite" in end.json["error"]
+    Path("test.tsv").write_text("text\tlabel\n봤어요\t나쁨\n", encoding="utf-8")
+    end = command("test.tsv", "--json", folder="all", verb="evaluate")
+    assert end.code == 1
+    assert "not finite" in end.json["error"]
+
+
+def test_json_has_null_for_what_is_not_finite(capsys: pytest.CaptureFixture[str]):
+    print_json({"a": math.nan, "b": [1.0, -math.inf], "c": {"d": (math.inf, "NaN", None, 3)}})
+    assert capsys.readouterr().out == '{"a": null, "b": [1.0, null], "c": {"d": [null, "NaN", null, 3]}}\n'
 
 
 def test_a_text_file_is_read_line_by_line(command: Command, tmp_path: Path):

@@ -24,6 +24,7 @@ from jumok.config import TrainConfig
 from jumok.data import load_ids
 from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, RunError, TextError, TrainingError
+from jumok.generate import generate
 from jumok.models.gpt import GPT
 from jumok.optim import rate
 from jumok.text import Text
@@ -554,6 +555,44 @@ def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.Mo
     ]
     run, reference = tmp_path / "run", tmp_path / "reference"
     assert (run / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
+
+
+def test_a_model_is_compiled_in_the_passes_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`generate(trainer.model)` compiled the blocks for each length of a prompt, during a run and after it.
+
+    The compiler is played here: what it makes of a call only counts.
+    """
+    calls: list[bool] = []
+
+    def compiled(function: Any, **_: Any) -> Any:
+        return lambda *args, **kwargs: (calls.append(torch.is_grad_enabled()), function(*args, **kwargs))[1]
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trainer = start(compile="on", steps=6, eval_every=3)
+    for event in trainer.run():
+        if isinstance(event, Step):
+            assert calls
+            assert all(calls)  # of training alone
+            del calls[:]
+            generate(trainer.model, "그날", tokens=2, cache=False)
+            trainer.model(torch.tensor([[1, 2, 3]]))
+            assert calls == []
+        if event.step == 4:
+            break  # early
+    assert all(part._compiled_call_impl is None for part in trainer.model.modules())
+
+
+def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
+    """Each pass seeded torch's global generator, so that a caller's numbers were the same in each step."""
+    torch.manual_seed(5)
+    wanted = torch.rand(40).tolist()
+    torch.manual_seed(5)
+    trainer, found = start(), []
+    for event in trainer.run():
+        if isinstance(event, Step):
+            found.append(float(torch.rand(1)))
+    assert len(found) == 8
+    assert found + torch.rand(32).tolist() == wanted
 
 
 # torch's compiler warns its own developers.

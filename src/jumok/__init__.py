@@ -1,7 +1,7 @@
 """jumok (주목, "attention!"): from a Korean text file to a Transformer you trained, can talk to, and can look inside.
 
 >>> import jumok
->>> model = jumok.load("runs/novels")
+>>> model = jumok.train(Path("novel.txt"), out="runs/novel", minutes=5)  # later: jumok.load("runs/novel")
 >>> print(jumok.generate(model, "그날 밤")[0].text)
 
 Importing is cheap: each public name is loaded, with torch if need be, when it is first used.
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from jumok.checkpoint import load, save
     from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, TrainConfig
     from jumok.errors import JumokError
-    from jumok.generate import generate
+    from jumok.generate import generate, stream
+    from jumok.jobs import evaluate, train
     from jumok.models.bert import BERT
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
+    from jumok.predict import predict
     from jumok.record import record
     from jumok.tokenizers import train_tokenizer
     from jumok.trainer import Trainer
@@ -39,10 +41,14 @@ __all__ = [
     "JumokError",
     "TrainConfig",
     "Trainer",
+    "evaluate",
     "generate",
     "load",
+    "predict",
     "record",
     "save",
+    "stream",
+    "train",
     "train_tokenizer",
     "view",
 ]
@@ -57,10 +63,14 @@ _HOME = {
     "JumokError": "jumok.errors",
     "TrainConfig": "jumok.config",
     "Trainer": "jumok.trainer",
+    "evaluate": "jumok.jobs",
     "generate": "jumok.generate",
     "load": "jumok.checkpoint",
+    "predict": "jumok.predict",
     "record": "jumok.record",
     "save": "jumok.checkpoint",
+    "stream": "jumok.generate",
+    "train": "jumok.jobs",
     "train_tokenizer": "jumok.tokenizers",
     "view": "jumok.view",
 }

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, TextError, TokenizerError
-from jumok.generate import Sampling, drawn, eval_mode, filtered, require_finite, require_tokenizer
+from jumok.generate import Sampling, drawn, eval_mode, filtered, finite_rows, not_finite, require_tokenizer
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.framing import source_frame
@@ -51,14 +51,15 @@ class Answer:
         score: see the head of this module; 0 is the highest possible.
         ids: every id that was written, [EOS] included. tokens: their number.
         finish: "stop" at [EOS], or "length" when the tokens were used up; a last character whose bytes are not
-            complete by then is left out of the text.
+            complete by then is left out of the text. "not finite" where the model's logits were not finite after these
+            ids, while other answers went on; the score is then that of nothing, -inf.
     """
 
     text: str
     score: float
     ids: tuple[int, ...]
     tokens: int
-    finish: Literal["stop", "length"]
+    finish: Literal["stop", "length", "not finite"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ def answer(
         ConfigError: a setting is out of range, or the model is no encoder–decoder.
         TextError: a source has more tokens than the model reads.
         TokenizerError: the model has no tokenizer, or no id that begins or ends an answer.
-        JumokError: the model's logits are not finite.
+        JumokError: the model's logits are not finite for any source; where they are for some, see `Answer.finish`.
     """
     search = Search(
         beam=beam,
@@ -241,6 +242,8 @@ def answer_ids(
             for number, written in zip(numbers, found, strict=True):
                 ranked = sorted(written, key=lambda one: -one.score)
                 answers[number] = ranked[: search.n_best]
+    if answers and all(one.finish == "not finite" for found in answers for one in found):
+        raise not_finite()
     return answers
 
 
@@ -263,6 +266,7 @@ class _Targets:
         self._cache = model.new_cache(len(sources)) if cache else None
         start, self._end = model.config.decoder_start_id, model.config.eos_id
         self.ids = torch.full((len(sources), 1), start, device=self.device)  # (B, T)
+        self.failed = torch.zeros(len(sources), dtype=torch.bool, device=self.device)  # (B,): the newest logits were
         self._special = {*self.tokenizer.special_tokens.values(), start, self._end, model.config.pad_id}
 
     @property
@@ -294,12 +298,13 @@ class _Targets:
         """Of the next token of each row: (B, V), -inf where a rule forbids it.
 
         Ids that the model has but its tokenizer has not are never written. As in `transformers`, the probabilities of
-        what is left do not add up to one, and a token that must come costs nothing.
+        what is left do not add up to one, and a token that must come costs nothing. `failed` tells the rows whose
+        logits are not finite; theirs are all -inf.
         """
         past = 0 if self._cache is None else self._cache.length
         hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
         logits = self.model.logits(hidden)[:, : self.tokenizer.vocab_size]  # (B, V)
-        require_finite(logits)
+        self.failed = ~finite_rows(logits)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
         forbid_repeats(log_probabilities, self.ids, self.no_repeat_ngram, self._end)
@@ -309,20 +314,21 @@ class _Targets:
         if forced is not None:
             log_probabilities = torch.full_like(log_probabilities, -math.inf)
             log_probabilities[:, forced] = 0.0
-        return log_probabilities
+        return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
 
     def finished(self, row: int, last: int, score: float) -> Answer:
         """The answer that row `row` becomes with the token `last`."""
         ids = (*self.ids[row, 1:].tolist(), last)
-        stopped = last == self._end
+        return self._answer(ids, score, "stop" if last == self._end else "length")
+
+    def broken(self, row: int) -> Answer:
+        """The answer that row `row` is, which failed."""
+        return self._answer(tuple(self.ids[row, 1:].tolist()), -math.inf, "not finite")
+
+    def _answer(self, ids: tuple[int, ...], score: float, finish: Literal["stop", "length", "not finite"]) -> Answer:
         text = self.tokenizer.decode([token for token in ids if token not in self._special])
-        return Answer(
-            text=text if stopped else text.rstrip("\ufffd"),
-            score=score,
-            ids=ids,
-            tokens=len(ids),
-            finish="stop" if stopped else "length",
-        )
+        whole = text if finish == "stop" else text.rstrip("\ufffd")
+        return Answer(text=whole, score=score, ids=ids, tokens=len(ids), finish=finish)
 
 
 def _padded(sequences: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
@@ -373,6 +379,7 @@ def _written(
     totals = torch.zeros(len(rows), device=targets.device)
     while rows:
         log_probabilities = targets.log_probabilities()  # (B, V)
+        log_probabilities = log_probabilities.masked_fill(targets.failed[:, None], 0)  # any id will do there
         if search.sampling.temperature == 0:
             new = log_probabilities.argmax(dim=-1)  # (B,)
         else:
@@ -380,10 +387,12 @@ def _written(
             chances = filtered(log_probabilities.cpu(), search.sampling)  # (B, V)
             new = drawn(chances, uniform)[:, 0].to(targets.device)  # (B,)
         totals = totals + log_probabilities.gather(1, new[:, None])[:, 0]  # (B,)
-        ended = targets.ends(new)  # (B,)
+        ended = targets.ends(new) | targets.failed  # (B,)
+        failed = targets.failed.tolist()
         for place in ended.nonzero()[:, 0].tolist():
             score = search.score(float(totals[place]), targets.ids.shape[1])
-            answers[rows[place] // draws].append(targets.finished(place, int(new[place]), score))
+            written = targets.broken(place) if failed[place] else targets.finished(place, int(new[place]), score)
+            answers[rows[place] // draws].append(written)
         targets.append(new)
         if bool(ended.any()):
             kept = (~ended).nonzero()[:, 0]  # (N,)
@@ -408,6 +417,9 @@ def _searched(targets: _Targets, search: Search) -> list[list[Answer]]:
     while sources:
         width = totals.shape[1]  # K
         log_probabilities = targets.log_probabilities()  # (N*K, V)
+        for row in targets.failed.nonzero()[:, 0].tolist():  # its beams are worth nothing from here on
+            if not answers[sources[row // width]]:
+                answers[sources[row // width]].append(targets.broken(row))
         vocab = log_probabilities.shape[1]
         candidates = (totals[:, :, None] + log_probabilities.unflatten(0, (-1, width))).flatten(1)  # (N, K*V)
         best, places = candidates.topk(min(2 * search.beam, candidates.shape[1]))  # (N, 2*beam) each

@@ -34,7 +34,7 @@ from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
 from jumok.interop.hf import from_hf, is_hf
-from jumok.models import KINDS, Model, build, kind_of
+from jumok.models import KINDS, Model, build_blank, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
@@ -85,6 +85,8 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M]) ->
 def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module) -> Any:
     """The model of a run folder with its best weights, or that of a Hugging Face folder.
 
+    Nothing is printed or logged, and nothing of the process is changed: not torch's random numbers, either.
+
     Args:
         path: a run folder, or the folder of a stock model that `jumok.stock` names.
         kind: GPT, BERT or EncoderDecoder, for who needs one of them.
@@ -107,7 +109,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Mod
 
 def _load_run(path: Path) -> Model:
     run = RunFolder.open(path)
-    model = build(run.model_config())
+    model = build_blank(run.model_config())
     model.tokenizer = run.read_tokenizer()
     run.read_weights(model)
     return model.eval()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +30,8 @@ from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
 from jumok.view.pieces import visible
 from jumok.view.probes import Row
 
+NOTEBOOK_BAR = 24  # characters
+
 
 class _View:
     """Something with a bar, which moves while the view is open and is gone afterwards."""
@@ -42,6 +46,27 @@ class _View:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+
+class _NotebookBar:
+    """A bar in a notebook, where rich has none without ipywidgets. It is text alone, so every front end shows it."""
+
+    def __init__(self) -> None:
+        display = importlib.import_module("IPython.display").display
+        self._shown = time.monotonic()
+        self._handle = display({"text/plain": "getting ready"}, raw=True, display_id=True)
+
+    def update(self, share: float, text: str) -> None:
+        """Show how far it is, at most four times a second."""
+        if time.monotonic() - self._shown >= 0.25:
+            self._shown = time.monotonic()
+            done = round(NOTEBOOK_BAR * share)
+            bar = "█" * done + "░" * (NOTEBOOK_BAR - done)
+            self._handle.update({"text/plain": f"{bar} {share:4.0%} {with_signs(text)}"}, raw=True)
+
+    def close(self) -> None:
+        """Leave an empty line."""
+        self._handle.update({"text/plain": ""}, raw=True)
 
 
 class TrainingView(_View):
@@ -63,6 +88,14 @@ class TrainingView(_View):
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("getting ready", total=1.0)
+        self._notebook = _NotebookBar() if self._console.is_jupyter and not quiet else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._notebook is not None:
+            self._notebook.close()
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -74,6 +107,8 @@ class TrainingView(_View):
         match event:
             case Step():
                 self._bar.update(self._task, completed=event.progress, description=self._describe(event))
+                if self._notebook is not None:
+                    self._notebook.update(event.progress, self._describe(event))
                 if event.skipped:
                     self.say(f"step {event.step}: the loss was not finite; this step was skipped")
             case Eval():

@@ -15,7 +15,8 @@ Shapes use the legend of `jumok.attention`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ Weights = Literal["full", "int8"]
 WEIGHTS: tuple[Weights, ...] = ("full", "int8")
 
 PANEL = 32  # columns of a matrix that lie together; measured: 24 to 32 is best, 8 and 128 take twice as long
+GOLDEN = (5**0.5 - 1) / 2  # whose multiples spread evenly over the unit interval, none twice
 
 
 # --- what the model sees ----------------------------------------------------------------------------------------------
@@ -111,6 +113,16 @@ class Texts:
         if self._plain is not None:
             self._plain.append(ids)
 
+    @torch.inference_mode()
+    def select(self, rows: Sequence[int]) -> None:
+        """Go on with these texts alone, one or more, by their places in `ids`, rising."""
+        self.ids = [self.ids[row] for row in rows]
+        if self._fast is not None:
+            self._fast.select(rows, self.ids)
+        else:
+            assert self._plain is not None
+            self._plain.select(rows)
+
 
 class _Plain:
     """Texts that the model itself reads; those of equal length side by side."""
@@ -118,7 +130,6 @@ class _Plain:
     def __init__(self, model: GPT, texts: Sequence[Sequence[int]], cache: bool) -> None:
         lengths = sorted({len(text) for text in texts})
         self._groups = [[row for row, text in enumerate(texts) if len(text) == length] for length in lengths]
-        self._order = torch.tensor([row for group in self._groups for row in group]).argsort()
         self._model = model
         self._device = model.token_embedding.weight.device
         self._ids = [torch.tensor([texts[row] for row in group], device=self._device) for group in self._groups]
@@ -126,13 +137,27 @@ class _Plain:
 
     def next_logits(self) -> Tensor:
         parts = [next_logits(self._model, ids, cache) for ids, cache in zip(self._ids, self._caches, strict=True)]
-        return torch.cat(parts)[self._order.to(self._device)]  # (B, V)
+        order = torch.tensor([row for group in self._groups for row in group], device=self._device).argsort()  # (B,)
+        return torch.cat(parts)[order]  # (B, V)
 
     def append(self, ids: Sequence[int]) -> None:
         new = torch.tensor(ids, device=self._device)
         self._ids = [
             torch.cat((old, new[group, None]), dim=1) for old, group in zip(self._ids, self._groups, strict=True)
         ]
+
+    def select(self, rows: Sequence[int]) -> None:
+        places = {row: place for place, row in enumerate(rows)}
+        left = []
+        for group, ids, cache in zip(self._groups, self._ids, self._caches, strict=True):
+            kept = [number for number, row in enumerate(group) if row in places]
+            if not kept:
+                continue
+            chosen = torch.tensor(kept, device=self._device)
+            if cache is not None:
+                cache.select(chosen)
+            left.append(([places[group[number]] for number in kept], ids[chosen], cache))
+        self._groups, self._ids, self._caches = map(list, zip(*left, strict=True))
 
 
 class _Fast:
@@ -144,6 +169,12 @@ class _Fast:
         self._cache = model.new_cache(len(texts))
         self._held = [-1] * len(texts)  # positions of each text in the cache
         self._equal = len({len(text) for text in texts}) == 1
+
+    def select(self, rows: Sequence[int], texts: Sequence[Sequence[int]]) -> None:
+        """Go on with these rows alone, whose texts are given."""
+        self._texts, self._held = texts, [self._held[row] for row in rows]
+        self._cache.select(torch.tensor(rows))
+        self._decoder = self._decoder.for_batch(len(rows))
 
     def forget(self) -> None:
         """What the cache holds is no longer what the texts end with."""
@@ -223,7 +254,8 @@ class Decoder:
 
     It holds copies of the weights as they were when it was made, laid out for few rows, and a place for each
     intermediate result, and computes what `model.head(model.hidden(ids, cache))` does: logits differ by rounding only,
-    less than 1e-5 of the largest. Attention goes through the model's own seam.
+    less than 1e-5 of the largest. Attention goes through the model's own seam. The copies of the matrices are kept as
+    long as the model lives, and shared by all its decoders; see `_packed`.
 
     Args:
         model: one for which `can_decode` is true, in eval mode whenever this is used.
@@ -236,15 +268,21 @@ class Decoder:
     """
 
     @torch.inference_mode()
-    def __init__(self, model: GPT, batch: int = 1, weights: Weights = "full") -> None:
+    def __init__(self, model: GPT, batch: int = 1, weights: Weights | _Matrices = "full") -> None:
+        self._model = model
+        self._matrices = weights if isinstance(weights, _Matrices) else _Matrices(weights)
         self._embedding = model.token_embedding.weight.detach()
         self._positions = None if model.position_embedding is None else model.position_embedding.weight.detach()
         self._rotary: tuple[Tensor, Tensor] | None = None
         if model.cos is not None and model.sin is not None:
             self._rotary = (model.cos, model.sin[:, : model.config.head_dim // 2])
-        self._blocks = [_Block(block, batch, weights) for block in model.blocks if isinstance(block, Block)]
+        self._blocks = [_Block(block, batch, self._matrices) for block in model.blocks if isinstance(block, Block)]
         self._norm = _norm(model.norm, (batch, model.config.n_embd))
-        self._head = _product(batch, weights, model.head)
+        self._head = self._matrices.product(batch, model.head)
+
+    def for_batch(self, batch: int) -> Decoder:
+        """The same for another number of texts: its matrices are shared, and not looked at again."""
+        return Decoder(self._model, batch, self._matrices)
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, cache: KVCache, positions: Tensor | None = None) -> Tensor:
@@ -291,12 +329,12 @@ class _Where:
 class _Block:
     """A `Block` without its modules: attention, then an MLP, each added in place to what comes in."""
 
-    def __init__(self, block: Block, batch: int, weights: Weights) -> None:
+    def __init__(self, block: Block, batch: int, matrices: _Matrices) -> None:
         shape = (batch, block.attention.q_proj.in_features)
         self._attention_norm = _norm(block.attention_norm, shape)
-        self._attention = _Attention(block.attention, batch, weights)
+        self._attention = _Attention(block.attention, batch, matrices)
         self._mlp_norm = _norm(block.mlp_norm, shape)
-        self._mlp = _MLP(block.mlp, batch, weights)
+        self._mlp = _MLP(block.mlp, batch, matrices)
 
     def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, where: _Where) -> None:
         """x: (B, C)."""
@@ -307,9 +345,9 @@ class _Block:
 class _Attention:
     """A `MultiHeadAttention` for one position: q, k and v of all heads side by side, and views into them."""
 
-    def __init__(self, layer: MultiHeadAttention, batch: int, weights: Weights) -> None:
+    def __init__(self, layer: MultiHeadAttention, batch: int, matrices: _Matrices) -> None:
         h, g, d = layer.n_head, layer.n_kv_head, layer.head_dim
-        self._qkv = _product(batch, weights, layer.q_proj, layer.k_proj, layer.v_proj)
+        self._qkv = matrices.product(batch, layer.q_proj, layer.k_proj, layer.v_proj)
         heads = self._qkv.out.view(batch, h + 2 * g, d)
         self._q, self._kv = heads[:, :h, None], heads[:, h:, None]  # (B, H, 1, D), (B, 2G, 1, D)
         self._qk = heads[:, : h + g]  # (B, H+G, D)
@@ -319,7 +357,7 @@ class _Attention:
             weight = torch.cat((layer.q_norm.weight.expand(h, d), layer.k_norm.weight.expand(g, d)))  # (H+G, D)
             self._norm = _Root(weight, layer.q_norm.eps, self._qk.shape)
         self._attend = layer.attend
-        self._o = _product(batch, weights, layer.o_proj)
+        self._o = matrices.product(batch, layer.o_proj)
 
     def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, where: _Where) -> Tensor:
         """(B, C) -> (B, C)."""
@@ -338,18 +376,18 @@ class _Attention:
 class _MLP:
     """An `MLP` or a `SwiGLU`, whose two first matrices are one product."""
 
-    def __init__(self, layer: nn.Module | None, batch: int, weights: Weights) -> None:
+    def __init__(self, layer: nn.Module | None, batch: int, matrices: _Matrices) -> None:
         self._activation: Callable[[Tensor], Tensor]
         self._gated: Tensor | None = None
         if isinstance(layer, SwiGLU):
-            self._up = _product(batch, weights, layer.gate_proj, layer.up_proj)
+            self._up = matrices.product(batch, layer.gate_proj, layer.up_proj)
             self._given, self._gated = self._up.out.chunk(2, dim=-1)
             self._activation = F.silu
         else:
             assert isinstance(layer, MLP)
-            self._up = _product(batch, weights, layer.up_proj)
+            self._up = matrices.product(batch, layer.up_proj)
             self._given, self._activation = self._up.out, layer.activation
-        self._down = _product(batch, weights, layer.down_proj)
+        self._down = matrices.product(batch, layer.down_proj)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(B, C) -> (B, C)."""
@@ -390,22 +428,77 @@ class _Root:
 # --- matrices as a decoder reads them ---------------------------------------------------------------------------------
 
 
-def _product(batch: int, weights: Weights, *layers: nn.Linear | None) -> _Product:
-    """Linear layers over one input as one product, (B, in) -> (B, all out)."""
-    given = [layer for layer in layers if layer is not None]
-    matrix = torch.cat([layer.weight.detach() for layer in given])  # (out, in)
-    biases = [layer.bias.detach() for layer in given if layer.bias is not None]
-    bias = torch.cat(biases) if biases else None  # (out,)
-    if weights == "int8":
-        return _Rounded(matrix, bias, batch)
-    return _Panels(matrix, bias, batch) if torch.backends.mkl.is_available() else _Product(matrix, bias, batch)
+class _Packed(NamedTuple):
+    """Linear layers as a product reads them; nothing writes to it, so that any number of threads may read.
+
+    parts: as `_Product.pack` of a kind returns them. bias: (out,), or None. width: out, of all layers together.
+    prints: what `_print` found of each layer when it was packed.
+    """
+
+    parts: tuple[Tensor, ...]
+    bias: Tensor | None
+    width: int
+    prints: list[Tensor]
+
+
+# By the first of the layers that are packed together, and by the kind of product. It goes when the layer does.
+_PACKED: WeakKeyDictionary[nn.Module, dict[type[_Product], _Packed]] = WeakKeyDictionary()
+
+
+class _Matrices:
+    """The matrices of a model as its decoders multiply with them, each looked at once."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._kind = _Rounded if weights == "int8" else _Panels if torch.backends.mkl.is_available() else _Product
+        self._packed: dict[nn.Module, _Packed] = {}
+
+    def product(self, batch: int, *layers: nn.Linear | None) -> _Product:
+        """Linear layers over one input as one product, (B, in) -> (B, all out)."""
+        given = [layer for layer in layers if layer is not None]
+        if given[0] not in self._packed:
+            self._packed[given[0]] = _packed(self._kind, given)
+        return self._kind(self._packed[given[0]], batch)
+
+
+def _packed(kind: type[_Product], layers: Sequence[nn.Linear]) -> _Packed:
+    """Layers side by side for a kind of product; packed once, and again only when a weight has changed.
+
+    A change is noticed whoever makes it, also one through `.data`, of which PyTorch's count of versions does not know:
+    a product with one vector reads each weight once, in a small part of the time that packing takes.
+    """
+    prints = [one for layer in layers for one in _print(layer)]
+    kept = _PACKED.setdefault(layers[0], {})
+    found = kept.get(kind)
+    if found is None or not _same(found.prints, prints):
+        matrix = torch.cat([layer.weight.detach() for layer in layers])  # (out, in)
+        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+        bias = torch.cat(biases) if biases else None  # (out,)
+        found = kept[kind] = _Packed(kind.pack(matrix), bias, matrix.shape[0], prints)
+    return found
+
+
+def _print(layer: nn.Linear) -> list[Tensor]:
+    """What tells the weights of a layer from others: the product with a fixed vector, (out,), and the bias, (out,)."""
+    weight = layer.weight.detach()
+    steps = torch.arange(1, weight.shape[1] + 1, dtype=torch.float64)
+    vector = steps.mul_(GOLDEN).frac_().add_(0.5).to(weight)  # (in,), no two numbers alike
+    with torch.autocast("cpu", enabled=False):  # which would round away what is looked for
+        found = torch.mv(weight, vector)
+    return [found, *([] if layer.bias is None else [layer.bias.detach().clone()])]
+
+
+def _same(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
+    """Whether prints are equal in number, type and each bit but the sign of a zero; a NaN equals nothing."""
+    return len(before) == len(now) and all(
+        a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(before, now, strict=True)
+    )
 
 
 class _Product:
     """A product with a matrix, x Wᵀ + bias.
 
     Args:
-        matrix: (out, in). bias: (out,), or None. batch: B.
+        packed: the matrix. batch: B.
 
     Attributes:
         out: (B, out), where the result of the last call lies.
@@ -413,9 +506,14 @@ class _Product:
 
     out: Tensor
 
-    def __init__(self, matrix: Tensor, bias: Tensor | None, batch: int) -> None:
-        self._matrix, self._bias = matrix, bias
-        self.out = matrix.new_empty(batch, matrix.shape[0])
+    def __init__(self, packed: _Packed, batch: int) -> None:
+        [self._matrix], self._bias = packed.parts, packed.bias
+        self.out = self._matrix.new_empty(batch, packed.width)
+
+    @staticmethod
+    def pack(matrix: Tensor) -> tuple[Tensor, ...]:
+        """The matrix, (out, in), as this product reads it."""
+        return (matrix,)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(B, in) -> `out`."""
@@ -433,14 +531,19 @@ class _Panels(_Product):
     one row on one thread, and takes two to four times as long. Other libraries would run the panels one by one.
     """
 
-    def __init__(self, matrix: Tensor, bias: Tensor | None, batch: int) -> None:
-        self._bias, width = bias, matrix.shape[0]
-        panels = F.pad(matrix, (0, 0, 0, -width % PANEL)).unflatten(0, (-1, PANEL))  # (panels, PANEL, in)
-        self._matrix = panels.transpose(1, 2).contiguous()  # (panels, in, PANEL)
-        self._parts = matrix.new_empty(panels.shape[0], batch, PANEL)
-        self._joined = None if batch == 1 else matrix.new_empty(batch, panels.shape[0], PANEL)
+    def __init__(self, packed: _Packed, batch: int) -> None:
+        [self._matrix], self._bias = packed.parts, packed.bias
+        panels = self._matrix.shape[0]
+        self._parts = self._matrix.new_empty(panels, batch, PANEL)
+        self._joined = None if batch == 1 else self._matrix.new_empty(batch, panels, PANEL)
         whole = self._parts if self._joined is None else self._joined
-        self.out = whole.view(batch, -1)[:, :width]
+        self.out = whole.view(batch, -1)[:, : packed.width]
+
+    @staticmethod
+    def pack(matrix: Tensor) -> tuple[Tensor, ...]:
+        """(out, in) -> (panels, in, PANEL)."""
+        panels = F.pad(matrix, (0, 0, 0, -matrix.shape[0] % PANEL)).unflatten(0, (-1, PANEL))  # (panels, PANEL, in)
+        return (panels.transpose(1, 2).contiguous(),)
 
     def _multiply(self, x: Tensor) -> None:
         torch.bmm(x.expand(self._matrix.shape[0], -1, -1), self._matrix, out=self._parts)
@@ -449,20 +552,25 @@ class _Panels(_Product):
 
 
 class _Rounded(_Product):
-    """The matrix in 8 bits, one scale for each of its rows.
+    """The matrix in 8 bits, one scale for each of its rows."""
 
-    Raises:
-        ConfigError: this build of PyTorch has no such product.
-    """
+    def __init__(self, packed: _Packed, batch: int) -> None:
+        (self._matrix, self._scale), self._bias = packed.parts, packed.bias
+        self.out = packed.prints[0].new_empty(batch, packed.width)
 
-    def __init__(self, matrix: Tensor, bias: Tensor | None, batch: int) -> None:
+    @staticmethod
+    def pack(matrix: Tensor) -> tuple[Tensor, ...]:
+        """(out, in) -> (out, in) in int8, and the scales, (out,).
+
+        Raises:
+            ConfigError: this build of PyTorch has no such product.
+        """
         if not hasattr(torch, "_weight_int8pack_mm"):
             raise ConfigError("weights='int8' needs a PyTorch that multiplies 8-bit weights; leave it out.")
-        super().__init__(matrix, bias, batch)
         largest = matrix.abs().amax(dim=1).clamp(min=1e-30)  # (out,)
         # Rounded to what the product takes first, so that the integers make up for the rounding of the scales.
-        self._scale = (largest / 127).bfloat16()  # (out,)
-        self._matrix = (matrix / self._scale[:, None]).round().clamp(-127, 127).to(torch.int8)  # (out, in)
+        scale = (largest / 127).bfloat16()  # (out,)
+        return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
 
     def _multiply(self, x: Tensor) -> None:
         self.out.copy_(torch._weight_int8pack_mm(x.bfloat16(), self._matrix, self._scale))

@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 
 import torch
 
@@ -20,7 +21,7 @@ from jumok.config import require_choice
 from jumok.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of mallopt(3)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -70,22 +71,74 @@ def _name_on_macos() -> str:
     return answer.decode(errors="replace").strip()
 
 
-def keep_memory() -> None:
-    """Let this process keep the memory that it frees, where the C library is glibc; elsewhere nothing happens.
+@contextmanager
+def keeping_memory(device: torch.device) -> Iterator[None]:
+    """On a CPU this process keeps the memory that it frees inside the block, where the C library is glibc.
 
     glibc gives what a tensor of more than 32 MB held back to the system at once, which then has to find and clear pages
     for the next one, although a training step wants again what the one before it freed. What that costs, and how much
     memory keeping it takes: bench/LOG.md.
+
+    It holds for the whole process, so also for what else runs there meanwhile. When the last such block ends, memory
+    that nothing uses is given back, and the C library has the limits that it comes to by itself in a process that has
+    freed a large tensor. Two things cannot be restored: other limits that the process was started with or had set
+    itself, for glibc does not tell them; and that glibc adapts them, which any setting ends.
     """
+    global _keeping
+    if device.type != "cpu":
+        yield
+        return
+    with _lock:
+        _keeping += 1
+        if _keeping == 1:
+            keep_memory()
+    try:
+        yield
+    finally:
+        with _lock:
+            _keeping -= 1
+            if _keeping == 0:
+                _give_memory_back()
+
+
+_lock = Lock()
+_keeping = 0  # blocks of `keeping_memory` that are open
+
+
+def keep_memory() -> None:
+    """Let this process keep the memory that it frees, to its end; see `keeping_memory`."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
         libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
         libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink by itself
 
 
-def give_memory_back() -> None:
-    """Give the system what `keep_memory` has kept and nothing uses; what is freed later is kept again."""
+def _give_memory_back() -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.mallopt(M_MMAP_MAX, 65_536)  # the default
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # as far as glibc raises it, and twice that
+        libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
         libc.malloc_trim(0)
+
+
+@contextmanager
+def own_random(device: torch.device) -> Iterator[None]:
+    """torch's random numbers inside the block are nobody else's: afterwards they go on where they were before it."""
+    if device.type == "mps":
+        there = torch.mps.get_rng_state()
+    devices = range(torch.cuda.device_count()) if device.type == "cuda" else ()
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        if device.type == "mps":
+            torch.mps.set_rng_state(there)
+
+
+def seed_random(device: torch.device, seed: int) -> None:
+    """Seed torch's random numbers on the CPU and, where it is another, on the device; those of no other device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.manual_seed(seed)
 
 
 def wait(device: torch.device) -> None:

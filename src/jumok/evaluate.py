@@ -67,7 +67,7 @@ class Score(NamedTuple):
     tokens: int
 
 
-def evaluate(model: GPT, text: str | Text, *, stride: int | None = None, precision: str = "float32") -> Evaluation:
+def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None, precision: str = "float32") -> Evaluation:
     """Predict each token of a text once, and say how well that went.
 
     Args:

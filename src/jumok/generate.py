@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypedDict, Unpack, overload
 
@@ -21,6 +21,7 @@ from jumok.config import require_choice, require_range
 from jumok.decode import WEIGHTS, Texts, Weights
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.hangul import nfc
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
@@ -37,14 +38,15 @@ class Completion:
         ids: every id that was drawn, those of a stop string included.
         tokens: their number.
         finish: "stop" at a stop string, or "length" when the tokens were used up; a last character whose bytes are
-            not complete by then is left out of the text.
+            not complete by then is left out of the text. "not finite" where the model's logits were not finite after
+            these ids, while other continuations went on.
     """
 
     prompt: str
     text: str
     ids: tuple[int, ...]
     tokens: int
-    finish: Literal["length", "stop"]
+    finish: Literal["length", "stop", "not finite"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +151,8 @@ def generate(
     Raises:
         ConfigError: a setting is out of range, or does not fit the model or the machine.
         TokenizerError: the model has no tokenizer, or the tokenizer cannot encode a prompt.
-        JumokError: the model's logits are not finite.
+        JumokError: the model's logits are not finite in any continuation; where they are in some, see
+            `Completion.finish`.
     """
     sampling = Sampling(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
@@ -160,14 +163,17 @@ def generate(
     if not prompts:
         return []
     writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
-    rows = rollouts(model, starts, sampling, samples=samples, seed=seed, cache=cache, weights=weights)
-    with closing(rows) as steps:
-        for _ in range(tokens):
-            for writer, token in zip(writers, next(steps), strict=True):
-                if not writer.stopped:
-                    writer.push(token)
-            if all(writer.stopped for writer in writers):
-                break
+    texts = Rollout(model, starts, sampling, samples=samples, seed=seed, cache=cache, weights=weights)
+    for _ in range(tokens):
+        found = texts.step()
+        for row, token in zip(texts.rows, found, strict=True):
+            writers[row].push(token)
+        going = [place for place, row in enumerate(texts.rows) if writers[row].goes_on]
+        if not going:
+            break
+        texts.keep(going)
+    if all(writer.failed for writer in writers):
+        raise not_finite()
     for writer in writers:
         writer.finish()
     done = [
@@ -195,8 +201,8 @@ def stream(
     """Continue a prompt, and yield each piece of text as soon as it is final.
 
     The pieces join to the text of `generate` with the same settings. They are whole characters, and a beginning of a
-    stop string is held back until it is clear that it does not become one. The model is in eval mode until the
-    iterator is used up or closed.
+    stop string is held back until it is clear that it does not become one. The model is in eval mode while it writes,
+    and between two pieces in its own.
 
     Args, Raises: as `generate`; settings are checked before the first piece is asked for.
     """
@@ -277,24 +283,45 @@ def _prepare(
 # --- ids in, ids out --------------------------------------------------------------------------------------------------
 
 
-def require_finite(logits: Tensor) -> None:
-    """Raise JumokError unless all logits are finite."""
-    if not math.isfinite(float(logits.sum())):
-        raise JumokError(
+def not_finite() -> JumokError:
+    """What to raise where logits are not finite."""
+    return JumokError(
+        tr(
             "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
             "Train again with a lower learning rate, or load an earlier copy."
         )
+    )
+
+
+def finite_rows(logits: Tensor) -> Tensor:
+    """Which rows hold finite numbers alone: (B, V) -> (B,), bool."""
+    return logits.isfinite().all(dim=-1)
+
+
+def require_finite(logits: Tensor) -> None:
+    """Raise JumokError unless all logits are finite."""
+    if not bool(logits.isfinite().all()):
+        raise not_finite()
+
+
+def eval_mode(model: nn.Module) -> AbstractContextManager[None]:
+    """No dropout inside the block; afterwards each part of the model is in the mode that it was in.
+
+    Nothing is written where all of them are in eval mode already, so that any number of threads may ask one model.
+    """
+    return _in_eval_mode(model.modules())
 
 
 @contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """No dropout inside the block; afterwards the model is in the mode it was in."""
-    training = model.training
-    model.eval()
+def _in_eval_mode(parts: Iterable[nn.Module]) -> Iterator[None]:
+    training = [part for part in parts if part.training]
+    for part in training:
+        part.training = False
     try:
         yield
     finally:
-        model.train(training)
+        for part in training:
+            part.training = True
 
 
 def rollout(
@@ -309,54 +336,97 @@ def rollout(
 ) -> Generator[list[int]]:
     """Continue `prompt` without an end: each step yields the next id of each sample.
 
-    Ids that the model has but its tokenizer has not are never drawn.
+    Raises:
+        JumokError: the logits of a sample are not finite. ConfigError: int8 weights where there is no decoder for them.
+    """
+    texts = Rollout(model, [prompt], sampling, samples=samples, seed=seed, cache=cache, weights=weights)
+    while True:
+        found = texts.step()
+        ids = [token for token in found if token is not None]
+        if len(ids) < len(found):
+            raise not_finite()
+        yield ids
+
+
+class Rollout:
+    """Prompts of any lengths that a model continues side by side: the samples of the first one, of the second one, ...
+
+    Each gets the random numbers that it would get alone. Ids that the model has but its tokenizer has not are never
+    drawn. The model is in eval mode during a step.
+
+    Args: as `rollout`.
+
+    Attributes:
+        rows: the texts under way, by their number.
 
     Raises:
-        JumokError: the logits are not finite. ConfigError: int8 weights where there is no decoder for them.
+        ConfigError: int8 weights where there is no decoder for them.
     """
-    return rollouts(model, [prompt], sampling, samples=samples, seed=seed, cache=cache, weights=weights)
 
-
-@torch.inference_mode()
-def rollouts(
-    model: GPT,
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    *,
-    samples: int = 1,
-    seed: int | None = None,
-    cache: bool = True,
-    weights: Weights = "full",
-) -> Generator[list[int]]:
-    """As `rollout`, side by side for prompts of any lengths: the samples of the first one, of the second one, ...
-
-    Each prompt gets the random numbers that it would get alone.
-    """
-    seeds = [secrets.randbits(63) if seed is None else seed for _ in prompts]
-    # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
-    random = [np.random.Generator(np.random.PCG64((one, sample))) for one in seeds for sample in range(samples)]
-    known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
-    with eval_mode(model):
-        texts = Texts(model, [ids for ids in prompts for _ in range(samples)], cache=cache, weights=weights)
-        seen = None
+    def __init__(
+        self,
+        model: GPT,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        *,
+        samples: int = 1,
+        seed: int | None = None,
+        cache: bool = True,
+        weights: Weights = "full",
+    ) -> None:
+        seeds = [secrets.randbits(63) if seed is None else seed for _ in prompts]
+        # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
+        self._random = [
+            np.random.Generator(np.random.PCG64((one, sample))) for one in seeds for sample in range(samples)
+        ]
+        self.rows = list(range(len(self._random)))
+        self._parts, self._sampling = list(model.modules()), sampling
+        self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
+        self._texts = Texts(model, [ids for ids in prompts for _ in range(samples)], cache=cache, weights=weights)
+        self._new: list[int | None] = []  # what the last step found
+        self._seen: Tensor | None = None
         if sampling.repetition_penalty != 1:
-            seen = torch.zeros(len(random), known, dtype=torch.bool)  # (B, V)
-            for row, ids in enumerate(texts.ids):
-                seen[row, ids] = True
-        while True:
+            self._seen = torch.zeros(len(self.rows), self._known, dtype=torch.bool)  # (B, V)
+            for row, ids in enumerate(self._texts.ids):
+                self._seen[row, ids] = True
+
+    @torch.inference_mode()
+    def step(self) -> list[int | None]:
+        """The next id of each text under way; None where the logits are not finite, so that it has to be let go.
+
+        Raises:
+            JumokError: one that had to be is still there.
+        """
+        if self._new:
+            ids = [token for token in self._new if token is not None]
+            if len(ids) < len(self._new):
+                raise not_finite()
+            self._texts.append(ids)
+        with _in_eval_mode(self._parts):
             # On the CPU from here: the choice needs float64, which some devices have not.
-            logits = texts.next_logits()[:, :known].cpu()  # (B, V)
-            require_finite(logits)
-            logits = filtered(logits, sampling, seen)  # (B, V)
-            if sampling.temperature == 0:
-                new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
-            else:
-                new = drawn(logits, torch.tensor([[r.random()] for r in random], dtype=torch.float64))
-            ids = new[:, 0].tolist()
-            yield ids
-            texts.append(ids)
-            if seen is not None:
-                seen.scatter_(1, new, True)
+            logits = self._texts.next_logits()[:, : self._known].cpu()  # (B, V)
+        finite = finite_rows(logits)  # (B,)
+        logits = filtered(logits, self._sampling, self._seen)  # (B, V)
+        if self._sampling.temperature == 0:
+            new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
+        else:
+            new = drawn(logits, torch.tensor([[r.random()] for r in self._random], dtype=torch.float64))
+        if self._seen is not None:
+            self._seen.scatter_(1, new.masked_fill(~finite[:, None], 0), True)
+        fine = finite.tolist()
+        self._new = [token if ok else None for token, ok in zip(new[:, 0].tolist(), fine, strict=True)]
+        return self._new
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Go on with these of `rows` alone, one or more, by their places in it, rising."""
+        if len(places) == len(self.rows):
+            return
+        self.rows = [self.rows[place] for place in places]
+        self._random = [self._random[place] for place in places]
+        self._new = [self._new[place] for place in places]
+        self._texts.select(places)
+        if self._seen is not None:
+            self._seen = self._seen[places]
 
 
 # --- which id comes next ----------------------------------------------------------------------------------------------
@@ -372,11 +442,13 @@ def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> 
         (B, V); up to a constant for each row, which the softmax takes away again.
     """
     if seen is not None:
-        logits = penalised(logits, seen, sampling.repetition_penalty)
+        most = torch.finfo(logits.dtype).max  # a large logit times a penalty may be infinite
+        logits = penalised(logits, seen, sampling.repetition_penalty).clamp(-most, most)
     if sampling.temperature == 0:
         return logits  # the likeliest token passes every filter
-    # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32.
-    logits = (logits - logits.amax(dim=-1, keepdim=True)) / max(sampling.temperature, 1e-30)
+    # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32, and one of
+    # 1e40 infinite.
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / min(max(sampling.temperature, 1e-30), 1e30)
     if sampling.top_k:
         logits = keep_top_k(logits, sampling.top_k)
     if sampling.top_p < 1:
@@ -402,8 +474,9 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     ordered, places = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities  # (B, V), what the likelier ones have together
-    before[:, 0] = 0  # exactly, so that one always stays
-    return torch.empty_like(logits).scatter_(1, places, ordered.masked_fill(before >= p, -math.inf))
+    out = before >= p
+    out[:, 0] = False  # one always stays, also where p is 0 in the type of the logits
+    return torch.empty_like(logits).scatter_(1, places, ordered.masked_fill(out, -math.inf))
 
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:
@@ -434,7 +507,7 @@ class _Writer:
     def __init__(self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str]) -> None:
         self.ids: list[int] = []
         self.text = ""
-        self.stopped = False
+        self.stopped = self.failed = False
         self._stop = [nfc(string) for string in stop]
         self._held = ""  # decoded, but perhaps the beginning of a stop string
         self._stream = tokenizer.stream()
@@ -442,8 +515,16 @@ class _Writer:
             for token in start[-8:]:
                 self._stream.push(token)
 
-    def push(self, token: int) -> str:
-        """Take an id; the text that became final with it."""
+    @property
+    def goes_on(self) -> bool:
+        """Whether it takes further ids."""
+        return not (self.stopped or self.failed)
+
+    def push(self, token: int | None) -> str:
+        """Take an id, or None where the model could not give one; the text that became final with it."""
+        if token is None:
+            self.failed = True
+            return ""
         self.ids.append(token)
         return self._release(self._stream.push(token))
 
@@ -454,7 +535,7 @@ class _Writer:
             text=self.text,
             ids=tuple(self.ids),
             tokens=len(self.ids),
-            finish="stop" if self.stopped else "length",
+            finish="stop" if self.stopped else "not finite" if self.failed else "length",
         )
 
     def finish(self) -> str:

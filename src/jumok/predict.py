@@ -11,6 +11,7 @@ a common one, which accuracy does not show.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,12 +24,14 @@ from torch.nn import functional as F
 
 from jumok.data import LengthBatches, Rows
 from jumok.errors import JumokError, TextError
-from jumok.generate import eval_mode, require_tokenizer
+from jumok.evaluate import require_finite_losses
+from jumok.generate import eval_mode, finite_rows, not_finite, require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framed, Framing
 from jumok.models.gpt import GPT
-from jumok.text import Table
+from jumok.text import Table, require_no_file_name
 
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
@@ -39,11 +42,12 @@ SHOWN = 3  # of many, in a message
 class Prediction:
     """The answer for one text.
 
-    label: the likeliest one. probabilities: of all labels, in the order of the model's. cut: the text was longer than
-    the context, and its end was not read.
+    label: the likeliest one; None where the model's numbers for this text are not finite, while those for others are.
+    probabilities: of all labels, in the order of the model's; then none. cut: the text was longer than the context, and
+    its end was not read.
     """
 
-    label: str
+    label: str | None
     probabilities: dict[str, float]
     cut: bool
 
@@ -74,13 +78,25 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 
     Args:
         model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
-        texts: one or more, none of them empty.
+        texts: one or more strings, none of them empty. For the texts of a file:
+            `jumok.text.read_table("reviews.tsv", ["text"]).column("text")`.
 
     Raises:
-        JumokError: the model is no classifier.
+        ConfigError: a text is the name of a file.
+        JumokError: the model is no classifier, or its numbers are not finite for any text.
         TextError: a text is empty, or the tokenizer makes nothing of it.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """
+    if isinstance(texts, str | os.PathLike):
+        raise TextError(
+            tr(
+                "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
+                'jumok.text.read_table(path, ["text"]).column("text").',
+                kind="string" if isinstance(texts, str) else "path",
+            )
+        )
+    for text in texts:
+        require_no_file_name(text)
     found = predict_whole(model, texts)
     for number, prediction in enumerate(found, 1):
         if prediction is None:
@@ -91,18 +107,21 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]:
     """As `predict`, with None for a text that is empty or of which the tokenizer makes nothing."""
     classifier = require_classifier(model)
-    if isinstance(texts, str):
-        raise TextError("one string was given where a list of texts belongs; put it into brackets: [text].")
     framed = _framed(classifier, texts)
     found = [text for text in framed if text is not None]
     if not found:
         return [None] * len(framed)
-    shares = iter(log_probabilities(classifier, Rows.of([text.ids for text in found])).exp())  # (n, number of labels)
-    return [None if text is None else _prediction(classifier.config.labels, next(shares), text) for text in framed]
+    shares = log_probabilities(classifier, Rows.of([text.ids for text in found])).exp()  # (n, number of labels)
+    if not bool(finite_rows(shares).any()):
+        raise not_finite()
+    each = iter(shares)
+    return [None if text is None else _prediction(classifier.config.labels, next(each), text) for text in framed]
 
 
 def _prediction(labels: Sequence[str], shares: Tensor, text: Framed) -> Prediction:
     """For one text, from the probabilities of its labels, (number of labels,)."""
+    if not bool(shares.isfinite().all()):
+        return Prediction(label=None, probabilities={}, cut=text.cut)
     probabilities = dict(zip(labels, shares.tolist(), strict=True))
     return Prediction(label=labels[int(shares.argmax())], probabilities=probabilities, cut=text.cut)
 
@@ -115,7 +134,7 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
             out and counted.
 
     Raises:
-        JumokError: the model is no classifier.
+        JumokError: the model is no classifier, or its losses are not finite.
         TextError: the table has other columns, no whole row, or labels that the model does not know.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """
@@ -226,7 +245,11 @@ def judge(
     Args:
         weights: (labels,), how much a text of each counts in the loss, which is their weighted mean; None: all alike.
         tokens, skipped, cut: to be told with the figures.
+
+    Raises:
+        JumokError: a log-probability is not finite.
     """
+    require_finite_losses(float(log_shares.sum(dtype=torch.float64)))
     said = log_shares.argmax(dim=1).numpy()
     confusion = np.zeros((len(labels), len(labels)), np.int64)
     np.add.at(confusion, (truth, said), 1)

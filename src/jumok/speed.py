@@ -301,7 +301,7 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
 
     Steps are those of `jumok train` with its defaults, the optimizer too, but not compiled, as in a run too short to
     pay for that; `transformers` takes them with AdamW, in the same precision, not compiled either, and in the same
-    process, so that it has from `jumok.device.keep_memory` what jumok has. What is written is one text of WRITTEN
+    process, so that it has from `jumok.device.keeping_memory` what jumok has. What is written is one text of WRITTEN
     tokens, drawn with temperature 0.8 by both.
 
     Args:

@@ -26,14 +26,14 @@ from jumok.attention import train_attention_by
 from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
-from jumok.device import autocast, choose_device, give_memory_back, keep_memory
+from jumok.device import autocast, choose_device, keeping_memory, own_random, seed_random
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
 from jumok.generate import require_tokenizer
 from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import Plan, make_plan, most_tokens, require_possible
 from jumok.tasks import TASKS, Task
-from jumok.text import Table, Text, read, read_table
+from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.view.figures import draw_loss
 
@@ -181,6 +181,7 @@ class Trainer:
         self._step_width = 0.0  # progress made by the last step; tells the middle of the next one in a time budget
         self._drawn = -math.inf
         self._close_look: dict[str, float] = {}  # the figures that reached the goal
+        self._compiled: dict[Block, Any] = {}  # what stands for the blocks in a pass, where compiling is on
         self._eager = False  # compiling was tried and failed
         self._stop = False
 
@@ -190,28 +191,32 @@ class Trainer:
     def start(
         cls,
         out: str | os.PathLike[str],
-        text: Text | Table | str | os.PathLike[str],
+        text: str | os.PathLike[str] | Text | Table,
         settings: Mapping[str, Any] | None = None,
         *,
         size: str | None = None,
         tokenizer: Tokenizer | str | None = None,
         tokenizer_options: Mapping[str, Any] | None = None,
-        val_text: Text | Table | None = None,
+        val_text: str | os.PathLike[str] | Text | Table | None = None,
         kind: type[ModelConfig] | None = None,
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
         measure_anew: bool = False,
     ) -> Trainer:
-        """Begin a run in a new folder. On a CPU this process keeps the memory that it frees until the run is over.
+        """Begin a run in a new folder.
+
+        While this measures, and while `run` is under way, a process on a CPU keeps the memory that it frees; see
+        `jumok.device.keeping_memory`. torch's random numbers are the caller's own before, after and between events.
 
         Args:
-            out: folder to make. text: what to learn from, read already or a path; its last part is held out. Of a
-                table at a path the task's own columns are read: text and label, or source and target.
+            out: folder to make. text: what to learn from; its last part is held out. A string is the text itself, a
+                `Path` a file; of a table at a path the task's own columns are read: text and label, or source and
+                target. Or a text or a table that `jumok.text` has read.
             settings: fields of `kind` and TrainConfig that differ from the defaults. size: a name in SIZES.
             tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
                 tokenizer_options: for its training.
-            val_text: hold this out instead of the last part of `text`.
+            val_text: hold this out instead of the last part of `text`; a string or a `Path` as there.
             kind: of model, by its configuration class; None: that of `init`, or the task's default.
             init: a run folder or a stock folder to begin with the weights of; the shape and the tokenizer are its own.
             device: "auto", "cpu", "cuda" or "mps".
@@ -222,7 +227,7 @@ class Trainer:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
         """
         began = time.monotonic() if began is None else began
-        place = _ready(device)
+        place = choose_device(device)
         task_name = (settings or {}).get("task") or "lm"
         configuration.require_choice("task", task_name, TASKS)
         task_type = TASKS[task_name]
@@ -244,9 +249,8 @@ class Trainer:
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
         require_possible(config, place)
-        if isinstance(text, str | os.PathLike):
-            path = os.fspath(text)
-            text = read_table(path, task_type.columns) if task_type.columns else read([path])
+        text = material_of(text, task_type.columns)
+        val_text = None if val_text is None else material_of(val_text, task_type.columns)
         material = task_type.material(text, val_text, config)
         if other is None:  # whose shape and rates are for other batches
             given = {name for name, value in (settings or {}).items() if value is not None}
@@ -273,15 +277,16 @@ class Trainer:
             try:
                 data = task_type.prepare(folder, material, tokenizer, shape, config)
                 task = task_type(folder, data, tokenizer, shape, config)
-                plan = make_plan(
-                    shape,
-                    config,
-                    task,
-                    place,
-                    data["train_tokens"],
-                    choose_dropout="dropout" not in model_fields,
-                    anew=measure_anew,
-                )
+                with keeping_memory(place), own_random(place):
+                    plan = make_plan(
+                        shape,
+                        config,
+                        task,
+                        place,
+                        data["train_tokens"],
+                        choose_dropout="dropout" not in model_fields,
+                        anew=measure_anew,
+                    )
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
                 folder.write_config(
@@ -317,7 +322,7 @@ class Trainer:
             RunError: there is no run, or it is damaged beyond its states.
         """
         began = time.monotonic() if began is None else began
-        place = _ready(device)
+        place = choose_device(device)
         folder = RunFolder.open(Path(out))
         recorded = folder.read_config()
         if "train" not in recorded or "data" not in recorded:
@@ -365,7 +370,7 @@ class Trainer:
             RunError: the disk is full or the folder gone; the last state is intact.
         """
         try:
-            with self.folder.lock():
+            with self.folder.lock(), keeping_memory(self.device):
                 for event in self._events():
                     self._log(event)
                     yield event
@@ -376,9 +381,6 @@ class Trainer:
                 f"context_length={shape.context_length}. Start a new run with a smaller --batch-size (and --accumulate "
                 "to keep the product), a shorter --context-length or a smaller --size."
             ) from error
-        finally:
-            if self.device.type == "cpu":
-                give_memory_back()
 
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
@@ -391,7 +393,9 @@ class Trainer:
         saved_at = time.monotonic()
         validations = self._validations_due()
         while not self._over() and not self._stop:
-            yield self._take_step()
+            with self._pass():
+                step = self._take_step()
+            yield step
             if self.failures >= FAILURES:
                 self._save()
                 raise TrainingError(self._advice_on_divergence())
@@ -455,28 +459,52 @@ class Trainer:
         )
 
     def _loss(self, batch: tuple[Tensor, ...], number: int) -> Tensor:
-        torch.manual_seed((self.config.seed * 1_000_003 + number) % 2**63)  # dropout, the same after a resume
+        # Dropout, the same after a resume.
+        seed_random(self.device, (self.config.seed * 1_000_003 + number) % 2**63)
         stance = "force_eager" if self._eager else "default"
         with torch.compiler.set_stance(stance), autocast(self.device, self.config.precision):
             return self.task.loss(self.model, batch)
 
     def _compile(self) -> Iterator[Event]:
         """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
+        blocks, failure = [part for part in self.model.modules() if isinstance(part, Block)], ""
         try:
-            for block in self.model.modules():
-                if isinstance(block, Block):
-                    block.compile(dynamic=False, options={"fallback_random": True})
+            for block in blocks:
+                block.compile(dynamic=False, options={"fallback_random": True})
             self.task.compile()
             batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
             self.model.train()
-            self._loss(batch, 0).backward()
+            with own_random(self.device):
+                self._loss(batch, 0).backward()
+            self._compiled = {block: block._compiled_call_impl for block in blocks}
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # the compiler's own errors have no common base
             self._eager = True
             reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-            yield Notice(step=self.step, text=f"Compiling failed, so training goes on without ({reason}).")
+            failure = f"Compiling failed, so training goes on without ({reason})."
+        finally:
+            for block in blocks:
+                block._compiled_call_impl = None
         self.model.zero_grad()
+        if failure:
+            yield Notice(step=self.step, text=failure)
+
+    @contextmanager
+    def _pass(self) -> Iterator[None]:
+        """The blocks as they were compiled, and torch's random numbers those of the run.
+
+        Both end with the block, so that between two events, and after the run or a break, the model is a plain one:
+        generating with compiled blocks would compile them for each length of a prompt.
+        """
+        for block, call in self._compiled.items():
+            block._compiled_call_impl = call
+        try:
+            with own_random(self.device):
+                yield
+        finally:
+            for block in self._compiled:
+                block._compiled_call_impl = None
 
     # --- time and rate ----------------------------------------------------------------------------------------------
 
@@ -667,9 +695,9 @@ class Trainer:
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
-        """The model in eval mode, uncompiled: its shapes vary, and compiling for each would cost more than it saves."""
+        """The model in eval mode, in the precision of the run."""
         self.model.eval()
-        with torch.compiler.set_stance("force_eager"), autocast(self.device, self.config.precision):
+        with autocast(self.device, self.config.precision):
             yield
         self.model.train()
 
@@ -778,14 +806,6 @@ class Trainer:
         )
 
 
-def _ready(device: str) -> torch.device:
-    """The device of a run. On a CPU the process keeps its memory from now on: measured, too, is what will be."""
-    place = choose_device(device)
-    if place.type == "cpu":
-        keep_memory()
-    return place
-
-
 def _require_reachable(task: type[Task[Any]], config: TrainConfig, val_text: Text | Table | None) -> None:
     """Raise ConfigError for a figure to stop at that the run could not have."""
     if config.stop_at is None:
@@ -801,7 +821,7 @@ def _require_reachable(task: type[Task[Any]], config: TrainConfig, val_text: Tex
 def _fresh(shape: ModelConfig, config: TrainConfig, tokenizer: Tokenizer, device: torch.device) -> Model:
     """A model with its first weights, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.default_generator.manual_seed(config.seed)
         model = build(shape)
     model.tokenizer = tokenizer
     return model.to(device)

@@ -29,7 +29,7 @@ def app() -> None:
     \b
     Examples:
       jumok train novel.txt --minutes 5 --out runs/novel
-      jumok generate runs/novel --prompt "그날 밤"
+      jumok generate runs/novel "그날 밤"
       jumok evaluate runs/novel other.txt
       jumok view runs/novel "그날 밤" --open
     """

@@ -104,8 +104,16 @@ def write(text: str, *, end: str = "\n") -> None:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """The one JSON object of --json."""
-    click.echo(json.dumps(values, ensure_ascii=False))
+    """The one JSON object of --json, with null for a number that is not finite, which JSON lacks."""
+    click.echo(json.dumps(_finite(values), ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     from jumok import checkpoint
     from jumok import device as devices
     from jumok.console import show_figures
+    from jumok.jobs import task_of
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
@@ -84,18 +85,6 @@ OPTIONS = {
 }
 
 
-def task_of(model: Any) -> str:
-    """What a model was made for, by its kind."""
-    from jumok.models.bert import BERT
-    from jumok.models.encoder_decoder import EncoderDecoder
-
-    if isinstance(model, EncoderDecoder):
-        return "seq2seq"
-    if model.config.labels:
-        return "classify"
-    return "mlm" if isinstance(model, BERT) else "lm"
-
-
 def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
     """The figures, a dataclass."""
     if task == "classify":
@@ -110,6 +99,6 @@ def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
         from jumok.masking import evaluate_masked
 
         return evaluate_masked(model, material)
-    from jumok.evaluate import evaluate as predict
+    from jumok.evaluate import evaluate_text
 
-    return predict(model, material)
+    return evaluate_text(model, material)

@@ -8,22 +8,24 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, write
+from jumok.cli._verbs import Verb, common, option, print_json, say, write
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 
 @click.command(
     cls=Verb,
     examples="""
-    jumok generate runs/novel --prompt "그날 밤" --tokens 300
+    jumok generate runs/novel "그날 밤" --tokens 300
     jumok generate runs/novel --samples 3 --temperature 1.0 --top-p 0.9 --seed 7
-    jumok generate runs/novel --prompt "옛날" --stop "." --json
-    jumok generate runs/bert --prompt "나는 [MASK] 읽었다"
-    jumok generate runs/chat --prompt "오늘 뭐 하지?" --beam 4
+    jumok generate runs/novel "옛날" --stop "." --json
+    jumok generate runs/bert "나는 [MASK] 읽었다"
+    jumok generate runs/chat "오늘 뭐 하지?" --beam 4
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@option("--prompt", default="", help="text to continue, answer or fill in [none: from the beginning of a line]")
+@click.argument("prompts", nargs=-1, metavar="[PROMPT]")
+@option("--prompt", help="the PROMPT, where it begins with a hyphen")
 @option("--tokens", type=int, help="most tokens to write [200; an answer: as many as it takes]")
 @option("--temperature", type=float, help="0: always the likeliest token [0.8; an answer: 0]")
 @option("--top-k", type=int, help="choose among the k likeliest")
@@ -38,14 +40,25 @@ from jumok.errors import ConfigError
 @option("--no-repeat-ngram", type=int, section="Encoder-decoder", help="no so many tokens twice [0: off]")
 @option("--top", type=int, section="Hidden words", help="candidates to show for each [MASK] [5]")
 @common(seed=True)
-def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: bool, **flags: Any) -> None:
+def generate(
+    run: Path,
+    prompts: tuple[str, ...],
+    prompt: str | None,
+    device: str,
+    seed: int | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
     """Write with the model of a run folder. One sample is shown as it is written.
 
-    A model of hidden words fills each [MASK] of the prompt; an encoder-decoder answers the prompt.
+    PROMPT is the text to continue; without one, a new line begins. A model of hidden words fills each [MASK] of it; an
+    encoder-decoder answers it.
     """
+    flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import checkpoint
     from jumok import device as devices
-    from jumok.cli.evaluate import task_of
+    from jumok.jobs import task_of
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
@@ -65,6 +78,23 @@ def generate(run: Path, device: str, seed: int | None, as_json: bool, quiet: boo
         _answer(model, seed, as_json, **given)
     else:
         _continue(model, seed, as_json, **given)
+
+
+def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None:
+    """The one prompt; None where there is none."""
+    if len(given) > 1:
+        together = " ".join(given).replace('"', '\\"')
+        raise ConfigError(
+            tr(
+                'PROMPT is one argument, and {count} were given; put quotes around it: jumok generate {run} "{prompt}"',
+                count=len(given),
+                run=run,
+                prompt=together,
+            )
+        )
+    if given and option is not None:
+        raise ConfigError(tr("the prompt was given twice, as PROMPT and with {--prompt}; leave one of them out."))
+    return given[0] if given else option
 
 
 WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
@@ -89,7 +119,7 @@ def _answer(
     from jumok.answer import answer
 
     if not prompt:
-        raise ConfigError('there is nothing to answer; give --prompt "...".')
+        raise ConfigError(tr('there is nothing to answer; write a text behind the run folder, in quotes: RUN "..."'))
     if samples > 1 and not how.get("temperature"):
         how = {"beam": samples, **how}
     began = time.perf_counter()
@@ -149,3 +179,5 @@ def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, 
         return
     for number, completion in enumerate(completions, 1):
         write(f"--- {number} ---\n{prompt}{completion.text}\n")
+        if completion.finish == "not finite":
+            say(tr("sample {number} ends here: the model's logits are not finite.", number=number))

@@ -11,6 +11,7 @@ import click
 
 from jumok.cli._verbs import Verb, common, option, print_json, recorded_columns, say, write
 from jumok.errors import ConfigError, TextError
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.predict import Prediction
@@ -64,6 +65,16 @@ def predict(
         raise TextError(f"text 1 of {len(given):,} is empty, and so is any other: there is nothing to sort.")
     if empty:
         say(f"{empty:,} of {len(given):,} texts are empty, and nothing has no class.", quiet=quiet)
+    failed = sum(prediction is not None and prediction.label is None for prediction in predictions)
+    if failed:
+        say(
+            tr(
+                "{failed:,} of {texts:,} texts have no class: the model's numbers for them are not finite.",
+                failed=failed,
+                texts=len(given),
+            ),
+            quiet=quiet,
+        )
     cut = sum(prediction is not None and prediction.cut for prediction in predictions)
     if cut:
         say(
@@ -75,7 +86,8 @@ def predict(
         print_json({"predictions": [_plain(one, found) for one, found in zip(given, predictions, strict=True)]})
         return
     for one, found in zip(given, predictions, strict=True):
-        answer = "\t" if found is None else f"{found.label}\t{found.probabilities[found.label]:.3f}"
+        label = None if found is None else found.label
+        answer = "\t" if found is None or label is None else f"{label}\t{found.probabilities[label]:.3f}"
         write(f"{answer}\t{' '.join(one.split())}")
 
 
@@ -106,5 +118,7 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
 def _plain(text: str, prediction: Prediction | None) -> dict[str, object]:
     if prediction is None:
         return {"text": text, "label": None, "probabilities": None, "cut": False}
+    if prediction.label is None:
+        return {"text": text, "label": None, "probabilities": None, "cut": prediction.cut}
     shares = {label: round(share, 6) for label, share in prediction.probabilities.items()}
     return {"text": text, "label": prediction.label, "probabilities": shares, "cut": prediction.cut}

@@ -240,10 +240,10 @@ def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: 
 def _next_step(task: str, run: str) -> str:
     """What to do with a finished run."""
     return {
-        "lm": f'Write with it:\n  jumok generate {run} --prompt "그날"',
-        "mlm": f'Fill in with it:\n  jumok generate {run} --prompt "그날 [MASK]에"',
+        "lm": f'Write with it:\n  jumok generate {run} "그날"',
+        "mlm": f'Fill in with it:\n  jumok generate {run} "그날 [MASK]에"',
         "classify": f'Sort with it:\n  jumok predict {run} "정말 재미있게 봤어요"',
-        "seq2seq": f'Ask it:\n  jumok generate {run} --prompt "1234"',
+        "seq2seq": f'Ask it:\n  jumok generate {run} "1234"',
     }[task]
 
 

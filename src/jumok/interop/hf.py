@@ -21,7 +21,7 @@ from jumok.interop.folder import MARK, read_tensors, require_replaceable, write_
 from jumok.interop.gpt import GPT2, QWEN3, GPTFormat
 from jumok.interop.tensors import Format, Tensors, to_ours, to_theirs
 from jumok.interop.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
-from jumok.models import Model, build
+from jumok.models import Model, build_blank
 from jumok.stock import (
     HEADS,
     our_config,
@@ -89,7 +89,7 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
     tensors = read_tensors(path)
     config = _format(config).fitted(config, tensors)
     parameters = from_stock(config, tensors, str(path))
-    model = build(config)
+    model = build_blank(config)
     model.to(torch.promote_types(parameters["token_embedding.weight"].dtype, torch.float32))
     model.load_state_dict(parameters)
     model.tokenizer = read_tokenizer(path, config)

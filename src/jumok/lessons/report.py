@@ -136,7 +136,7 @@ def _generate(record: LadderRecord) -> str:
     """A command that writes with the last rung, from a word of its own sample, so that it knows the characters."""
     last = record.results[-1]
     word = re.search(r"\w+", last.after)
-    prompt = f' --prompt "{word[0]}"' if word else ""
+    prompt = f' "{word[0]}"' if word else ""
     return f"jumok generate OUT/{len(record.results):02d}-{last.slug}{prompt}"
 
 

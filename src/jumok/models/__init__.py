@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+import torch
+
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, RungConfig
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -25,7 +27,7 @@ KINDS: dict[str, type[ModelConfig]] = {  # by the "type" of a config.json
     "encoder_decoder": EncoderDecoderConfig,
 }
 
-__all__ = ["KINDS", "MODELS", "Model", "ModelConfig", "build", "kind_name", "kind_of"]
+__all__ = ["KINDS", "MODELS", "Model", "ModelConfig", "build", "build_blank", "kind_name", "kind_of"]
 
 
 @overload
@@ -39,6 +41,12 @@ def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:
     """The model that `config` describes, with its first weights."""
     return MODELS[type(config)](config)
+
+
+def build_blank(config: ModelConfig) -> Model:
+    """As `build`, for weights that will take the place of the first ones: torch's random numbers are left alone."""
+    with torch.random.fork_rng(devices=[]):
+        return build(config)
 
 
 def kind_of(config: ModelConfig) -> str:

@@ -17,6 +17,7 @@ from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.data import LengthBatches, Rows, load_ids, load_rows, write_rows
 from jumok.errors import ConfigError, TextError
 from jumok.files import atomic_path
+from jumok.generate import require_finite
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import cross_entropies
@@ -217,6 +218,7 @@ class Classification(Task[Any]):
         part = self.val if len(self.val.rows) else self.train
         row = seed % len(part.rows)
         shares = log_probabilities(model, part.rows, np.array([row])).exp()[0]  # (labels,)
+        require_finite(shares)
         text = self.tokenizer.decode(self.framing.inside(part.rows[row])[:tokens])
         best = shares.argsort(descending=True)[:SAMPLE_LABELS].tolist()
         said = ", ".join(f"{self.labels[i]} {float(shares[i]):.0%}" for i in best)

@@ -45,7 +45,7 @@ def view(
 
     Args:
         model: a GPT, BERT or encoder–decoder with its tokenizer, or the folder of one, as `jumok.load` takes it.
-        text: what it reads; of an encoder–decoder the source.
+        text: what it reads, a string; of an encoder–decoder the source. For a file: `Path("night.txt").read_text()`.
         target: of an encoder–decoder, what it is to have answered; None: what it answers.
         tokens: how many more a GPT is to write. temperature, seed: of what it writes; see `jumok.generate`.
         block, layer, head: where the page opens, from 0; the block of an encoder–decoder is "encoder", "decoder" or
@@ -62,18 +62,21 @@ def view(
         RunError: there is no such folder, or it is damaged.
         TextError: the text is empty, or too long for a target.
         TokenizerError: the model has no tokenizer, or it cannot encode the text.
-        ConfigError: a number is out of range, a setting is for another kind of model, or `out` has no folder.
+        ConfigError: the text is the name of a file, a number is out of range, a setting is for another kind of model,
+            or `out` has no folder.
         ViewError: the model's numbers are not finite; with `probe`, the model predicts no tokens; `out` cannot be
             written; with show=True, there is no browser.
     """
     # Trainers import this room for their pictures and need none of these.
     from jumok.checkpoint import load
     from jumok.errors import ViewError
+    from jumok.text import require_no_file_name
     from jumok.view.heads import chosen
     from jumok.view.page import page_of, require_writable
     from jumok.view.probes import probe_trace
     from jumok.view.trace import trace
 
+    require_no_file_name(text)
     if out is not None:
         require_writable(out)
     loaded: Model = load(model) if isinstance(model, str | os.PathLike) else model

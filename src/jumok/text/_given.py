@@ -1,0 +1,58 @@
+"""What a person gave as a text: a string is the text itself, a path is a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+from jumok.errors import ConfigError
+from jumok.messages import tr
+from jumok.text._inputs import FORMATS
+from jumok.text._table import Table, read_table
+from jumok.text._text import Text, from_string, read
+
+LONGEST_NAME = 1_000  # characters; a longer string is not looked for among the files
+
+
+def require_no_file_name(text: str) -> str:
+    """The text, which is to be taken as it stands.
+
+    Raises:
+        ConfigError: it looks like the name of a file: it is that of one, or a single word that ends like one.
+    """
+    if len(text) > LONGEST_NAME or "\n" in text or "\0" in text:
+        return text
+    ends_like_one = Path(text).suffix.lower() in FORMATS and not any(map(str.isspace, text))
+    if ends_like_one or os.path.isfile(text):
+        raise ConfigError(
+            tr(
+                "{text!r} looks like the name of a file, and a string is the text itself. Give Path({text!r}) for what "
+                "is in the file, or jumok.text.from_string({text!r}) for these {count} characters.",
+                text=text,
+                count=len(text),
+            )
+        )
+    return text
+
+
+@overload
+def material_of(given: str | os.PathLike[str] | Text) -> Text: ...
+@overload
+def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str]) -> Text | Table: ...
+def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str] = ()) -> Text | Table:
+    """What to learn from, or to be held against: read already, a path to read, or a string, which is the text itself.
+
+    Args:
+        columns: those to read of a table at a path; none: a path is read as a text.
+
+    Raises:
+        ConfigError: a string looks like the name of a file. TextError: the file cannot be read.
+    """
+    if isinstance(given, str):
+        return from_string(require_no_file_name(given))
+    if isinstance(given, os.PathLike):
+        path = os.fspath(given)
+        return read_table(path, columns) if columns else read([path])
+    return given
