@@ -21,7 +21,7 @@ LEVELS = (
     {"errors", "files", "messages"},
     {"hangul", "config", "text"},
     {"stock"},
-    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device"},
+    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device", "bigram", "overlap"},
     {"attention"},
     {"blocks"},
     {"models"},
