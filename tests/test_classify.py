@@ -302,7 +302,8 @@ def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path
     finish = events[-1]
     assert isinstance(finish, Finish)
     assert {"f1[긍정]", "f1[부정]"} <= set(finish.figures)
-    assert finish.headline == f"accuracy {finish.figures['accuracy']:.3f}, F1 {finish.figures['f1_macro']:.3f}"
+    said = f"accuracy {finish.figures['accuracy']:.3f}, F1 {finish.figures['f1_macro']:.3f}"
+    assert finish.headline == f"{said} (always '긍정': accuracy {finish.figures['baseline_accuracy']:.3f})"
     sample = next(event for event in events if isinstance(event, Sample))
     assert sample.text.startswith("이 영화 ")
     assert "(label: " in sample.text
@@ -485,7 +486,7 @@ def test_config_json_tells_of_the_rows(start_run: Start):
     data = config["data"]
     assert (data["rows"], data["columns"], data["train_rows"], data["val_rows"]) == (50, ["text", "label"], 45, 5)
     assert sum(data["label_counts"]) == 45
-    assert set(data) == Classification.keys
+    assert set(data) == Classification.keys | Classification.later_keys
 
 
 def test_a_held_out_part_of_one_class_is_told(start_run: Start):

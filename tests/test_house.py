@@ -22,7 +22,7 @@ LEVELS = (
     {"errors", "files"},
     {"hangul", "config", "text"},
     {"stock"},
-    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device"},
+    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device", "bigram", "overlap"},
     {"attention"},
     {"blocks"},
     {"models"},

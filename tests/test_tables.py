@@ -411,3 +411,17 @@ def test_real_tables_are_read_row_by_row(corpora: Path) -> None:
         lines = unicodedata.normalize("NFC", (corpora / name).read_text(encoding="utf-8")).split("\n")
         table = text.read_table(corpora / name, columns)
         assert table.rows == [tuple(line.split("\t")) for line in lines[1:] if line]
+
+
+def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
+    """Each row of a copy was both trained on and held out."""
+    rows = [("안녕", "1"), ("잘 가", "0")]
+    first = write(tmp_path, "a.csv", as_csv(("text", "label"), rows))
+    other = write(tmp_path, "b.csv", as_csv(("text", "label"), [("또 봐", "1")]))
+    copy = write(tmp_path, "c.jsonl", as_jsonl(("text", "label"), rows))
+    table = text.read_table([first, other, first, copy], ["text", "label"])
+    assert table.rows == [*rows, ("또 봐", "1")]
+    assert [source.rows for source in table.sources] == [2, 1]
+    assert table.sources[0].copies == (str(first), str(copy))
+    assert table.sha256 == text.read_table([first, other], ["text", "label"]).sha256
+    assert f"{copy} holds the same as {first} and is not counted again." in table.describe()

@@ -119,7 +119,7 @@ def test_describe_says_what_was_found(tmp_path: Path) -> None:
             f"{path}: 5 characters, UTF-8 with BOM, CRLF newlines, decomposed (NFD) text composed"
         )
     for n in range(3):
-        write(tmp_path, f"folder/{n}.txt", POEM.encode("cp949" if n else "utf-8"))
+        write(tmp_path, f"folder/{n}.txt", f"{n}\n{POEM}".encode("cp949" if n else "utf-8"))
     with text.read([tmp_path / "folder"]) as found:
         assert found.describe() == f"3 files: {found.chars:,} characters, 2 in CP949, 1 in UTF-8"
 
@@ -251,9 +251,10 @@ def test_mixed_script_korean_stays_cp949(tmp_path: Path) -> None:
 
 
 def test_many_encodings_in_one_reading(tmp_path: Path) -> None:
-    paths = [write(tmp_path, f"{n}.txt", FORMS[form]) for n, form in enumerate(("CP949", "UTF-16LE", "UTF-8, NFD"))]
+    encodings = ("cp949", "utf-16-le", "utf-8")
+    paths = [write(tmp_path, f"{n}.txt", f"{n} {POEM}".encode(codec)) for n, codec in enumerate(encodings)]
     with text.read(paths) as found:
-        assert found.read() == POEM.rstrip("\n") + "\n\n" + POEM.rstrip("\n") + "\n\n" + POEM
+        assert found.read() == "\n\n".join(f"{n} {POEM}".rstrip("\n") for n in range(3)) + "\n"
         assert [source.encoding for source in found.sources] == ["CP949", "UTF-16LE", "UTF-8"]
 
 
@@ -638,3 +639,59 @@ def test_a_string_becomes_a_text() -> None:
         text.from_string("가\udc80")
     with text.from_string("가\0나") as found:
         assert found.read() == "가\0나"
+
+
+# --- The same text twice ----------------------------------------------------------------------------------------
+
+
+def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
+    """`train a.txt a.txt` counted a text twice, and held the second copy out from the first."""
+    first, second = write(tmp_path, "a.txt", POEM), write(tmp_path, "b.txt", "바람이 분다.\n")
+    (tmp_path / "link.txt").symlink_to(first)
+    os.link(first, tmp_path / "hard.txt")
+    with text.read([first, second]) as found:
+        wanted, digest = found.read(), found.sha256
+    given = [first, tmp_path / "." / "a.txt", second, tmp_path / "link.txt", tmp_path / "hard.txt", first]
+    with text.read(given) as found:
+        assert (found.read(), found.sha256) == (wanted, digest)
+        assert found.read(3, 30) == wanted[3:30]
+        assert [source.name for source in found.sources] == [str(first), str(second)]
+        assert len(found.sources[0].copies) == 4
+        assert f"{first} was given more than once and is counted once." in found.describe()
+        assert f"{tmp_path / 'link.txt'} holds the same as {first} and is not counted again." in found.describe()
+        assert "Copies that are not counted again: 1 more." in found.describe()
+
+
+def test_a_folder_and_a_file_in_it(tmp_path: Path) -> None:
+    write(tmp_path, "folder/a.txt", POEM)
+    write(tmp_path, "folder/b.txt", "바람이 분다.\n")
+    with text.read([tmp_path / "folder"]) as alone, text.read([tmp_path / "folder", tmp_path / "folder/b.txt"]) as both:
+        assert both.read() == alone.read()
+        assert [source.copies for source in both.sources] == [(), (str(tmp_path / "folder/b.txt"),)]
+
+
+def test_a_copy_in_another_encoding_is_a_copy(tmp_path: Path) -> None:
+    """Novels lie about in CP949 and again in UTF-8; what counts is the text, not the bytes."""
+    paths = [write(tmp_path, f"{n}.txt", FORMS[form]) for n, form in enumerate(("CP949", "UTF-16LE", "UTF-8, NFD"))]
+    with text.read(paths) as found:
+        assert found.read() == POEM
+        assert found.sources[0].sha256 == hashlib.sha256(POEM.encode()).hexdigest()
+
+
+def test_a_large_copy_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What was written of a copy is taken back: from the text, its index, its checksum, and the file on the disk."""
+    long, other = "가나다라마바사아자차카타파하\n" * 2_000, "끝.\n"
+    paths = [write(tmp_path, "a.txt", long), write(tmp_path, "b.txt", long), write(tmp_path, "c.txt", other)]
+    for in_memory in (1, 64 << 20):
+        with text.read(paths, in_memory=in_memory) as found:
+            assert found.read() == f"{long}\n{other}"
+            assert found.chars == len(long) + 1 + len(other)
+            assert found.sha256 == hashlib.sha256(f"{long}\n{other}".encode()).hexdigest()
+            assert found.utf8_bytes == len(f"{long}\n{other}".encode())
+
+
+def test_standard_input_is_read_once(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match="- was given twice, and standard input can be read once"):
+        text.read(["-", write(tmp_path, "a.txt", POEM), "-"])
+    with pytest.raises(TextError, match="- was given twice"):
+        text.read_table(["-", "-"], ["text"])

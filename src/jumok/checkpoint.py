@@ -20,7 +20,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
+from jumok.hangul import nfc
 from jumok.interop.hf import from_hf, is_hf
 from jumok.models import KINDS, Model, build_blank, kind_of
 from jumok.tokenizers import Tokenizer
@@ -113,6 +114,24 @@ def _load_run(path: Path) -> Model:
     model.tokenizer = run.read_tokenizer()
     run.read_weights(model)
     return model.eval()
+
+
+def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> list[list[str]]:
+    """For each text the characters, in NFC, that no text had which a classifier or an encoder–decoder learned to read.
+
+    Args:
+        path: a run folder. Nothing is known of a stock folder, of other models, and of runs from before this was
+            recorded; then there are none.
+
+    Raises:
+        RunError: there is no such folder.
+    """
+    folder = Path(path)
+    data = {} if is_hf(folder) else RunFolder.open(folder).read_config().get("data", {})
+    if "characters" not in data:
+        return [[] for _ in texts]
+    known = frozenset(data["characters"])
+    return [[char for char in dict.fromkeys(nfc(text)) if char not in known] for text in texts]
 
 
 def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -101,6 +103,14 @@ def write(text: str, *, end: str = "\n") -> None:
 
         text = with_signs(text)
     click.echo(text + end, nl=False, color=True)  # click takes escapes away otherwise where it writes to no terminal
+
+
+def named(characters: Sequence[str], most: int = 10) -> str:
+    """Characters for a message, those that show nothing by their number: ₩, :, U+00A0 and 3 more."""
+    shown = [char if char.isprintable() and not char.isspace() else f"U+{ord(char):04X}" for char in characters]
+    if len(shown) <= most:
+        return ", ".join(shown)
+    return tr("{list} and {n:,} more", list=", ".join(shown[:most]), n=len(shown) - most)
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -21,8 +21,9 @@ from jumok.cli._verbs import (
     say,
 )
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
-HIDDEN = {"confusion", "f1", "labels"}  # in a table of figures; --json has them
+HIDDEN = {"confusion", "f1", "labels", "seen_in_training"}  # in a table of figures; --json has them
 
 
 @click.command(
@@ -51,12 +52,14 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
 
     A model of hidden words is asked for 15% of the tokens of a text, always the same ones; a classifier is held against
     the labels of a table, an encoder-decoder against its targets. Figures per character and per byte compare across
-    tokenizers; those per token do not.
+    tokenizers; those per token do not. Beside a figure stands that of a baseline, which was fitted to the training part
+    of the run. You are told if the run was trained on what is evaluated.
     """
     from jumok import checkpoint
     from jumok import device as devices
     from jumok.console import show_figures
     from jumok.jobs import task_of
+    from jumok.overlap import WORTH_TELLING
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
@@ -70,7 +73,18 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
         raise ConfigError(f"--{strange[0]} is not for the model in {run}; it takes --{', --'.join(OPTIONS[task])}.")
     material = read_material(task, texts, flags, recorded_columns(run))
     say(material.describe(), quiet=quiet)
-    figures = dataclasses.asdict(_measure(task, model, material, flags["beam"] or 1))
+    measured = dataclasses.asdict(_measure(task, model, material, flags["beam"] or 1))
+    figures = _with_baselines(measured, run, material)
+    seen = figures["seen_in_training"]
+    if seen is not None and seen >= WORTH_TELLING:
+        say(
+            tr(
+                "This run was trained on {share:.0%} of what is evaluated here, so the figures are better than those "
+                "of new material would be. What the run held out does not count as trained on.",
+                share=seen,
+            ),
+            quiet=quiet,
+        )
     if as_json:
         print_json(plain_floats(figures))
     else:
@@ -83,6 +97,21 @@ OPTIONS = {
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
 }
+
+
+def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:
+    """The figures, behind each one its baseline, and what share of the material the run was trained on, if known."""
+    from jumok.tasks import task_of_run
+
+    trained = task_of_run(run)
+    beside: dict[str, Any] = {} if trained is None else trained.beside(material)
+    found: dict[str, Any] = {}
+    for name, value in figures.items():
+        found[name] = value
+        baseline = f"baseline_{name}"
+        if baseline in beside:
+            found[baseline] = beside[baseline]
+    return {**found, "seen_in_training": beside.get("seen_in_training")}
 
 
 def _measure(task: str, model: Any, material: Any, beam: int) -> Any:

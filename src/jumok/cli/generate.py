@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, say, write
+from jumok.cli._verbs import Verb, common, named, option, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -75,7 +75,7 @@ def generate(
 
         run_fill(model, given.get("prompt", ""), given.get("top", 5), as_json)
     elif task == "seq2seq":
-        _answer(model, seed, as_json, **given)
+        _answer(model, run, seed, as_json, quiet, **given)
     else:
         _continue(model, seed, as_json, **given)
 
@@ -107,19 +107,31 @@ OPTIONS = {
 
 def _answer(
     model: Any,
+    run: Path,
     seed: int | None,
     as_json: bool,
+    quiet: bool,
     *,
     prompt: str = "",
     samples: int = 1,
     tokens: int | None = None,
     **how: Any,
 ) -> None:
-    """Answer the prompt."""
+    """Answer the prompt, and say so if it has characters that no training text had."""
     from jumok.answer import answer
+    from jumok.checkpoint import unseen_characters
 
     if not prompt:
-        raise ConfigError(tr('there is nothing to answer; write a text behind the run folder, in quotes: RUN "..."'))
+        raise ConfigError('there is nothing to answer; write a text after the run folder, in quotes: RUN "..."')
+    unseen = unseen_characters(run, [prompt])[0]
+    if unseen:
+        say(
+            tr(
+                "No training text had these characters: {characters}. The answer to them is a guess.",
+                characters=named(unseen),
+            ),
+            quiet=quiet,
+        )
     if samples > 1 and not how.get("temperature"):
         how = {"beam": samples, **how}
     began = time.perf_counter()
@@ -135,6 +147,7 @@ def _answer(
                     {"text": a.text, "score": round(a.score, 6), "tokens": a.tokens, "finish": a.finish}
                     for a in answers
                 ],
+                "unseen_characters": unseen,
                 "tokens": written,
                 "seconds": round(seconds, 4),
                 "tokens_per_second": round(written / seconds, 1),

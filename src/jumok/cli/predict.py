@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, recorded_columns, say, write
+from jumok.cli._verbs import Verb, common, named, option, print_json, recorded_columns, say, write
 from jumok.errors import ConfigError, TextError
 from jumok.messages import tr
 
@@ -56,8 +56,8 @@ def predict(
 
     if text is not None and column is not None and text != column:
         raise ConfigError(f"--text {text} and --column {column} name two columns, and one is read; leave one out.")
-    named = text or column
-    given = _texts(texts, named or next(iter(recorded_columns(run)), "text"), encoding, table_piped=named is not None)
+    chosen = text or column
+    given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
     model = checkpoint.load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     empty = predictions.count(None)
@@ -82,8 +82,21 @@ def predict(
             "their ends were not read.",
             quiet=quiet,
         )
+    unseen = checkpoint.unseen_characters(run, given)
+    if strange := sum(map(bool, unseen)):
+        every = list(dict.fromkeys(char for characters in unseen for char in characters))
+        say(
+            tr(
+                "{n:,} of {all:,} texts have characters that no training text had: {characters}.",
+                n=strange,
+                all=len(given),
+                characters=named(every),
+            ),
+            quiet=quiet,
+        )
     if as_json:
-        print_json({"predictions": [_plain(one, found) for one, found in zip(given, predictions, strict=True)]})
+        answers = zip(given, predictions, unseen, strict=True)
+        print_json({"predictions": [{**_plain(one, found), "unseen_characters": new} for one, found, new in answers]})
         return
     for one, found in zip(given, predictions, strict=True):
         label = None if found is None else found.label

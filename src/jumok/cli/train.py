@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ from jumok.config import (
     require_type,
 )
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -206,7 +208,7 @@ def train(
         say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
         say(f"  jumok train --resume --out {run}")
     else:
-        view.say(_next_step(trainer.config.task, run))
+        view.say(_next_step(trainer.config.task, run, trainer.task.example()))
     if as_json:
         print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
     if interrupted:
@@ -237,13 +239,14 @@ def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: 
         say(notice, quiet=quiet)
 
 
-def _next_step(task: str, run: str) -> str:
-    """What to do with a finished run."""
+def _next_step(task: str, run: str, example: str) -> str:
+    """What to do with a finished run. example: a prompt from its own material, or ""."""
+    prompt = shlex.quote(example) if example else '"..."'
     return {
-        "lm": f'Write with it:\n  jumok generate {run} "그날"',
-        "mlm": f'Fill in with it:\n  jumok generate {run} "그날 [MASK]에"',
-        "classify": f'Sort with it:\n  jumok predict {run} "정말 재미있게 봤어요"',
-        "seq2seq": f'Ask it:\n  jumok generate {run} "1234"',
+        "lm": tr("Write with it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
+        "mlm": tr("Fill in with it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
+        "classify": tr("Sort with it:\n  jumok predict {run} {prompt}", run=run, prompt=prompt),
+        "seq2seq": tr("Ask it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
     }[task]
 
 
@@ -295,6 +298,10 @@ def _make_trainer(
     RunFolder(folder).require_free()  # before anything that takes long
     if texts and not quiet:
         say(f"Reading {', '.join(texts[:3])}{' ...' if len(texts) > 3 else ''}")
+    if settings.get("val") == "-" and "-" in texts:
+        raise ConfigError(
+            tr("- cannot be trained on and held out with {--val -}: standard input can be read once; hold out a file.")
+        )
     held_out = _held_out_file(settings, task, reading)
     text = read_material(task, texts, reading) if texts else _built_in(task)
     trainer = Trainer.start(

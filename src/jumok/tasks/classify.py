@@ -33,8 +33,8 @@ from jumok.predict import (
 )
 from jumok.stock import pooling_obstacle
 from jumok.tasks.goal import Goal
-from jumok.tasks.task import Material, Task
-from jumok.text import Table
+from jumok.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
+from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.figures import draw_confusion
 
@@ -69,6 +69,7 @@ class Classification(Task[Any]):
             "label_counts", "empty", "cut", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
+    later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="accuracy", unit="a share of right labels", best=1.0)
     loss_label = "nats/text"
     columns = ("text", "label")
@@ -89,6 +90,7 @@ class Classification(Task[Any]):
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = int(self.val.rows.lengths.sum())
         self._notices = _notices(data, model, one_class=len(set(self.val.truth.tolist())) == 1)
+        self.commonest = int(np.argmax(data["label_counts"]))  # place of a label
         self._final: ClassEvaluation | None = None
 
     # --- before the run ---------------------------------------------------------------------------------------------
@@ -164,6 +166,8 @@ class Classification(Task[Any]):
             "cut": learned.cut + held_out.cut,
             "train_tokens": int(learned.part.rows.lengths.sum()),
             "val_tokens": int(held_out.part.rows.lengths.sum()),
+            "repeated": repeated_rows(train, val),
+            "characters": characters(text for text, _ in train),
         }
 
     # --- in the run -------------------------------------------------------------------------------------------------
@@ -200,10 +204,14 @@ class Classification(Task[Any]):
         return _figures(self._judge(model, max_tokens, VALIDATION_ROWS))
 
     def final(self, model: Classifier, max_tokens: int) -> dict[str, float]:
-        """As `validate` on ten times as many rows, which is mostly all, with the F1 of each class if they are few."""
+        """As `validate` on ten times as many rows, which is mostly all, with the F1 of each class if they are few.
+
+        Beside them stands the accuracy of who always says the most frequent label of the training part.
+        """
         self._final = self._judge(model, max_tokens, FINAL_ROWS)
         each = self._final.f1.items() if len(self.labels) <= NAMED else ()
-        return {**_figures(self._final), **{f"f1[{label}]": value for label, value in each}}
+        baseline = {"baseline_accuracy": float(np.mean(self.val.truth == self.commonest))}
+        return {**_figures(self._final), **baseline, **{f"f1[{label}]": value for label, value in each}}
 
     def final_reads(self, max_tokens: int) -> int:
         """The tokens of as many rows as `final` reads."""
@@ -211,7 +219,10 @@ class Classification(Task[Any]):
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Accuracy and F1."""
-        return f"accuracy {figures['accuracy']:.3f}, F1 {figures['f1_macro']:.3f}"
+        said = f"accuracy {figures['accuracy']:.3f}, F1 {figures['f1_macro']:.3f}"
+        if "baseline_accuracy" not in figures:
+            return said
+        return f"{said} (always {self.labels[self.commonest]!r}: accuracy {figures['baseline_accuracy']:.3f})"
 
     def sample(self, model: Classifier, tokens: int, seed: int) -> str:
         """One text with the likeliest labels and the true one: held out, or of the training part if nothing is."""
@@ -223,6 +234,25 @@ class Classification(Task[Any]):
         best = shares.argsort(descending=True)[:SAMPLE_LABELS].tolist()
         said = ", ".join(f"{self.labels[i]} {float(shares[i]):.0%}" for i in best)
         return f"{text} → {said} (label: {self.labels[int(part.truth[row])]})"
+
+    def example(self) -> str:
+        """A text of a row that fits into a line."""
+        part = self.val if len(self.val.rows) else self.train
+        rows = (part.rows[row] for row in range(len(part.rows)))
+        return presentable(self.tokenizer.decode(self.framing.inside(ids)) for ids in rows)
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share of the rows that are training rows, and the accuracy of the most frequent label of those."""
+        assert isinstance(material, Table)
+        encoded = [(self.tokenizer.encode(text), label) for text, label in _whole(labelled(material))]
+        rows = [(self.framing.frame(ids).ids.astype(np.int64).tobytes(), label) for ids, label in encoded if len(ids)]
+        learned = self.train
+        known = {hash((learned.rows[i].tobytes(), self.labels[at])) for i, at in enumerate(learned.truth.tolist())}
+        usual = self.labels[self.commonest]
+        return {
+            "seen_in_training": sum(hash(row) in known for row in rows) / max(1, len(rows)),
+            "baseline_accuracy": sum(label == usual for _, label in rows) / max(1, len(rows)),
+        }
 
     def draw(self, model: Classifier, folder: RunFolder) -> None:
         """confusion.png: which classes are taken for which, on the held-out rows of the last figures."""
@@ -373,7 +403,7 @@ def _rarity(counts: Sequence[int]) -> Tensor:
 
 
 def _notices(data: Mapping[str, Any], model: GPTConfig | BERTConfig, *, one_class: bool) -> tuple[str, ...]:
-    found = []
+    found = [*repetition(data)]
     if data["empty"]:
         found.append(f"{data['empty']:,} rows have an empty text or label and are left out.")
     if data["cut"]:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from jumok.bigram import Bigram
 from jumok.checkpoint import RunFolder
 from jumok.config import GPTConfig, RungConfig, TrainConfig
 from jumok.corpora import stories
-from jumok.data import Batches, load_ids, tokenize
+from jumok.data import Batches, Ids, load_ids, tokenize
 from jumok.errors import CorpusError, TextError
-from jumok.evaluate import score
+from jumok.evaluate import encoded, score
 from jumok.generate import generate, require_tokenizer, start_id
 from jumok.models import ModelConfig
 from jumok.models.gpt import GPT, token_losses
+from jumok.overlap import PASSAGE, overlap
 from jumok.tasks.goal import Goal
-from jumok.tasks.task import Material, Task
-from jumok.text import Text
+from jumok.tasks.task import Material, Task, presentable, repetition
+from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
+
+BIGRAM_TOKENS = 1 << 21  # that its counts are taken from at most, evenly spread
+PIECE = 1 << 18  # tokens that are decoded at once
+OPENING = 400  # tokens in which a line begins, mostly
 
 
 class LanguageModelling(Task[GPT]):
@@ -31,6 +37,7 @@ class LanguageModelling(Task[GPT]):
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
+    later_keys = frozenset(["repeated", "baseline_nats_per_char"])
     goal = Goal(figure="nats_per_char", unit="nats per character")
     loss_label = "nats/char"
     fixed_shapes = True
@@ -38,11 +45,11 @@ class LanguageModelling(Task[GPT]):
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
-        train = load_ids(folder.state / "train.npy", data["train_tokens"])
+        self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
-        self.batches = Batches(train, model.context_length, config.batch_size, config.seed)
+        self.batches = Batches(self.train, model.context_length, config.batch_size, config.seed)
         self.val_chars, self.val_bytes = data["val_chars"], data["val_bytes"]
-        self.floor = data["floor"]
+        self.floor, self.data, self.tokenizer = data["floor"], data, tokenizer
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
         self._token_losses: Callable[[Tensor, Tensor, Tensor], Tensor] = token_losses
@@ -97,7 +104,14 @@ class LanguageModelling(Task[GPT]):
             "floor": _floor(held_out, start, stop),
             "train_tokens": len(train_ids),
             "val_tokens": len(val_ids),
+            "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
+            "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
         }
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A held-out part that stands in the training part, too."""
+        return repetition(self.data)
 
     def compile(self) -> None:
         """Fuse the output layer with the loss, so that the logits are read once."""
@@ -117,8 +131,10 @@ class LanguageModelling(Task[GPT]):
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, each token with at least three quarters of a context before it."""
-        return self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
+        """As `validate`, each token with at least three quarters of a context before it; and those of a bigram."""
+        figures = self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
+        baseline = self.data.get("baseline_nats_per_char")
+        return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
         before = start_id(require_tokenizer(model))
@@ -142,14 +158,58 @@ class LanguageModelling(Task[GPT]):
         return generate(model, "", tokens=tokens, seed=seed)[0].text
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per character, beside the floor where it is known."""
-        floor = f" (floor {figures['floor']:.3f})" if "floor" in figures else ""
-        return f"{figures['nats_per_char']:.3f} nats/char{floor}"
+        """Nats per character, beside the floor where it is known, and a bigram's in the last figures."""
+        beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
+        if "baseline_nats_per_char" in figures:
+            beside.append(f"bigram {figures['baseline_nats_per_char']:.3f}")
+        return f"{figures['nats_per_char']:.3f} nats/char" + (f" ({', '.join(beside)})" if beside else "")
+
+    def example(self) -> str:
+        """The first two words of a line."""
+        return opening(self.val if len(self.val) else self.train, self.tokenizer, words=2)
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share that was seen, and the nats per character of a bigram; see `Task.beside`."""
+        with encoded(_text(material), self.tokenizer) as ids:
+            baseline = _bigram_nats(self.train, ids, self.tokenizer)
+            seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
+        return seen if baseline is None else {**seen, "baseline_nats_per_char": baseline}
+
+
+def passage(chars: int, tokens: int) -> int:
+    """How many tokens a passage has whose copies count, for a text of so many characters and tokens."""
+    return max(1, round(PASSAGE * tokens / max(1, chars)))
+
+
+def passage_of(data: Mapping[str, Any]) -> int:
+    """The same for the training part that config.json tells of."""
+    chars = data["chars"] if data["val_sha256"] else data["chars"] - data["val_chars"]
+    return passage(chars, data["train_tokens"])
+
+
+def opening(ids: Ids, tokenizer: Tokenizer, words: int) -> str:
+    """The first words of a line, the second one where there are several; "" if they are not presentable."""
+    text = tokenizer.decode(ids[:OPENING])
+    line = text.partition("\n")[2].split() or text.split()[1:]
+    return presentable([" ".join(line[:words])])
 
 
 def _text(source: object) -> Text:
     assert isinstance(source, Text)  # `material` has checked it
     return source
+
+
+def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None:
+    """Nats per character of a bigram; None where nothing is asked, or the ids do not give back the text."""
+    if len(asked) == 0 or tokenizer.bytes_of([]) is None:
+        return None
+    return Bigram(_characters(learned, tokenizer)).nats_per_char(_characters(asked, tokenizer))
+
+
+def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
+    """The text of ids in pieces; of a long one evenly spread pieces."""
+    step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
+    return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))
 
 
 def _floor(text: Text, start: int, stop: int) -> float | None:

@@ -17,17 +17,20 @@ from torch import Tensor
 
 from jumok.checkpoint import RunFolder
 from jumok.config import BERTConfig, TrainConfig
-from jumok.data import Batches, load_ids
+from jumok.data import Batches, Ids, load_ids
 from jumok.errors import ConfigError
+from jumok.evaluate import encoded
 from jumok.fill import fill_ids, mask_token
 from jumok.masking import NOTHING, Cloze, Masking, at_places, random_for, token_losses
 from jumok.models import ModelConfig
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.losses import IGNORED
+from jumok.overlap import overlap
 from jumok.tasks.goal import Goal
-from jumok.tasks.language_modelling import LanguageModelling
-from jumok.tasks.task import Material, Task
+from jumok.tasks.language_modelling import LanguageModelling, opening, passage_of
+from jumok.tasks.task import Material, Task, repetition
+from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 
 TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.masking`
@@ -39,6 +42,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
+    later_keys = frozenset(["repeated"])
     goal = Goal(figure="nats_per_hidden_token", unit="nats per hidden token")
     loss_label = "nats/hidden token"
     fixed_shapes = True
@@ -52,7 +56,7 @@ class MaskedLanguageModelling(Task[BERT]):
         self.framing = Framing.of(model, tokenizer)
         self.masking = Masking(tokenizer, config.mask_rate, config.whole_words)
         self.cloze = Cloze(self.masking, self.framing)
-        self.tokenizer, self.seed = tokenizer, config.seed
+        self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
         self.validation_tokens = len(self.val)
@@ -84,7 +88,12 @@ class MaskedLanguageModelling(Task[BERT]):
     ) -> dict[str, Any]:
         """Both parts as ids, as for a language model; see `Task.prepare`."""
         data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
-        return {key: data[key] for key in cls.keys}
+        return {key: data[key] for key in cls.keys | cls.later_keys}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A held-out part that stands in the training part, too."""
+        return repetition(self.data)
 
     def compile(self) -> None:
         """Fuse the head with the loss, so that the logits are read once."""
@@ -118,11 +127,14 @@ class MaskedLanguageModelling(Task[BERT]):
         }
 
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, and the pseudo-perplexity, for which a quarter of the tokens is kept back at most."""
+        """As `validate`, and the pseudo-perplexity, for which a quarter of the tokens is kept back at most.
+
+        Beside them stands what is reached by the frequencies of the tokens alone.
+        """
         count = self._alone(max_tokens)
         figures = self.validate(model, max_tokens - count * self.cloze.width(len(self.val)))
         figures["pseudo_perplexity"] = self.cloze.alone(model, self.val, count).perplexity
-        return figures
+        return figures | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
         """Each token once, and a window for each that is hidden alone."""
@@ -131,7 +143,12 @@ class MaskedLanguageModelling(Task[BERT]):
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Nats per hidden token, and the share that was found."""
-        return f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
+        said = f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
+        if "baseline_accuracy" not in figures:
+            return said
+        return (
+            f"{said} (by frequency {figures['baseline_nats_per_hidden_token']:.2f}, {figures['baseline_accuracy']:.1%})"
+        )
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
         """A snippet with hidden tokens, as the model fills it (→), and as it was (=); held-out text if there is any."""
@@ -146,6 +163,34 @@ class MaskedLanguageModelling(Task[BERT]):
         filled, _ = fill_ids(model, hidden.tolist(), chosen, allowed) if chosen else (hidden, [])
         lines = (self.tokenizer.decode(ids) for ids in (hidden, filled, block[0]))
         return "\n".join(f"{mark}{line}" for mark, line in zip(("", "→ ", "= "), lines, strict=True))
+
+    def example(self) -> str:
+        """Four words of which a token in the middle is hidden, and no part of a character that is spelled in bytes."""
+        ids = self.tokenizer.encode(opening(self.val if len(self.val) else self.train, self.tokenizer, words=4))
+        mask = mask_token(self.tokenizer)
+        for at in sorted(range(len(ids)), key=lambda at: abs(at - len(ids) // 2)):
+            prompt = f"{self.tokenizer.decode(ids[:at])}{mask}{self.tokenizer.decode(ids[at + 1 :])}"
+            if "\ufffd" not in prompt:
+                return prompt
+        return ""
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share that was seen, and what the frequencies of the tokens reach; see `Task.beside`."""
+        assert isinstance(material, Text)
+        with encoded(material, self.tokenizer) as ids:
+            seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
+            return seen | self._baseline(ids)
+
+    def _baseline(self, ids: Ids) -> dict[str, float]:
+        """The figures of always guessing by how frequent a token is in the training part, each seen once more."""
+        allowed = self.masking.ordinary  # (V,)
+        learned, asked = (np.bincount(part, minlength=len(allowed)) * allowed for part in (self.train, ids))  # (V,)
+        shares = (learned + 1) / (learned + 1)[allowed].sum()
+        total = max(1, int(asked.sum()))
+        return {
+            "baseline_nats_per_hidden_token": float(-(asked * np.log(shares)).sum() / total),
+            "baseline_accuracy": float(asked[learned.argmax()] / total),
+        }
 
     def _alone(self, max_tokens: int) -> int:
         """How many tokens the last figures hide alone."""

@@ -8,6 +8,7 @@ begins with [BOS], sees the target, and learns to write the target and [EOS]. Th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ from jumok.pairs import (
     whole_pairs,
 )
 from jumok.tasks.goal import Goal
-from jumok.tasks.task import Material, Task
+from jumok.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
@@ -64,6 +65,7 @@ class Seq2Seq(Task[EncoderDecoder]):
             "cut", "longest", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
+    later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
     glance = 256
     loss_label = "nats/token"
@@ -83,7 +85,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = data["val_tokens"]
         self.smoothing = config.label_smoothing
-        self.model, self.data = model, data
+        self.model, self.data, self.tokenizer = model, data, tokenizer
 
     # --- before the run ---------------------------------------------------------------------------------------------
 
@@ -176,14 +178,16 @@ class Seq2Seq(Task[EncoderDecoder]):
             "longest": max(pair.longest for pair in (*coded, *held_out_coded)),
             "train_tokens": _tokens(coded),
             "val_tokens": _tokens(held_out_coded),
+            "repeated": repeated_rows(train, held_out),
+            "characters": characters(source for source, _ in train),
         }
 
     # --- in the run -------------------------------------------------------------------------------------------------
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Which rows were left out, and which were cut."""
-        sentences = []
+        """Which rows were left out, which were cut, and which are in both parts."""
+        sentences = [*repetition(self.data)]
         if left_out := self.data["left_out"]:
             sentences.append(f"{_rows(left_out)} left out, for want of a source or a target.")
         if cut := self.data["cut"]:
@@ -218,8 +222,9 @@ class Seq2Seq(Task[EncoderDecoder]):
         return 1 - figures["token_accuracy"] + TIE * figures["loss"]
 
     def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
-        """As `validate`."""
-        return self.validate(model, max_tokens)
+        """As `validate`, beside the exact match of who always gives the most frequent answer of the training part."""
+        coded = [encode_pair(self.tokenizer, self.model, pair) for pair in self.held_out]
+        return {**self.validate(model, max_tokens), "baseline_exact_match": self._commonest_share(coded)}
 
     def final_reads(self, max_tokens: int) -> int:
         """The tokens of the pairs that it answers."""
@@ -245,23 +250,50 @@ class Seq2Seq(Task[EncoderDecoder]):
         """How many answers and tokens are right, chrF where it is known, and the loss."""
         chrf = f", chrF {figures['chrf']:.1f}" if "chrf" in figures else ""
         right = f"exact {figures['exact_match']:.1%}, tokens {figures['token_accuracy']:.1%}"
-        return f"{right}{chrf}, loss {figures['loss']:.3f}"
+        said = f"{right}{chrf}, loss {figures['loss']:.3f}"
+        if "baseline_exact_match" not in figures:
+            return said
+        return f"{said} (always the most frequent answer: exact {figures['baseline_exact_match']:.1%})"
 
     def sample(self, model: EncoderDecoder, tokens: int, seed: int) -> str:
         """A held-out source, the answer to it, and the target; of the training rows where none is held out."""
         tokenizer = require_answering(model)
-        if self.held_out:
-            source, target = self.held_out[seed % len(self.held_out)]
-        else:
-            row = seed % len(self.sources)
-            special = set(tokenizer.special_tokens.values())
-            source, target = (
-                tokenizer.decode([token for token in part[row].tolist() if token not in special])
-                for part in (self.sources, self.targets)
-            )
+        source, target = self._shown(seed)
         ids = encode_pair(tokenizer, model.config, (source, target)).source
         search = Search(max_tokens=min(tokens, model.config.context_length))
         return f"source: {source}\nanswer: {best(answer_ids(model, [ids], search)[0])}\ntarget: {target}"
+
+    def example(self) -> str:
+        """A source that fits into a line."""
+        rows = range(len(self.held_out) or len(self.sources))
+        return presentable(self._shown(row)[0] for row in rows)
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share of the pairs that are training pairs, and the exact match of their most frequent answer."""
+        coded = [encode_pair(self.tokenizer, self.model, pair) for pair in whole_pairs(as_pairs(_table(material)))]
+        known = {hash((self.sources[i].tobytes(), self.targets[i].tobytes())) for i in range(len(self.sources))}
+        seen = sum(hash((pair.source.tobytes(), pair.target.tobytes())) in known for pair in coded)
+        return {
+            "seen_in_training": seen / max(1, len(coded)),
+            "baseline_exact_match": self._commonest_share(coded),
+        }
+
+    def _commonest_share(self, pairs: list[CodedPair]) -> float:
+        """How many of some pairs have the target that most training pairs have."""
+        counts = Counter(self.targets[row].tobytes() for row in range(len(self.targets)))
+        usual = max(counts, key=lambda target: counts[target])
+        return sum(pair.target.tobytes() == usual for pair in pairs) / max(1, len(pairs))
+
+    def _shown(self, row: int) -> Pair:
+        """A held-out pair, or one of the training part where none is held out; rows are counted round and round."""
+        if self.held_out:
+            return self.held_out[row % len(self.held_out)]
+        special = set(self.tokenizer.special_tokens.values())
+        source, target = (
+            self.tokenizer.decode([token for token in part[row % len(part)].tolist() if token not in special])
+            for part in (self.sources, self.targets)
+        )
+        return source, target
 
 
 def _table(part: Text | Table | None) -> Table:

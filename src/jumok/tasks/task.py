@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,7 +11,10 @@ from torch import Tensor
 
 from jumok.checkpoint import RunFolder
 from jumok.config import TrainConfig
+from jumok.errors import TextError
+from jumok.messages import tr
 from jumok.models import Model, ModelConfig
+from jumok.overlap import PASSAGE, WORTH_TELLING
 from jumok.tasks.goal import Goal
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
@@ -31,7 +34,22 @@ class Material:
 
     @classmethod
     def of(cls, source: Text | Table, held_out: Text | Table | None, val: float) -> Material:
-        """With the last part of the source held out, its share `val`, or else `held_out`."""
+        """With the last part of the source held out, its share `val`, or else `held_out`.
+
+        Raises:
+            TextError: what is to be held out is one of the sources.
+        """
+        learned = {one.sha256: one.name for one in source.sources}
+        for one in held_out.sources if held_out is not None else ():
+            if one.sha256 in learned:
+                raise TextError(
+                    tr(
+                        "{held_out} is to be held out, and holds the same as {source}, which is trained on; a model "
+                        "knows by heart what it was trained on. Give another file, or a share such as {--val 0.1}.",
+                        held_out=one.name,
+                        source=learned[one.sha256],
+                    )
+                )
         size = source.chars if isinstance(source, Text) else len(source)
         return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)
 
@@ -50,6 +68,46 @@ class Material:
         return {"rows": len(self.source), "held_out_rows": held_out}
 
 
+def repeated_rows(learned: Iterable[tuple[str, ...]], held_out: Sequence[tuple[str, ...]]) -> float:
+    """The share of the held-out rows that are among the others, cell by cell."""
+    known = set(learned)
+    return sum(row in known for row in held_out) / max(1, len(held_out))
+
+
+def repetition(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a person should know of the share of the held-out part that stands in the training part, too."""
+    share = data.get("repeated", 0.0)
+    if share < WORTH_TELLING:
+        return ()
+    if "rows" in data:
+        return (
+            tr(
+                "{share:.1%} of the held-out rows are among the training rows, too, so the held-out figures are better "
+                "than those of new rows would be.",
+                share=share,
+            ),
+        )
+    return (
+        tr(
+            "{share:.1%} of the held-out text stands word for word in the training part, too, in passages of {length} "
+            "characters or more, so the held-out figures are better than those of a new text would be. Leave the "
+            "copies out, or hold out another text with {--val FILE}.",
+            share=share,
+            length=PASSAGE,
+        ),
+    )
+
+
+def characters(texts: Iterable[str]) -> str:
+    """Each character of some texts once, in the order of Unicode."""
+    return "".join(sorted(set().union(*texts)))
+
+
+def presentable(texts: Iterable[str], longest: int = 40) -> str:
+    """The first text that fits into a suggested command, or ""."""
+    return next((t for t in texts if t.strip() and t.isprintable() and len(t) <= longest and t[0] != "-"), "")
+
+
 M = TypeVar("M", bound=Model)
 
 
@@ -62,7 +120,8 @@ class Task(ABC, Generic[M]):
     """
 
     kinds: ClassVar[tuple[type[ModelConfig], ...]]  # configurations it can train, the default first
-    keys: ClassVar[frozenset[str]]  # of `data`
+    keys: ClassVar[frozenset[str]]  # of `data`, without which a run cannot go on
+    later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
     glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
@@ -120,7 +179,8 @@ class Task(ABC, Generic[M]):
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Write the material as ids into `folder.state`; return what config.json tells of it, `keys` and no others.
+        """Write the material as ids into `folder.state`; return what config.json tells of it: `keys` and
+        `later_keys`.
 
         Raises:
             TextError: there is too little of it, or it does not fit the task.
@@ -178,6 +238,19 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def sample(self, model: M, tokens: int, seed: int) -> str:
         """Something for people to read."""
+
+    @abstractmethod
+    def example(self) -> str:
+        """A short prompt of the run's own material to try the model with; "" where there is none."""
+
+    @abstractmethod
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """What stands beside the figures of other material.
+
+        Returns:
+            "seen_in_training", the share of it, 0 to 1, that the run was trained on (what it held out does not count);
+            and what a baseline fitted to the training part reaches, by the name of a figure with "baseline_" before it.
+        """
 
     def draw(self, model: M, folder: RunFolder) -> None:
         """Pictures of the finished model besides the learning curve."""

@@ -8,11 +8,12 @@ import shutil
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import tr
 
 Format = Literal["text", "jsonl", "csv", "tsv"]
 
@@ -38,6 +39,12 @@ class Input(NamedTuple):
     path: str  # as the system knows it
     format: Format
     named: bool  # given by name, so that it must hold text; a file found in a folder may be empty
+
+
+def require_one_stdin(paths: Sequence[str | Path]) -> None:
+    """Raise TextError if standard input is named more than once."""
+    if [str(path) for path in paths].count("-") > 1:
+        raise TextError(tr("- was given twice, and standard input can be read once; name it once."))
 
 
 def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "text") -> list[Input]:

@@ -7,12 +7,15 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from jumok.errors import TextError
+from jumok.messages import tr
 from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden
 from jumok.text._inputs import Format, Input
+
+MOST_COPIES = 3  # that are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,9 @@ class Source:
     `bytes` counts the input as it was, `chars` what it gave to the text or, cell by cell, to the table. `encoding` is a
     name that Python's codecs know too; `guessed` says that it comes from charset-normalizer, not from a strict rule.
     `newlines` is "\\n", "\\r\\n", "\\r", "mixed", or "" where there are none. `normalised` is true where NFC changed
-    something. `rows` is the number of rows that it gave to a table, and None where it became part of a text.
+    something. `rows` is the number of rows that it gave to a table, and None where it became part of a text. `sha256`
+    is that of its characters, or of its rows as compact JSON, one a line, in UTF-8. `copies` names the inputs that were
+    the same to the letter, and are not counted again.
     """
 
     name: str
@@ -35,6 +40,8 @@ class Source:
     normalised: bool
     guessed: bool = False
     rows: int | None = None
+    sha256: str = ""
+    copies: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Say in one line what was found: size, encoding, newlines, normal form."""
@@ -53,7 +60,11 @@ class Source:
 
 
 def describe_sources(sources: Sequence[Source], chars: int) -> str:
-    """Say in one or two lines what was read: each source, or a summary where there are more than two."""
+    """Say in a few lines what was read: each source, or a summary where there are more than two; then the copies."""
+    return "\n".join([_described(sources, chars), *_copies(sources)])
+
+
+def _described(sources: Sequence[Source], chars: int) -> str:
     if len(sources) <= 2:
         return "\n".join(source.describe() for source in sources)
     encodings_found = Counter(source.encoding for source in sources)
@@ -66,6 +77,31 @@ def describe_sources(sources: Sequence[Source], chars: int) -> str:
     if guessed:
         line += f"\nencoding guessed (name it with --encoding if the text looks wrong): {', '.join(guessed)}"
     return line
+
+
+def _copies(sources: Sequence[Source]) -> list[str]:
+    found = [(copy, source.name) for source in sources for copy in source.copies]
+    lines = [
+        tr("{name} was given more than once and is counted once.", name=name)
+        if copy == name
+        else tr("{copy} holds the same as {name} and is not counted again.", copy=copy, name=name)
+        for copy, name in found[:MOST_COPIES]
+    ]
+    if len(found) > MOST_COPIES:
+        lines.append(tr("Copies that are not counted again: {n:,} more.", n=len(found) - MOST_COPIES))
+    return lines
+
+
+class Sources(list[Source]):
+    """What was read so far, each content once."""
+
+    def is_copy(self, name: str, sha256: str) -> bool:
+        """Whether an input is the same as one before, which then remembers its name."""
+        for place, known in enumerate(self):
+            if known.sha256 == sha256:
+                self[place] = replace(known, copies=(*known.copies, name))
+                return True
+        return False
 
 
 class Reading:
@@ -85,7 +121,7 @@ class Reading:
             yield newlines.decode(piece)  # holds a final "\r" back: a "\n" may follow
         yield newlines.decode("", final=True)
 
-    def source(self, *, format: Format, chars: int, normalised: bool, rows: int | None = None) -> Source:
+    def source(self, *, format: Format, chars: int, normalised: bool, sha256: str, rows: int | None = None) -> Source:
         """What was found, once `pieces` has been read to its end."""
         ends = self._newlines.newlines
         return Source(
@@ -99,6 +135,7 @@ class Reading:
             normalised=normalised,
             guessed=self._encoding.guessed,
             rows=rows,
+            sha256=sha256,
         )
 
 

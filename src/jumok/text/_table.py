@@ -13,9 +13,9 @@ from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import TABLES, Input, find, open_input
+from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
-from jumok.text._source import Reading, Source, blank, describe_sources, half_pair, reading
+from jumok.text._source import Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
 
@@ -71,10 +71,7 @@ class Table:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of columns and cells: one JSON array a line, the columns first, as compact JSON in UTF-8."""
-        digest = hashlib.sha256()
-        for row in (self.columns, *self.rows):
-            digest.update(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-        return digest.hexdigest()
+        return _digest([self.columns, *self.rows])
 
     @cached_property
     def empty_cells(self) -> int:
@@ -99,9 +96,9 @@ def read_table(
 ) -> Table:
     """Read the named columns of .csv, .tsv and .jsonl files, one file after the other, into one table.
 
-    Encodings, newlines, normal form and folders are as for `read`; a folder is searched for tables only. Standard
-    input ("-") is read as JSON lines if it begins with "{"; else as .csv if its first line has a comma and no tab in
-    it, and otherwise as .tsv. Lines without a character are no rows.
+    Encodings, newlines, normal form, folders and copies are as for `read`; a folder is searched for tables only.
+    Standard input ("-") is read as JSON lines if it begins with "{"; else as .csv if its first line has a comma and no
+    tab in it, and otherwise as .tsv. Lines without a character are no rows.
 
     - .csv and .tsv begin with a header that names the columns. In a .csv, double quotes enclose a cell with a comma, a
       quote (doubled) or a newline in it (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a .tsv they do so only
@@ -116,6 +113,7 @@ def read_table(
     if isinstance(paths, str | Path):
         paths = [paths]
     wanted = _Wanted(columns, optional)
+    require_one_stdin(paths)
     codec = None if encoding is None else known_codec(encoding)
     files = [found for path in paths for found in _find(str(path))]
     if not files:
@@ -162,9 +160,17 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
             newlines="",
             normalised=writer.composed,
             rows=writer.new_rows,
+            sha256=_digest(writer.rows),
         )
     )
     return writer.finish()
+
+
+def _digest(rows: Iterable[Row]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    return digest.hexdigest()
 
 
 # --- What is asked for ----------------------------------------------------------------------------------------------
@@ -207,9 +213,12 @@ def _read_source(table: Reading, writer: _TableWriter) -> None:
     for number, row in cells:
         writer.write(f"{table.file.name}, line {number:,}", row)
     if writer.new_rows:
-        writer.end_source(
-            table.source(format=format, chars=writer.chars, normalised=writer.composed, rows=writer.new_rows)
-        )
+        sha256 = _digest(writer.rows[-writer.new_rows :])
+        if writer.sources.is_copy(table.file.name, sha256):
+            writer.take_back()
+        else:
+            chars, composed, rows = writer.chars, writer.composed, writer.new_rows
+            writer.end_source(table.source(format=format, chars=chars, normalised=composed, sha256=sha256, rows=rows))
     elif table.file.named:
         raise blank(table.file)
 
@@ -281,7 +290,7 @@ class _TableWriter:
         self.wanted = wanted
         self.present: set[str] = set()  # names of columns met in any source
         self.rows: list[Row] = []
-        self.sources: list[Source] = []
+        self.sources = Sources()
         self.chars = 0  # of the present source, as are the next two
         self.new_rows = 0
         self.composed = False
@@ -305,6 +314,14 @@ class _TableWriter:
     def end_source(self, source: Source) -> None:
         """Close the present source."""
         self.sources.append(source)
+        self._begin()
+
+    def take_back(self) -> None:
+        """Forget the rows of the present source."""
+        del self.rows[-self.new_rows :]
+        self._begin()
+
+    def _begin(self) -> None:
         self.chars, self.new_rows, self.composed = 0, 0, False
 
     def finish(self) -> Table:

@@ -13,14 +13,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import Format, Input, find, no_room, open_input, spool
+from jumok.text._inputs import Format, Input, find, no_room, open_input, require_one_stdin, spool
 from jumok.text._normal import recut
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
-from jumok.text._source import Reading, Source, blank, describe_sources, half_pair, reading
+from jumok.text._source import Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
 
@@ -94,7 +94,8 @@ def read(
     A folder stands for the files below it that have a suffix of `FORMATS`, sorted by path, without hidden, empty
     and blank ones. `.jsonl`, `.csv` and `.tsv` give one column (`column`, else "text"); its rows are joined by
     "\\n", and a row with no text (empty or null) is left out. Two inputs are parted by exactly one blank line: the
-    newlines that end the first one become two. So a single plain file comes through with nothing changed but
+    newlines that end the first one become two. An input that holds the same as one before it is left out; its name is
+    among the `copies` of that source. So a single plain file comes through with nothing changed but
     encoding, BOM, newlines and normal form. Standard input is plain text, unless a `column` is named; then it is a
     table, of the format that `read_table` would find.
 
@@ -106,6 +107,7 @@ def read(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
+    require_one_stdin(paths)
     codec = None if encoding is None else known_codec(encoding)
     inputs = [found for path in paths for found in find(str(path))]
     if not inputs:
@@ -143,18 +145,22 @@ def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | 
             return
         format = table_format(found) if _is_table(file, column) else "text"
         pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
-        before, composed, held = writer.chars, False, ""
+        begin, composed, held, digest = writer.mark(), False, "", hashlib.sha256()
         for piece in recut(pieces):
             normal = unicodedata.normalize("NFC", piece)
             composed = composed or normal != piece
             held += normal
+            digest.update(normal.encode())
             if not held.isspace():  # so that nothing is written of a file that is blank throughout
                 writer.write(held)
                 held = ""
-        if writer.chars > before:
+        if writer.chars > begin.chars:
             writer.write(held)
-            chars = writer.chars - before
-            writer.end_source(found.source(format=format, chars=chars, normalised=composed))
+            chars, sha256 = writer.chars - begin.chars, digest.hexdigest()
+            if writer.sources.is_copy(file.name, sha256):
+                writer.take_back(begin)
+            else:
+                writer.end_source(found.source(format=format, chars=chars, normalised=composed, sha256=sha256))
         elif file.named:
             raise blank(file)
 
@@ -217,11 +223,22 @@ def _choice(columns: Iterable[str]) -> str:
 # --- Writing the text down ----------------------------------------------------------------------------------------
 
 
+class _Mark(NamedTuple):
+    """Where a writer is, to go back to."""
+
+    chars: int
+    strides: int
+    rest: str
+    newlines: int
+    parting: bool
+    sha256: hashlib._Hash
+
+
 class _TextWriter:
     """Take the pieces of all sources; keep the text, its index and its checksum."""
 
     def __init__(self, spool_dir: Path | None, in_memory: int) -> None:
-        self.sources: list[Source] = []
+        self.sources = Sources()
         self.chars = 0  # of the sources; what parts them is not counted before the end
         self._dir = spool_dir
         self._file = spool(spool_dir, in_memory)
@@ -257,6 +274,17 @@ class _TextWriter:
         """Close the present source."""
         self.sources.append(source)
         self._parting = True
+
+    def mark(self) -> _Mark:
+        """Where the writer is."""
+        return _Mark(self.chars, len(self._index), self._rest, self._newlines, self._parting, self._sha256.copy())
+
+    def take_back(self, mark: _Mark) -> None:
+        """Forget what was written since."""
+        self.chars, strides, self._rest, self._newlines, self._parting, self._sha256 = mark
+        del self._index[strides:]
+        self._file.seek(self._index[-1])
+        self._file.truncate()
 
     def finish(self) -> Text:
         """Write what is held back and hand the text over."""

@@ -1,0 +1,58 @@
+"""How much of a text stands in another text as well: what a model can know by heart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+PASSAGE = 50  # characters, more than two texts share by chance; formulas and refrains are shorter
+WORTH_TELLING = 0.01  # share of a text or of rows from which on it changes what the figures mean
+
+MOST_PASSAGES = 1 << 18  # that are looked for; of a longer text evenly spread ones
+BLOCK = 1 << 20  # ids looked at at once
+BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial; odd, so that it has an inverse modulo 2^64
+INVERSE = np.uint64(pow(int(BASE), -1, 1 << 64))
+SCATTER = np.uint64(0xBF58476D1CE4E5B9)  # small ids alone would leave the upper bits of a product alike
+TABLE_BITS = 22
+
+Ids = NDArray[np.unsignedinteger]
+
+
+def overlap(known: Ids, asked: Ids, width: int) -> float:
+    """The share of the passages of `asked` that stand anywhere in `known`.
+
+    `asked` is cut into passages of `width` ids, each of which is compared with all windows of `known` by 64 bits of a
+    polynomial hash (https://doi.org/10.1147/rd.312.0249). The time is linear in both, and the memory does not depend
+    on the length of `known`.
+
+    Args:
+        known: (n,). asked: (m,), of the same tokenizer. Both may be mapped from files.
+
+    Returns:
+        0 to 1; 0 if `asked` is shorter than a passage.
+    """
+    count = len(asked) // width
+    if count == 0 or len(known) < width:
+        return 0.0
+    size = min(len(known), BLOCK + width - 1)
+    powers, inverses = (np.cumprod(np.full(size, base)) for base in (BASE, INVERSE))  # B^1, B^2, ..., modulo 2^64
+    chosen = np.arange(min(count, MOST_PASSAGES)) * count // min(count, MOST_PASSAGES)
+    rows = asked[: count * width].reshape(count, width)[chosen]  # (passages, width)
+    passages, times = np.unique((_scattered(rows) * powers[:width]).sum(axis=1), return_counts=True)
+    # Most windows are no passage, which a table tells in one look.
+    shift = np.uint64(64 - TABLE_BITS)
+    table = np.zeros(1 << TABLE_BITS, np.bool_)
+    table[passages >> shift] = True
+    found = np.zeros(len(passages), np.bool_)
+    for start in range(0, len(known) - width + 1, BLOCK):
+        block = _scattered(known[start : start + size])  # (W + width - 1,)
+        sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(block * powers[: len(block)])))
+        hashes = sums[width:] - sums[:-width]  # (W,), of each window, times B to the power of its place
+        hashes[1:] *= inverses[: len(hashes) - 1]
+        found |= np.isin(passages, hashes[table[hashes >> shift]])
+    return float(times[found].sum() / times.sum())
+
+
+def _scattered(ids: Ids) -> NDArray[np.uint64]:
+    mixed = (ids.astype(np.uint64) + np.uint64(1)) * SCATTER
+    return mixed ^ (mixed >> np.uint64(31))
