@@ -180,7 +180,8 @@ class Ladder:
         if self.record.precision is not None:  # what the first rung measured
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
-            return Trainer.resume(folder, self.text, settings, device=self.device)
+            settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
+            return Trainer.resume(folder, self.text, settings, device=self.device)  # a length would begin another stage
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")

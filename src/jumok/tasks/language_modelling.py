@@ -32,6 +32,7 @@ class LanguageModelling(Task[GPT]):
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
     goal = Goal(figure="nats_per_char", unit="nats per character")
+    final_has_more_context = True
     loss_label = "nats/char"
     fixed_shapes = True
 

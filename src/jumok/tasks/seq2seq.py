@@ -66,6 +66,7 @@ class Seq2Seq(Task[EncoderDecoder]):
     )  # fmt: skip
     goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
     glance = 256
+    unit = "rows"
     loss_label = "nats/token"
     most_dropout = 0.1  # what is learned by heart is of use here: see `to_minimise`
     columns = COLUMNS
@@ -179,6 +180,11 @@ class Seq2Seq(Task[EncoderDecoder]):
         }
 
     # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def held_out_size(self) -> int:
+        """Held-out rows."""
+        return len(self.held_out)
 
     @property
     def notices(self) -> tuple[str, ...]:
