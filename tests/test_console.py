@@ -100,11 +100,12 @@ def test_what_takes_long_is_named(screen: Screen) -> None:
     with TrainingView(Path("run")) as view:
         view.doing("compiling, which can take a minute")
         view._bar.refresh()
-        view.doing("turning 1,000 characters into tokens " * 9)
+        view.doing("가" * 200)
         view._bar.refresh()
     lines = bars(file)
     assert "compiling, which can take a minute" in "".join(lines)
     assert max(map(cell_len, lines)) <= 80
+    assert re.search("가{20,}…$", lines[-1])
 
 
 def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text) -> None:
@@ -148,7 +149,7 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
     """The best validation and the last figure differ, for they read different parts, and nothing said so."""
     shown, summary = summary_of(start(eval_tokens=64), capsys)
     held_out = RunFolder(tmp_path / "run").read_config()["data"]["val_tokens"]
-    assert shown["read"] == f"all {held_out:,} tokens held out; a validation reads 64, with less context"
+    assert shown["read"] == f"all {held_out:,} tokens held out; validations 64, with less context"
     assert (summary["held_out_tokens"], summary["tokens"], summary["validation_tokens"]) == (held_out, held_out, 64)
     again, same = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)
     assert again == shown
@@ -158,7 +159,7 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("read", "validation", "more_context", "sentence"),
     [
-        (500, 200, False, "500 of 9,000 rows held out; a validation reads 200"),
+        (500, 200, False, "500 of 9,000 rows held out; validations 200"),
         (9_000, 9_000, False, "all 9,000 rows held out"),
         (9_000, 0, False, "all 9,000 rows held out"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
@@ -46,9 +46,14 @@ def _moving_bar(console: Console, *, disable: bool) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=disable)
 
 
+def _room(console: Console) -> int:
+    """Columns that are left beside a bar and its percentage."""
+    return max(1, console.width - _bar_width(console) - len(" 100% "))
+
+
 def _beside_bar(console: Console, *parts: str) -> str:
     """Those of the parts that fit into the line of the bar, the most important first."""
-    room, line = console.width - _bar_width(console) - len(" 100% "), ""
+    room, line = _room(console), ""
     for part in filter(None, parts):
         longer = f"{line} · {part}" if line else part
         if cell_len(longer) <= room:
@@ -85,7 +90,10 @@ class TrainingView(_View):
 
     def doing(self, text: str) -> None:
         """What is being done before, between or after the steps, beside the bar."""
-        self._bar.update(self._task, description=_beside_bar(self._console, with_signs(text)))
+        text, room = _on_one_line(text), _room(self._console)
+        if cell_len(text) > room:
+            text = set_cell_size(text, room - 1).rstrip() + "…"
+        self._bar.update(self._task, description=text)
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -172,7 +180,7 @@ def _reading(finish: Finish) -> str:
     else:
         text = tr("{read:,} of {held_out:,} {unit} held out", read=read, held_out=finish.held_out, unit=unit)
     if finish.validation_read and (finish.more_context or finish.validation_read != read):
-        text += tr("; a validation reads {read:,}", read=finish.validation_read)
+        text += tr("; validations {read:,}", read=finish.validation_read)
         text += tr(", with less context") if finish.more_context else ""
     return text
 

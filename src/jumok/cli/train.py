@@ -318,8 +318,8 @@ def _make_trainer(
         require_choice("model", model, TRAINABLE)
     _refuse_strange(settings | reading, task)
     RunFolder(out).require_free()  # before anything that takes long
-    if texts and not quiet:
-        say(f"Reading {', '.join(texts[:3])}{' ...' if len(texts) > 3 else ''}")
+    if texts:
+        tell(tr("reading {texts}", texts=", ".join(texts[:3]) + (" ..." if len(texts) > 3 else "")))
     held_out = _held_out_file(settings, task, reading)
     text = read_material(task, texts, reading) if texts else _built_in(task)
     trainer = Trainer.start(
