@@ -12,11 +12,12 @@ import json
 import math
 import os
 import time
+import weakref
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
 from jumok.device import autocast, choose_device, give_memory_back, keep_memory
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
 from jumok.generate import require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import Plan, make_plan, most_tokens, require_possible
@@ -62,6 +64,7 @@ NUMBERS = (
     "progress",
     "best",
     "best_step",
+    "best_metrics",
     "worse",
     "cooldown",
     "failures",
@@ -151,7 +154,13 @@ Event = Step | Eval | Sample | Save | Notice | Finish
 
 
 class Trainer:
-    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`."""
+    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`.
+
+    It keeps every other trainer off the folder until `run()` has ended, or it is closed or forgotten before that; as a
+    context manager it closes itself.
+    """
+
+    _release: weakref.finalize[[], Trainer]  # lets go of the folder, also when nobody refers to the trainer any more
 
     def __init__(
         self, folder: RunFolder, task: Task[Any], model: Model, config: TrainConfig, device: torch.device, began: float
@@ -163,6 +172,7 @@ class Trainer:
         self.step = 0
         self.best: float | None = None
         self.best_step = 0
+        self.best_metrics: dict[str, Any] = {}  # of the validation that found it, as config.json has them until the end
         self.worse = 0  # validations since the best one
         self.cooldown: tuple[float, float] | None = None  # progress at which an early stop's decay begins and ends
         self.failures = 0  # steps in a row without a finite loss
@@ -269,7 +279,8 @@ class Trainer:
         shape = configuration.from_dict(kind, {**fields, **follows})
 
         folder = RunFolder.create(Path(out))
-        with folder.lock():  # outside: what another process is making must not be discarded
+        with ExitStack() as held:
+            held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
             try:
                 data = task_type.prepare(folder, material, tokenizer, shape, config)
                 task = task_type(folder, data, tokenizer, shape, config)
@@ -290,10 +301,11 @@ class Trainer:
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
-        model = _fresh(plan.shape, plan.config, tokenizer, place)
-        if other is not None:
-            adopt_weights(model, other)
-        trainer = cls(folder, task, model, plan.config, place, began)
+            model = _fresh(plan.shape, plan.config, tokenizer, place)
+            if other is not None:
+                adopt_weights(model, other)
+            trainer = cls(folder, task, model, plan.config, place, began)
+            trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         trainer.notices = [*task.notices, *plan.notices]
         return trainer
@@ -338,12 +350,17 @@ class Trainer:
         task = task_type(folder, data, tokenizer, shape, config)
         trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began)
         trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
-        with folder.lock():
+        with ExitStack() as held:
+            held.enter_context(folder.lock())
             state, trainer.notices = folder.read_state()
             if state is None and trainer.notices:
-                trainer.notices.append("No whole training state is left, so the run starts from its beginning.")
+                trainer.notices.append(_new_beginning(folder.keep_weights()))
             trainer._restore(state)
+            trainer._hold(held)
         return trainer
+
+    def _hold(self, held: ExitStack) -> None:
+        self._release = weakref.finalize(self, held.pop_all().close)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -356,19 +373,38 @@ class Trainer:
         """How long the run has taken, all its parts together."""
         return time.monotonic() - self._began
 
-    def run(self) -> Iterator[Event]:
-        """Train to the end, or until `request_stop`.
+    def close(self) -> None:
+        """Let go of the folder; what came after the last save is lost. `run` does this at its end."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def run(self) -> Generator[Event, None, None]:
+        """Train to the end, or until `request_stop`. Leaving the loop, by `break` for example, stops it likewise.
 
         Raises:
             TrainingError: three steps in a row had no finite loss; the state is saved.
             TrainingError: the device has too little memory; the message says what to make smaller.
-            RunError: the disk is full or the folder gone; the last state is intact.
+            RunError: the disk is full or the folder gone; the last state is intact. Or the trainer is closed.
         """
         try:
-            with self.folder.lock():
-                for event in self._events():
+            self._require_open()
+            events = self._events()
+            try:
+                for event in events:
                     self._log(event)
                     yield event
+                    self._require_open()
+            except GeneratorExit:
+                self.request_stop()
+                if self._release.alive:
+                    for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
+                        self._log(event)
+                raise
         except torch.OutOfMemoryError as error:
             shape = self.model.config
             raise TrainingError(
@@ -377,15 +413,22 @@ class Trainer:
                 "to keep the product), a shorter --context-length or a smaller --size."
             ) from error
         finally:
+            self.close()
             if self.device.type == "cpu":
                 give_memory_back()
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            raise RunError(
+                tr("this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path)
+            )
 
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
             yield Notice(step=self.step, text=sentence)
         if self.step == 0 and not self.folder.size("samples.txt"):  # a stop before the first step keeps the sample
             yield from self._sample()
-        if self.config.compile == "on" and not self._over():
+        if self.config.compile == "on" and not self._over() and not self._stop:
             yield from self._compile()
         yield from self._start_clock()
         saved_at = time.monotonic()
@@ -582,7 +625,8 @@ class Trainer:
         if best:
             self.best, self.best_step, self.worse = found, self.step, 0
             self.folder.write_weights(self.model)
-            self._write_metrics(figures)
+            self.best_metrics = {"step": self.step, **figures}
+            self._put_metrics(self.best_metrics)
         else:
             self.worse += 1
         yield Eval(
@@ -681,7 +725,7 @@ class Trainer:
             if not figures:
                 with self._looking():
                     figures = self.task.final(self.model, self._final_tokens())
-            self._write_metrics(figures)
+            self._put_metrics({"step": self.best_step, **figures})
         self._draw()
         self.task.draw(self.model, self.folder)
         wanted = self.config.stop_at
@@ -708,10 +752,8 @@ class Trainer:
         if isinstance(event, Eval):
             self._draw(at_most_every=DRAW_EVERY)
 
-    def _write_metrics(self, figures: Mapping[str, float]) -> None:
-        config = self.folder.read_config()
-        config["metrics"] = {"step": self.best_step, **figures}
-        self.folder.write_config(config)
+    def _put_metrics(self, metrics: Mapping[str, Any]) -> None:
+        self.folder.write_config({**self.folder.read_config(), "metrics": metrics})
 
     def _draw(self, at_most_every: float = 0.0) -> None:
         if time.monotonic() - self._drawn >= at_most_every:
@@ -752,14 +794,22 @@ class Trainer:
         for name in NUMBERS:
             setattr(self, name, state.numbers.get(name, getattr(self, name)))  # a state of old may lack one
         self._began -= state.numbers["seconds"]
-        for name, size in state.numbers["logs"].items():
-            self.folder.truncate(name, size)
+        damaged = {name for name, size in state.numbers["logs"].items() if not self.folder.truncate(name, size)}
+        if self.folder.has_damaged_metrics():
+            damaged.add("metrics.jsonl")
+        if damaged:
+            self.notices.append(_damaged_logs(sorted(damaged)))
         if lost:
             self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
             self.notices.append(f"{lost} The best weights are chosen anew from step {self.step} on.")
 
     def _lost_weights(self, state: State) -> str:
-        """What is wrong with the best weights that should be there beside a state, or ""."""
+        """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
+        if state.best is not None and not self.folder.has_weights_of(state):
+            self._put_metrics(state.numbers["best_metrics"])  # first, or a kill in between would leave them wrong
+            if not self.folder.put_back_weights(state):
+                path = self.folder.path / "model.safetensors"
+                return tr("{path} is damaged, and so is its copy in the training state.", path=path)
         expected = state.numbers["validated"] > 0 if not self.task.has_validation else state.numbers["best"] is not None
         try:
             if expected:
@@ -776,6 +826,25 @@ class Trainer:
             f"{c.learning_rate / 3:.2g} --matrix-learning-rate {c.matrix_learning_rate / 3:.2g}"
             + ("." if c.precision == "float32" else ", or with --precision float32.")
         )
+
+
+def _new_beginning(kept: Path | None) -> str:
+    """What a person should know when all states of a run are damaged. kept: where the best weights are now, too."""
+    if kept is None:
+        return tr("No whole training state is left, so the run starts from its beginning.")
+    return tr(
+        "No whole training state is left, so the run starts from its beginning. The best weights that it had are kept "
+        "in {path}.",
+        path=kept,
+    )
+
+
+def _damaged_logs(names: list[str]) -> str:
+    return tr(
+        "Of {names} a part was lost or damaged after it was written, as a power cut may do. The training is not "
+        "affected; the loss curve and the samples have a gap.",
+        names=" and ".join(names),
+    )
 
 
 def _ready(device: str) -> torch.device:

@@ -221,6 +221,7 @@ def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         trainer, text_note = make(Path(folder) / "run")
         plan, notices = trainer.plan, trainer.notices
+        trainer.close()
         del trainer  # its text is mapped from the folder, which some systems then cannot clear away
     assert plan is not None  # it was started, not resumed
     if as_json:
