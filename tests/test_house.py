@@ -18,7 +18,8 @@ SOURCE = ROOT / "src" / "jumok"
 
 # Each room imports only from the lines above its own. A room is a module, or a folder of modules that are one.
 LEVELS = (
-    {"errors", "files", "messages"},
+    {"errors", "messages"},
+    {"files"},
     {"hangul", "config", "text"},
     {"stock"},
     {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device"},

@@ -15,11 +15,12 @@ import json
 import math
 import os
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -66,6 +67,7 @@ NUMBERS = (
     "progress",
     "best",
     "best_step",
+    "best_metrics",
     "worse",
     "cooldown",
     "failures",
@@ -185,7 +187,13 @@ Event = Stage | Step | Eval | Sample | Save | Notice | Finish
 
 
 class Trainer:
-    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`."""
+    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`.
+
+    It keeps every other trainer off the folder until `run()` has ended, or it is closed or forgotten before that; as a
+    context manager it closes itself.
+    """
+
+    _release: weakref.finalize[[], Trainer]  # lets go of the folder, also when nobody refers to the trainer any more
 
     def __init__(
         self,
@@ -211,6 +219,7 @@ class Trainer:
         self.result: Finish | None = None  # of a run that was finished before
         self.best: float | None = None
         self.best_step = 0
+        self.best_metrics: dict[str, Any] = {}  # of the validation that found it, as config.json has them until the end
         self.worse = 0  # validations since the best one of this stage
         self.cooldown: tuple[float, float] | None = None  # progress at which an early stop's decay begins and ends
         self.failures = 0  # steps in a row without a finite loss
@@ -227,7 +236,6 @@ class Trainer:
         self._speed = 0.0  # tokens trained a second
         self._validation_speed = self._look_seconds = self._save_seconds = 0.0
         self._step_width = 0.0  # progress made by the last step; tells the middle of the next one in a time budget
-        self._log_sizes: dict[str, int] = {}  # to which the logs are cut before the run goes on
         self._drawn = -math.inf
         self._close_look: dict[str, float] = {}  # the figures that reached the goal
         self._eager = False  # compiling was tried and failed
@@ -323,7 +331,8 @@ class Trainer:
         shape = configuration.from_dict(kind, {**fields, **follows})
 
         folder = RunFolder.create(Path(out))
-        with folder.lock():  # outside: what another process is making must not be discarded
+        with ExitStack() as held:
+            held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
             try:
                 tell(tr("turning {size} into tokens", size=_size(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, config)
@@ -352,10 +361,11 @@ class Trainer:
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
-        model = _fresh(plan.shape, plan.config, tokenizer, place)
-        if other is not None:
-            adopt_weights(model, other)
-        trainer = cls(folder, task, model, plan.config, place, began, tell)
+            model = _fresh(plan.shape, plan.config, tokenizer, place)
+            if other is not None:
+                adopt_weights(model, other)
+            trainer = cls(folder, task, model, plan.config, place, began, tell)
+            trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         trainer.notices = [*task.notices, *plan.notices]
         return trainer
@@ -416,18 +426,20 @@ class Trainer:
         trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began, tell)
         trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
         trainer.stages = stages
-        with folder.lock():
+        with ExitStack() as held:
+            held.enter_context(folder.lock())
             state, trainer.notices = folder.read_state()
             if further:
                 trainer._add_stage(recorded, state, machine)
             if trainer.stages and (state is None or state.numbers.get("stage", 0) < len(trainer.stages)):
                 trainer._stand_at_stage()
-            elif ended is not None and not trainer._lost_weights():
+            elif ended is not None and (state is None or folder.has_weights_of(state)) and not trainer._unreadable():
                 trainer._stand_at_end(ended, recorded["metrics"], state)
             else:
                 if state is None and trainer.notices:
-                    trainer.notices.append("No whole training state is left, so the run starts from its beginning.")
+                    trainer.notices.append(_new_beginning(folder.keep_weights()))
                 trainer._restore(state)
+            trainer._hold(held)
         if moved and not further and trainer.result is None:
             trainer.notices.append(
                 tr(
@@ -437,6 +449,9 @@ class Trainer:
                 )
             )
         return trainer
+
+    def _hold(self, held: ExitStack) -> None:
+        self._release = weakref.finalize(self, held.pop_all().close)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -449,20 +464,39 @@ class Trainer:
         """How long the run has taken, all its parts together."""
         return time.monotonic() - self._began
 
-    def run(self) -> Iterator[Event]:
-        """Train to the end, or until `request_stop`.
+    def close(self) -> None:
+        """Let go of the folder; what came after the last save is lost. `run` does this at its end."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def run(self) -> Generator[Event, None, None]:
+        """Train to the end, or until `request_stop`. Leaving the loop, by `break` for example, stops it likewise.
 
         Raises:
             TrainingError: three steps in a row had no finite loss; the state is saved.
             TrainingError: the device has too little memory; the message says what to make smaller.
-            RunError: the disk is full or the folder gone; the last state is intact.
+            RunError: the disk is full or the folder gone; the last state is intact. Or the trainer is closed.
         """
         try:
-            with self.folder.lock():
-                for event in self._events():
+            self._require_open()
+            events = self._events()
+            try:
+                for event in events:
                     if event is not self.result:  # which the log has
                         self._log(event)
                     yield event
+                    self._require_open()
+            except GeneratorExit:
+                self.request_stop()
+                if self._release.alive:
+                    for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
+                        self._log(event)
+                raise
         except torch.OutOfMemoryError as error:
             shape = self.model.config
             raise TrainingError(
@@ -471,8 +505,15 @@ class Trainer:
                 "to keep the product), a shorter --context-length or a smaller --size."
             ) from error
         finally:
+            self.close()
             if self.device.type == "cpu":
                 give_memory_back()
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            raise RunError(
+                tr("this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path)
+            )
 
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
@@ -480,13 +521,11 @@ class Trainer:
         if self.result is not None:
             yield self.result
             return
-        for name, size in self._log_sizes.items():
-            self.folder.truncate(name, size)
         if self.stage < len(self.stages):
             yield from self._begin_stage()
         if self.step == 0 and not self.folder.size("samples.txt"):  # a stop before the first step keeps the sample
             yield from self._sample()
-        if self.config.compile == "on" and not self._over():
+        if self.config.compile == "on" and not self._over() and not self._stop:
             yield from self._compile()
         yield from self._start_clock()
         saved_at = time.monotonic()
@@ -564,8 +603,9 @@ class Trainer:
         self.folder.read_weights(self.model)
         stage = self.stages[-1]
         self.step = self.validated = stage["step"]
-        self.best_step, self.stage_began, self._log_sizes = stage["best_step"], stage["seconds"], stage["logs"]
+        self.best_step, self.best_metrics, self.stage_began = stage["best_step"], stage["metrics"], stage["seconds"]
         self._began -= self.stage_began
+        self._cut_logs(stage["logs"])
 
     def _begin_stage(self) -> Iterator[Event]:
         """Record the stage, validate the weights it begins with as it will validate its own, and save."""
@@ -772,7 +812,8 @@ class Trainer:
         if best:
             self.best, self.best_step = found, self.step
             self.folder.write_weights(self.model)
-            self._write_metrics(figures)
+            self.best_metrics = {"step": self.step, **figures}
+            self._put_metrics(self.best_metrics)
         yield Eval(
             step=self.step,
             figures=figures,
@@ -870,7 +911,7 @@ class Trainer:
             if not figures:
                 with self._looking():
                     figures = self.task.final(self.model, self._final_tokens())
-            self._write_metrics(figures)
+            self._put_metrics({"step": self.best_step, **figures})
         self._draw()
         self.task.draw(self.model, self.folder)
         wanted, reason = self.config.stop_at, "done" if self.cooldown is None else "early stop"
@@ -909,10 +950,8 @@ class Trainer:
             ended = {"step": event.step, "reason": event.reason}
             self.folder.write_config({**self.folder.read_config(), "finished": ended})
 
-    def _write_metrics(self, figures: Mapping[str, float]) -> None:
-        config = self.folder.read_config()
-        config["metrics"] = {"step": self.best_step, **figures}
-        self.folder.write_config(config)
+    def _put_metrics(self, metrics: Mapping[str, Any]) -> None:
+        self.folder.write_config({**self.folder.read_config(), "metrics": metrics})
 
     def _draw(self, at_most_every: float = 0.0) -> None:
         if time.monotonic() - self._drawn >= at_most_every:
@@ -936,10 +975,10 @@ class Trainer:
     def _restore(self, state: State | None) -> None:
         """Go back to a saved state; without one, to the beginning."""
         if state is None:
-            self._log_sizes = dict.fromkeys(LOGS, 0)
+            for name in LOGS:
+                self.folder.truncate(name, 0)
             return
-        expected = state.numbers["validated"] > 0 if not self.task.has_validation else state.numbers["best"] is not None
-        lost = self._lost_weights() if expected else ""
+        lost = self._lost_weights(state)
         named = {name.removeprefix("model."): t for name, t in state.tensors.items() if name.startswith("model.")}
         restore_weights(self.model, named, where=f"the training state of {self.folder.path}")
         for number, optimizer in enumerate(self.optimizers):
@@ -953,18 +992,36 @@ class Trainer:
         for name in NUMBERS:
             setattr(self, name, state.numbers.get(name, getattr(self, name)))  # a state of old may lack one
         self._began -= state.numbers["seconds"]
-        self._log_sizes = state.numbers["logs"]
+        self._cut_logs(state.numbers["logs"])
         if lost:
             self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
             self.notices.append(f"{lost} The best weights are chosen anew from step {self.step} on.")
 
-    def _lost_weights(self) -> str:
+    def _lost_weights(self, state: State) -> str:
+        """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
+        if state.best is not None and not self.folder.has_weights_of(state):
+            self._put_metrics(state.numbers["best_metrics"])  # first, or a kill in between would leave them wrong
+            if not self.folder.put_back_weights(state):
+                path = self.folder.path / "model.safetensors"
+                return tr("{path} is damaged, and so is its copy in the training state.", path=path)
+        expected = state.numbers["validated"] > 0 if not self.task.has_validation else state.numbers["best"] is not None
+        return self._unreadable() if expected else ""
+
+    def _unreadable(self) -> str:
         """What is wrong with the best weights that should be there, or ""."""
         try:
             self.folder.read_weights(self.model)
         except RunError as error:
             return str(error)
         return ""
+
+    def _cut_logs(self, sizes: Mapping[str, int]) -> None:
+        """Cut the logs back to what they were at a step to go on from; tell of what they have lost."""
+        damaged = {name for name, size in sizes.items() if not self.folder.truncate(name, size)}
+        if self.folder.has_damaged_metrics():
+            damaged.add("metrics.jsonl")
+        if damaged:
+            self.notices.append(_damaged_logs(sorted(damaged)))
 
     def _advice_on_divergence(self) -> str:
         c = self.config
@@ -978,6 +1035,25 @@ class Trainer:
 
 def _silent(text: str) -> None:
     pass
+
+
+def _new_beginning(kept: Path | None) -> str:
+    """What a person should know when all states of a run are damaged. kept: where the best weights are now, too."""
+    if kept is None:
+        return tr("No whole training state is left, so the run starts from its beginning.")
+    return tr(
+        "No whole training state is left, so the run starts from its beginning. The best weights that it had are kept "
+        "in {path}.",
+        path=kept,
+    )
+
+
+def _damaged_logs(names: list[str]) -> str:
+    return tr(
+        "Of {names} a part was lost or damaged after it was written, as a power cut may do. The training is not "
+        "affected; the loss curve and the samples have a gap.",
+        names=" and ".join(names),
+    )
 
 
 def _ready(device: str) -> torch.device:

@@ -244,6 +244,7 @@ def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]],
         with TrainingView(Path(folder), quiet=quiet) as view:
             trainer, text_note = make(Path(folder) / "run", view.doing)
         plan, notices = trainer.plan, trainer.notices
+        trainer.close()
         del trainer  # its text is mapped from the folder, which some systems then cannot clear away
     assert plan is not None  # it was started, not resumed
     if as_json:

@@ -76,7 +76,7 @@ class LanguageModelling(Task[GPT]):
         text, cut = _text(material.source), material.cut
         held_out = text if material.held_out is None else _text(material.held_out)
         start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
-        with folder.writing("the text as ids"):
+        with folder.writing("the text as ids", needed=tokenizer.dtype.itemsize * (cut + stop - start)):
             train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
             val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
         if len(train_ids) <= model.context_length:

@@ -159,7 +159,7 @@ class Seq2Seq(Task[EncoderDecoder]):
             raise _nothing_to_hold_out(material, config)
         coded = [encode_pair(tokenizer, model, pair) for pair in train]
         held_out_coded = [encode_pair(tokenizer, model, pair) for pair in held_out]
-        with folder.writing("the pairs as ids"):
+        with folder.writing("the pairs as ids", needed=tokenizer.dtype.itemsize * _tokens(coded)):
             for column in COLUMNS:
                 ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)

@@ -22,7 +22,8 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
     """Draw the learning curve of a run.
 
     Args:
-        events: lines of metrics.jsonl. path: where the PNG goes. label: what the held-out loss is measured in.
+        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: what the held-out
+            loss is measured in.
     """
     events = list(events)
     steps = [e for e in events if e["event"] == "step" and not e["skipped"]]
