@@ -394,6 +394,45 @@ def test_the_same_step_again_replaces_it(run: Path) -> None:
     assert found.numbers == {"best": 9.0}
 
 
+def test_the_same_step_again_leaves_one_of_it(run: Path) -> None:
+    """The states of two steps are kept, however often each was saved."""
+    folder = RunFolder(run)
+    for step in (4, 5, 5, 5):
+        folder.write_state(state(step))
+    assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000004", "step-000000005.2"]
+
+
+def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old state was removed first: an error before the new one was renamed left none."""
+    folder = RunFolder(run)
+    folder.write_state(state(5))
+
+    def broken(self: Path, target: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", broken)
+        with pytest.raises(RunError, match="cannot write the training state"):
+            folder.write_state(state(5))
+    assert folder.read_state()[0] is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
+def test_state_files_have_ordinary_permissions(run: Path) -> None:
+    """safetensors makes its files readable for their owner alone, and nobody else could resume a shared run."""
+    folder = RunFolder(run)
+    before = os.umask(0o022)
+    try:
+        folder.write_state(state(5))
+    finally:
+        os.umask(before)
+    (path,) = folder.state.glob("step-*")
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.iterdir()} == dict.fromkeys(
+        ("tensors.safetensors", "numbers.json", "manifest.json", "best.safetensors"), 0o644
+    )
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
 def test_no_state_at_all(run: Path) -> None:
     assert RunFolder(run).read_state() == (None, [])
 
@@ -408,7 +447,9 @@ def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(RunError, match=r"cannot write the training state .*MB free on that disk"):
+        with pytest.raises(
+            RunError, match=r"cannot write the training state .*0\.0 MB needed, [\d.,]+ MB free on that disk"
+        ):
             folder.write_state(state(3))
     assert sorted(path.name for path in folder.state.iterdir()) == ["lock", "step-000000001", "step-000000002"]
     assert folder.read_state()[1] == []
@@ -422,16 +463,16 @@ def test_logs_grow_and_are_cut(run: Path) -> None:
     assert folder.size("metrics.jsonl") == 0
     assert folder.read_metrics() == []
     with folder.lock():
-        folder.append("metrics.jsonl", '{"a": 1}\n')
+        folder.append("metrics.jsonl", '{"event": 1}\n')
         size = folder.size("metrics.jsonl")
-        folder.append("metrics.jsonl", '{"a": 2}\n{"a": 3')  # the last line was cut off by a kill
-        assert folder.read_metrics() == [{"a": 1}, {"a": 2}]
+        folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line was cut off by a kill
+        assert folder.read_metrics() == [{"event": 1}, {"event": 2}]
         folder.truncate("metrics.jsonl", size)
-        assert folder.read_metrics() == [{"a": 1}]
+        assert folder.read_metrics() == [{"event": 1}]
         folder.truncate("metrics.jsonl", 10_000)
         assert folder.size("metrics.jsonl") == size
-        folder.append("metrics.jsonl", '{"a": 4}\n')  # goes on at the new end
-        assert folder.read_metrics() == [{"a": 1}, {"a": 4}]
+        folder.append("metrics.jsonl", '{"event": 4}\n')  # goes on at the new end
+        assert folder.read_metrics() == [{"event": 1}, {"event": 4}]
 
 
 def test_a_log_that_was_removed_begins_anew(run: Path) -> None:

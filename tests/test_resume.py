@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +20,10 @@ import torch
 
 from conftest import TINY
 from jumok import text as reader
-from jumok.checkpoint import RunFolder, State
+from jumok.checkpoint import STATE_FILES, RunFolder, State
 from jumok.errors import ResumeError, RunError
 from jumok.text import Text
-from jumok.trainer import Event, Finish, Notice, Step, Trainer
+from jumok.trainer import Eval, Event, Finish, Notice, Save, Step, Trainer
 
 Start = Callable[..., Trainer]
 
@@ -202,13 +204,13 @@ def test_interrupted_by_a_signal(tmp_path: Path, tales: str, number: signal.Sign
 
 @pytest.fixture
 def stopped(start: Start, tmp_path: Path) -> Path:
-    """A run that was stopped after step 6 of 8, with states of steps 5 and 6."""
+    """A run that was stopped after step 6 of 8, with states of steps 5 and 6; step 6 was saved twice."""
     trainer = start(save_every=0.0)
     for event in trainer.run():
         if event.step == 6:
             trainer.request_stop()
     states = sorted(path.name for path in (tmp_path / "run" / "state").glob("step-*"))
-    assert states == ["step-000000005", "step-000000006"]
+    assert states == ["step-000000005", "step-000000006.1"]
     return tmp_path / "run"
 
 
@@ -238,12 +240,12 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, start: Start, damage: str) -> None:
-    DAMAGES[damage](stopped / "state" / "step-000000006")
+    DAMAGES[damage](stopped / "state" / "step-000000006.1")
     resumed = Trainer.resume(stopped, device="cpu")
     assert resumed.step == 5
     events = list(resumed.run())
     assert isinstance(events[0], Notice)
-    assert "step-000000006 is damaged" in events[0].text
+    assert "step-000000006.1 is damaged" in events[0].text
     assert "passed over" in events[0].text
     list(start("reference", save_every=0.0).run())
     assert_same(stopped, stopped.parent / "reference")
@@ -256,11 +258,238 @@ def test_all_states_damaged_starts_from_the_beginning(stopped: Path, start: Star
     assert resumed.step == 0
     texts = [event.text for event in resumed.run() if isinstance(event, Notice)]
     assert len(texts) == 3
-    assert "step-000000006 is damaged" in texts[0]
+    assert "step-000000006.1 is damaged" in texts[0]
     assert "step-000000005 is damaged" in texts[1]
-    assert texts[2] == "No whole training state is left, so the run starts from its beginning."
+    assert texts[2].startswith(
+        "No whole training state is left, so the run starts from its beginning. The best weights"
+    )
     list(start("reference", save_every=0.0).run())
     assert_same(stopped, stopped.parent / "reference")
+
+
+def test_a_run_that_begins_anew_keeps_what_it_saves(stopped: Path) -> None:
+    """Both damaged states had higher steps than the new ones, which were deleted as soon as they were written."""
+    before = (stopped / "model.safetensors").read_bytes()
+    for state in (stopped / "state").glob("step-*"):
+        flip(state)
+    for event in Trainer.resume(stopped, device="cpu").run():
+        if isinstance(event, Save) and event.step == 2:
+            break
+    assert (stopped / "model-kept-1.safetensors").read_bytes() == before
+    again = Trainer.resume(stopped, device="cpu")
+    assert (again.step, again.notices) == (2, [])
+    assert sorted(path.name[:14] for path in (stopped / "state").glob("step-*")) == ["step-000000001", "step-000000002"]
+
+
+def test_weights_are_kept_once(stopped: Path) -> None:
+    """A resume that is tried again and again makes no heap of copies."""
+    for state in (stopped / "state").glob("step-*"):
+        flip(state)
+    for _ in range(3):
+        Trainer.resume(stopped, device="cpu").close()
+    assert [path.name for path in stopped.glob("model-kept*")] == ["model-kept-1.safetensors"]
+
+
+def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
+    """With the newest one damaged, the next save dropped the oldest, which was the only whole one."""
+    flip(stopped / "state" / "step-000000006.1")
+    for event in Trainer.resume(stopped, device="cpu").run():
+        if isinstance(event, Save):
+            break
+    states = sorted(path.name for path in (stopped / "state").glob("step-*"))
+    assert states == ["step-000000005", "step-000000006.2"]
+
+
+def test_states_of_an_older_version(stopped: Path, start: Start) -> None:
+    """They hold no best weights, and fewer numbers."""
+    for state in (stopped / "state").glob("step-*"):
+        (state / "best.safetensors").unlink(missing_ok=True)
+        numbers = json.loads((state / "numbers.json").read_text(encoding="utf-8"))
+        del numbers["best_metrics"]
+        (state / "numbers.json").write_text(json.dumps(numbers), encoding="utf-8")
+        digests = {name: hashlib.sha256((state / name).read_bytes()).hexdigest() for name in STATE_FILES}
+        (state / "manifest.json").write_text(json.dumps(digests), encoding="utf-8")
+    resumed = Trainer.resume(stopped, device="cpu")
+    assert (resumed.step, resumed.notices) == (6, [])
+    list(resumed.run())
+    list(start("reference", save_every=0.0).run())
+    assert_same(stopped, stopped.parent / "reference")
+
+
+# --- the best weights belong to the state ---
+
+
+def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
+    """A kill after better weights and before the next state: weights of step 8 were told as those of step 4."""
+    run = tmp_path / "run"
+    trainer = start(steps=12)
+    for event in trainer.run():
+        if event.step == 6:
+            trainer.request_stop()
+    before = (run / "model.safetensors").read_bytes()
+    trainer = Trainer.resume(run, device="cpu")
+    assert trainer.best_step == 4
+    for event in trainer.run():
+        if isinstance(event, Eval):
+            assert (event.step, event.best) == (8, True)
+            trainer.close()  # like a kill: nothing is saved
+            break
+    assert (run / "model.safetensors").read_bytes() != before
+    resumed = Trainer.resume(run, device="cpu")
+    assert (resumed.step, resumed.best_step, resumed.notices) == (6, 4, [])
+    assert (run / "model.safetensors").read_bytes() == before
+    assert resumed.folder.read_config()["metrics"]["step"] == 4
+    list(resumed.run())
+    list(start("reference", steps=12).run())
+    assert_same(run, tmp_path / "reference")
+
+
+def test_best_weights_come_back_from_the_state(start: Start, tmp_path: Path) -> None:
+    """Weights that were deleted were chosen anew from later steps, though the state of that moment could know them."""
+    list(start().run())
+    weights = tmp_path / "run" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.notices == []
+    assert weights.read_bytes() == content
+
+
+# --- one trainer at a time ---
+
+
+def test_two_trainers_of_one_folder(stopped: Path) -> None:
+    """Both could be made, and the second then went on from a stale state and deleted what the first had saved."""
+    first = Trainer.resume(stopped, device="cpu")
+    with pytest.raises(RunError, match="another Trainer"):
+        Trainer.resume(stopped, device="cpu")
+    list(first.run())
+    assert Trainer.resume(stopped, device="cpu").step == 8
+
+
+def test_a_new_trainer_holds_its_folder(start: Start, tmp_path: Path) -> None:
+    trainer = start()
+    with pytest.raises(RunError, match="another Trainer"):
+        Trainer.resume(tmp_path / "run", device="cpu")
+    trainer.close()
+    Trainer.resume(tmp_path / "run", device="cpu")
+
+
+def test_a_trainer_lets_go(stopped: Path) -> None:
+    """As a context manager, when nobody refers to it any more, and from another thread."""
+    with Trainer.resume(stopped, device="cpu") as trainer:
+        assert trainer.step == 6
+    forgotten = Trainer.resume(stopped, device="cpu")
+    del forgotten
+    closed = Trainer.resume(stopped, device="cpu")
+    thread = threading.Thread(target=closed.close)
+    thread.start()
+    thread.join()
+    assert Trainer.resume(stopped, device="cpu").step == 6
+
+
+def test_a_closed_trainer_does_not_run(stopped: Path) -> None:
+    """It would go on from what it remembers, while another one may have changed the folder."""
+    trainer = Trainer.resume(stopped, device="cpu")
+    events = trainer.run()
+    assert isinstance(next(events), Step)
+    trainer.close()
+    with pytest.raises(RunError, match=r"ended its run.*Trainer\.resume"):
+        next(events)
+    with pytest.raises(RunError, match="ended its run"):
+        list(trainer.run())
+    assert Trainer.resume(stopped, device="cpu").step == 6
+
+
+@pytest.mark.parametrize("place", [Notice, Step, Eval, Finish])
+def test_a_break_saves_like_an_interrupt(start: Start, tmp_path: Path, place: type[Event]) -> None:
+    """What came after the last save was lost, and a validation that was due never came."""
+    trainer = start()
+    trainer.notices.append("Something to know.")
+    for event in trainer.run():
+        if isinstance(event, place) and (place is not Step or event.step == 4):
+            step = event.step
+            break
+    assert list((tmp_path / "run").rglob("*.tmp")) == []
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.step == step
+    list(resumed.run())
+    list(start("reference").run())
+    assert_same(tmp_path / "run", tmp_path / "reference")
+
+
+def test_an_error_in_the_loop_saves(start: Start, tmp_path: Path) -> None:
+    """The error is the one that is raised."""
+
+    def fail_at(step: int) -> None:
+        for event in start().run():
+            if event.step == step:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at(5)
+    assert Trainer.resume(tmp_path / "run", device="cpu").step == 5
+
+
+# --- damaged logs ---
+
+LOG_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "short": lambda log: log[: len(log) // 2],
+    "zeros": lambda log: log[: len(log) // 2] + bytes(len(log) - len(log) // 2),
+    "zeros in between": lambda log: log[:100] + bytes(200) + log[300:],
+    "a garbage line": lambda log: b"garbage\n" + log[8:],
+    "another kind of JSON": lambda log: b"[1, 2]\n" + log[7:],
+    "not UTF-8": lambda log: log[:60] + b"\xff\xfe" + log[62:],
+    "nothing": lambda log: b"",
+}
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGES)
+def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, start: Start, damage: str) -> None:
+    """After a power cut every resume ended in a traceback at the first drawing."""
+    path = stopped / "metrics.jsonl"
+    path.write_bytes(LOG_DAMAGES[damage](path.read_bytes()))
+    resumed = Trainer.resume(stopped, device="cpu")
+    (notice,) = resumed.notices
+    assert notice.startswith("Of metrics.jsonl a part was lost or damaged")
+    assert resumed.step == 6
+    assert isinstance(list(resumed.run())[-1], Finish)
+    assert (stopped / "loss.png").is_file()
+    assert [event["step"] for event in RunFolder(stopped).read_metrics()][-3:] == [8, 8, 8]
+    list(start("reference", save_every=0.0).run())
+    for name in ("model.safetensors", "samples.txt"):
+        assert (stopped / name).read_bytes() == (stopped.parent / "reference" / name).read_bytes()
+
+
+def test_both_logs_gone(stopped: Path) -> None:
+    for name in ("metrics.jsonl", "samples.txt"):
+        (stopped / name).unlink()
+    (notice,) = Trainer.resume(stopped, device="cpu").notices
+    assert notice.startswith("Of metrics.jsonl and samples.txt a part was lost")
+
+
+def test_logs_are_flushed_before_the_state_that_tells_their_length(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut left a state, which was flushed, beside logs that were shorter than it said."""
+    trainer = start(save_every=0.0)
+    flushed: list[int] = []
+    flush = os.fsync
+
+    def note(handle: int) -> None:
+        flushed.append(os.fstat(handle).st_ino)
+        flush(handle)
+
+    for event in trainer.run():
+        if event.step == 3:
+            monkeypatch.setattr(os, "fsync", note)
+        if isinstance(event, Save) and event.step == 4:
+            break
+    run = tmp_path / "run"
+    places = [flushed.index((run / name).stat().st_ino) for name in ("metrics.jsonl", "samples.txt")]
+    states = [path for path in (run / "state").glob("step-*") if path.name.startswith("step-000000004")]
+    written = [flushed.index(ino) for path in states if (ino := (path / "numbers.json").stat().st_ino) in flushed]
+    assert max(places) < max(written)
 
 
 @pytest.mark.parametrize("name", ["train.npy", "val.npy"])

@@ -291,6 +291,7 @@ def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..
     runs = (words, sentences, asked)
     assert [run.model.tokenizer.kind for run in runs if run.model.tokenizer] == ["char", "bpe", "char"]
     assert [run.config.batch_size for run in runs] == [32, 64, 16]
+    sentences.close()
     assert Trainer.resume(sentences.folder.path, device="cpu").config.batch_size == 64
 
 

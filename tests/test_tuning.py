@@ -119,6 +119,7 @@ def test_a_run_from_before_the_choice_goes_on_as_it_began(start: Start, tmp_path
     config = trainer.folder.read_config()
     del config["train"]["attention"]
     trainer.folder.write_config(config)
+    trainer.close()
     assert ways(Trainer.resume(tmp_path / "run", device="cpu")) == {"explicit"}
 
 

@@ -9,8 +9,10 @@
     RUN/loss.png            the curves
 
 The first three are the model; the rest may be deleted when a run is over. Each file is written beside its place and
-moved into it. A training state is a folder `state/step-N` of tensors, numbers, and a manifest with their sha256; it is
-renamed into place only when it is complete and flushed, and the one before is kept. Nothing is ever unpickled.
+moved into it. A training state is a folder `state/step-N` of tensors, numbers, the best weights so far, and a manifest
+with their sha256; it is renamed into place only when it is complete and flushed. If the same step is saved again, the
+new name is `step-N.1`, and the older one is removed after that. The state of the step before is kept. Nothing is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
@@ -32,15 +35,17 @@ from torch import Tensor, nn
 
 from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
-from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
+from jumok.files import LockHeld, atomic_folder, atomic_path, copy_or_link, locked, space, sync_folder, write_atomic
 from jumok.hangul import nfc
 from jumok.interop.hf import from_hf, is_hf
+from jumok.messages import tr
 from jumok.models import KINDS, Model, build_blank, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 STATE_FILES = ("tensors.safetensors", "numbers.json")
+BEST_WEIGHTS = "best.safetensors"  # in a state, what model.safetensors was then; absent before there was one
 # What a start that was killed can leave behind, config.json being written last.
 UNFINISHED_START = re.compile(
     r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
@@ -51,12 +56,14 @@ UNFINISHED_START = re.compile(
 class State:
     """Everything a run needs to go on after `step` steps, besides its configuration.
 
-    tensors: weights and optimizer moments by name. numbers: plain JSON values.
+    tensors: weights and optimizer moments by name. numbers: plain JSON values. best: a second name of the
+    model.safetensors that belongs to a state that was read, and the sha256 of its content.
     """
 
     step: int
     tensors: dict[str, Tensor] = field(repr=False)
     numbers: dict[str, Any]
+    best: tuple[Path, str] | None = None
 
 
 M = TypeVar("M", bound=nn.Module)
@@ -148,6 +155,7 @@ class RunFolder:
         self.path = path
         self.state = path / "state"
         self._logs: dict[str, IO[str]] = {}  # open while the folder is locked
+        self._damaged: set[Path] = set()  # states that `read_state` passed over
 
     # --- the folder -------------------------------------------------------------------------------------------------
 
@@ -206,9 +214,9 @@ class RunFolder:
     def discard(self) -> None:
         """Take back what `create` and a failed start have made; anything else in the folder stays."""
         shutil.rmtree(self.state, ignore_errors=True)
-        for name in MODEL_FILES:
-            (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):
+            for name in MODEL_FILES:
+                (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()  # only if it is empty now
 
     def is_trained(self) -> bool:
@@ -228,7 +236,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process from training into the same folder; clear away what a killed one half wrote.
+        """Keep any other trainer off the folder, in this process too; clear away what a killed one half wrote.
 
         Logs are open for as long.
 
@@ -242,11 +250,15 @@ class RunFolder:
                     held.enter_context(locked(self.state / "lock"))
                 except LockHeld:
                     raise RunError(
-                        f"another process is writing to {self.path}; wait for it, or choose another --out."
+                        tr(
+                            "another process is writing to {path}, or another Trainer of this one; wait for it, close "
+                            "the Trainer, or choose another {--out}.",
+                            path=self.path,
+                        )
                     ) from None
-            for folder in (self.path, self.state):
-                for leftover in folder.glob(".*.tmp"):
-                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+                for folder in (self.path, self.state):
+                    for leftover in folder.glob(".*.tmp"):
+                        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             held.callback(self._close_logs)
             yield
 
@@ -325,8 +337,41 @@ class RunFolder:
 
     def write_weights(self, model: nn.Module) -> None:
         """Write model.safetensors."""
-        with self.writing("model.safetensors"), atomic_path(self.path / "model.safetensors") as temporary:
-            save_file(weights(model), temporary)
+        tensors = weights(model)
+        with (
+            self.writing("model.safetensors", needed=_bytes(tensors)),
+            atomic_path(self.path / "model.safetensors") as temporary,
+        ):
+            save_file(tensors, temporary)
+
+    def has_weights_of(self, state: State) -> bool:
+        """Whether model.safetensors is what it was when `state` was written.
+
+        It is not when better weights were found after that and the run was killed, or when it was damaged.
+        """
+        return state.best is None or _digest(self.path / "model.safetensors") == state.best[1]
+
+    def put_back_weights(self, state: State) -> bool:
+        """Make model.safetensors what it was when `state` was written, if the copy is whole; tell whether it is."""
+        if state.best is None or _digest(state.best[0]) != state.best[1]:
+            return False
+        copy, path = state.best[0], self.path / "model.safetensors"
+        with self.writing("model.safetensors", needed=copy.stat().st_size), atomic_path(path) as temporary:
+            shutil.copyfile(copy, temporary)
+        return True
+
+    def keep_weights(self) -> Path | None:
+        """Give model.safetensors a second name before a run that begins anew replaces it; None where there is none."""
+        path = self.path / "model.safetensors"
+        if not path.is_file():
+            return None
+        names = (self.path / f"model-kept-{number}.safetensors" for number in count(1))
+        kept = next(name for name in names if not name.exists() or _digest(name) == _digest(path))
+        with self.writing(kept.name, needed=path.stat().st_size):
+            if not kept.exists():
+                copy_or_link(path, kept)
+            sync_folder(self.path)
+        return kept
 
     def _require(self, name: str) -> Path:
         path = self.path / name
@@ -340,33 +385,30 @@ class RunFolder:
     # --- training states --------------------------------------------------------------------------------------------
 
     def write_state(self, state: State) -> None:
-        """Add a training state and drop all but the newest two.
+        """Add a training state. Once it is in place, drop those known to be damaged, and all but the newest two steps.
 
         Raises:
             RunError: it cannot be written, the disk being full for example; the states before it are untouched.
         """
-        final = self.state / f"step-{state.step:09d}"
-        temporary = self.state / f".step-{state.step:09d}.tmp"
-        try:
-            with self.writing("the training state"):
-                shutil.rmtree(temporary, ignore_errors=True)
-                temporary.mkdir(parents=True)
-                save_file(state.tensors, temporary / "tensors.safetensors")
+        earlier = [again for step, again in map(_place, self._states()) if step == state.step]
+        final = self.state / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
+        with self.writing("the training state", needed=_bytes(state.tensors)):
+            self._sync_logs()
+            with atomic_folder(final) as folder:
+                save_file(state.tensors, folder / "tensors.safetensors")
                 numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
-                (temporary / "numbers.json").write_text(numbers, encoding="utf-8")
-                manifest = {name: _sha256(temporary / name) for name in STATE_FILES}
-                (temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-                for file in temporary.iterdir():
-                    with file.open("rb+") as handle:
-                        os.fsync(handle.fileno())
-                sync_folder(temporary)
-                shutil.rmtree(final, ignore_errors=True)
-                temporary.rename(final)
-                sync_folder(self.state)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        for old in self._states()[2:]:
-            shutil.rmtree(old, ignore_errors=True)
+                (folder / "numbers.json").write_text(numbers, encoding="utf-8")
+                if (self.path / "model.safetensors").is_file():
+                    copy_or_link(self.path / "model.safetensors", folder / BEST_WEIGHTS)
+                manifest = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
+                (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        kept: set[int] = set()
+        for folder in self._states():
+            step, _ = _place(folder)
+            if folder in self._damaged or step in kept or len(kept) == 2:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                kept.add(step)
 
     def read_state(self) -> tuple[State | None, list[str]]:
         """The newest whole training state, and a sentence for each damaged one that was passed over."""
@@ -379,14 +421,16 @@ class RunFolder:
                     raise ValueError(f"{' and '.join(wrong)} changed since it was written")
                 numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
                 tensors = load_file(folder / "tensors.safetensors")
-                return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers), damaged
+                best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
+                return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best), damaged
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                damaged.append(f"{folder} is damaged ({error}) and was passed over.")
+                self._damaged.add(folder)
+                damaged.append(tr("{folder} is damaged ({error}) and was passed over.", folder=folder, error=error))
         return None, damaged
 
     def _states(self) -> list[Path]:
-        found = [p for p in self.state.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+", p.name)]
-        return sorted(found, key=lambda p: int(p.name[5:]), reverse=True)  # newest first
+        found = [p for p in self.state.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
+        return sorted(found, key=_place, reverse=True)  # newest first
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
@@ -415,34 +459,66 @@ class RunFolder:
         path = self.path / name
         return path.stat().st_size if path.exists() else 0
 
-    def truncate(self, name: str, size: int) -> None:
-        """Cut a log back to what it was when a state was written."""
-        if self.size(name) > size:
-            os.truncate(self.path / name, size)
+    def truncate(self, name: str, size: int) -> bool:
+        """Cut a log back to what it was when a state was written, and tell whether it still had all of that.
+
+        One that has lost its end loses the rest of its last line, too, so that the next one begins a line.
+        """
+        path = self.path / name
+        with self.writing(name):
+            content = path.read_bytes() if path.exists() else b""
+            end = content.rfind(b"\n", 0, size) + 1
+            if len(content) > end:
+                os.truncate(path, end)
+        return end == size
+
+    def _sync_logs(self) -> None:
+        """Flush what was added to the logs to the disk: a state tells how long they are."""
+        for file in self._logs.values():
+            os.fsync(file.fileno())
+        sync_folder(self.path)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The events so far; a last line that was cut off by a kill is left out."""
+        """The events so far. What is no event is left out: a line that a kill cut off, or a power cut destroyed."""
+        return [event for event in self._read_lines() if event is not None]
+
+    def has_damaged_metrics(self) -> bool:
+        """Whether `read_metrics` leaves out anything but a last line that was cut off."""
+        return None in self._read_lines()
+
+    def _read_lines(self) -> list[dict[str, Any] | None]:
         path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
-        with path.open(encoding="utf-8", newline="\n") as lines:  # a sample may hold U+2028, which ends no line here
-            return [json.loads(line) for line in lines if line.endswith("\n")]
+        content = path.read_bytes() if path.exists() else b""
+        return [_event(line) for line in content.split(b"\n")[:-1]]  # U+2028 in a sample ends no line here
 
     @contextmanager
-    def writing(self, what: str) -> Iterator[None]:
-        """Turn what the system refuses inside the block into a RunError that says what to do."""
+    def writing(self, what: str, needed: int = 0) -> Iterator[None]:
+        """Turn what the system refuses inside the block into a RunError that says what to do.
+
+        needed: how many bytes it takes, where that is known.
+        """
         try:
             yield
         except (OSError, SafetensorError) as error:
-            free = shutil.disk_usage(self.path).free / 1e6 if self.path.is_dir() else 0.0
-            begun = (self.path / "config.json").is_file()
-            raise RunError(
-                f"cannot write {what} in {self.path}: {getattr(error, 'strerror', None) or error} "
-                f"({free:,.0f} MB free on that disk). "
-                + ("What was saved before is untouched; make" if begun else "Make")
-                + " room or mend the folder, then "
-                + (f"continue with `jumok train --resume --out {self.path}`." if begun else "start again.")
-            ) from error
+            facts = {
+                "what": what,
+                "path": self.path,
+                "reason": getattr(error, "strerror", None) or error,
+                "space": space(self.path, needed),
+            }
+            if (self.path / "config.json").is_file():
+                message = tr(
+                    "cannot write {what} in {path}: {reason} ({space}). What was saved before is untouched; make room "
+                    "or mend the folder, then continue with `jumok train --resume --out {path}`.",
+                    **facts,
+                )
+            else:
+                message = tr(
+                    "cannot write {what} in {path}: {reason} ({space}). Make room or mend the folder, then start "
+                    "again.",
+                    **facts,
+                )
+            raise RunError(message) from error
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -490,6 +566,33 @@ def adopt_weights(model: nn.Module, other: nn.Module) -> None:
         and not (name.startswith("classifier.") and labels[0] != labels[1])
     }
     model.load_state_dict(shared, strict=False)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """A line of metrics.jsonl; None for what is no event."""
+    try:
+        event = json.loads(line.decode("utf-8"))
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def _place(state: Path) -> tuple[int, int]:
+    """The step of a training state, and how often it had been saved before, out of its name: step-000000123.1."""
+    step, _, again = state.name.removeprefix("step-").partition(".")
+    return int(step), int(again or 0)
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def _digest(path: Path) -> str | None:
+    """The sha256 of a file, None for one that cannot be read."""
+    try:
+        return _sha256(path)
+    except OSError:
+        return None
 
 
 def _sha256(path: Path) -> str:

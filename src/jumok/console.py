@@ -10,11 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text as Line
 
+from jumok.checkpoint import RunFolder
 from jumok.corpora.catalogue import Corpus
 from jumok.lessons.chapters import Language
 from jumok.lessons.ladder import LadderEvent, RungFinished, RungStarted
@@ -22,15 +24,45 @@ from jumok.lessons.record import LadderRecord
 from jumok.lessons.report import table as table_of
 from jumok.lessons.rungs import RUNGS
 from jumok.lessons.words import say
+from jumok.messages import tr
 from jumok.plan import Explanation
 from jumok.probe import Ablation, Ranking
 from jumok.speed import Bench
 from jumok.text import with_signs
-from jumok.trainer import Eval, Event, Finish, Notice, Sample, Step
+from jumok.trainer import Eval, Event, Finish, Notice, Sample, Stage, Step
 from jumok.view.pieces import visible
 from jumok.view.probes import Row
 
 NOTEBOOK_BAR = 24  # characters
+
+
+def _bar_width(console: Console) -> int:
+    return 24 if console.width >= 100 else 12
+
+
+def _moving_bar(console: Console, *, disable: bool) -> Progress:
+    """A bar, its percentage, and what is said beside them."""
+    columns = (
+        BarColumn(bar_width=_bar_width(console)),
+        TextColumn("{task.percentage:3.0f}%"),
+        TextColumn("{task.description}", markup=False),
+    )
+    return Progress(*columns, console=console, transient=True, disable=disable)
+
+
+def _room(console: Console) -> int:
+    """Columns that are left beside a bar and its percentage."""
+    return max(1, console.width - _bar_width(console) - len(" 100% "))
+
+
+def _beside_bar(console: Console, *parts: str) -> str:
+    """Those of the parts that fit into the line of the bar, the most important first."""
+    room, line = _room(console), ""
+    for part in filter(None, parts):
+        longer = f"{line} · {part}" if line else part
+        if cell_len(longer) <= room:
+            line = longer
+    return line
 
 
 class _View:
@@ -75,19 +107,11 @@ class TrainingView(_View):
     def __init__(self, folder: Path, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self._folder = folder
-        self._samples: tuple[str, str] | None = None  # the first and the last
         self.summary: dict[str, Any] = {}
         self._held_out = ""
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = Progress(
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:3.0f}%"),
-            TextColumn("{task.description}"),
-            console=self._console,
-            transient=True,
-            disable=quiet or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("getting ready", total=1.0)
+        self._bar = _moving_bar(self._console, disable=quiet or not self._console.is_terminal)
+        self._task = self._bar.add_task("getting ready", total=None)
         self._notebook = _NotebookBar() if self._console.is_jupyter and not quiet else None
 
     def __exit__(
@@ -97,6 +121,13 @@ class TrainingView(_View):
         if self._notebook is not None:
             self._notebook.close()
 
+    def doing(self, text: str) -> None:
+        """What is being done before, between or after the steps, beside the bar."""
+        text, room = _on_one_line(text), _room(self._console)
+        if cell_len(text) > room:
+            text = set_cell_size(text, room - 1).rstrip() + "…"
+        self._bar.update(self._task, description=text)
+
     def say(self, text: str) -> None:
         """A line above the bar."""
         if not self.quiet:
@@ -105,8 +136,18 @@ class TrainingView(_View):
     def show(self, event: Event) -> None:
         """Show one event."""
         match event:
+            case Stage():
+                by_steps, by_time = tr("{steps:,} steps", steps=event.steps or 0), clock(60 * (event.minutes or 0))
+                length = by_steps if event.minutes is None else by_time
+                self.say(
+                    tr(
+                        "{length} more, from the best weights, those of step {step:,}",
+                        length=length,
+                        step=event.best_step,
+                    )
+                )
             case Step():
-                self._bar.update(self._task, completed=event.progress, description=self._describe(event))
+                self._bar.update(self._task, total=1.0, completed=event.progress, description=self._describe(event))
                 if self._notebook is not None:
                     self._notebook.update(event.progress, self._describe(event))
                 if event.skipped:
@@ -123,35 +164,60 @@ class TrainingView(_View):
                 self._finish(event)
 
     def _describe(self, step: Step) -> str:
-        parts = [f"step {step.step:,}", f"loss {step.loss:.3f}", self._held_out]
-        parts += [f"{step.tokens_per_second:,.0f} tokens/s", f"{clock(step.remaining)} left"]
-        return " · ".join(part for part in parts if part)
+        return _beside_bar(
+            self._console,
+            tr("{clock} left", clock=clock(step.remaining)),
+            tr("step {step:,}", step=step.step),
+            tr("loss {loss:.3f}", loss=step.loss),
+            self._held_out,
+            tr("{speed:,.0f} tokens/s", speed=step.tokens_per_second),
+        )
 
     def _sample(self, event: Sample) -> None:
-        text = _on_one_line(event.text)
-        self._samples = (self._samples[0] if self._samples else text, text)
         when = "before training" if event.step == 0 else f"after step {event.step:,}"
         if not self.quiet:
-            self._console.print(Line.assemble((f"  {when}: ", "dim"), (text, "italic")))
+            self._console.print(Line.assemble((f"  {when}: ", "dim"), (_on_one_line(event.text), "italic")))
 
     def _finish(self, event: Finish) -> None:
         self.summary = {
             "steps": event.step, "seconds": event.seconds, "reason": event.reason,
             **{key: value for key, value in event.figures.items() if key != "loss"},
         }  # fmt: skip
+        if event.figures:
+            self.summary |= {
+                f"held_out_{event.unit}": event.held_out,
+                f"validation_{event.unit}": event.validation_read,
+            }
         if event.reason == "interrupted" or self.quiet:
             return
-        rows = [("before", self._samples[0]), ("after", self._samples[1])] if self._samples else []
+        samples = [line for line in RunFolder(self._folder).read_metrics() if line["event"] == "sample"]  # of all parts
+        rows = [
+            ("before" if line["step"] == 0 else "after", _on_one_line(line["text"]))
+            for line in (samples[:1] + samples[1:][-1:])
+        ]
         if event.figures:
             held_out, floor = event.headline, event.figures.get("floor")
             if floor:
                 per_char = event.figures["nats_per_char"]
                 held_out = f"{per_char:.3f} nats/char, {per_char / floor - 1:.1%} above the floor of {floor:.3f}"
-            rows.append(("held out", held_out))
+            rows += [("held out", held_out), ("read", _reading(event))]
         rows += [("run", str(self._folder)), ("picture", str(self._folder / "loss.png"))]
         self.say(f"\n{event.reason} after {event.step:,} steps, {clock(event.seconds)}")
         for name, text in rows:
             self._console.print(Line.assemble((f"  {name:<9}", "dim"), text))
+
+
+def _reading(finish: Finish) -> str:
+    """What the last figures read of what is held out, beside what validations read: the two may differ for that."""
+    read, unit = int(finish.figures[finish.unit]), tr("tokens") if finish.unit == "tokens" else tr("rows")
+    if read >= finish.held_out:
+        text = tr("all {held_out:,} {unit} held out", held_out=finish.held_out, unit=unit)
+    else:
+        text = tr("{read:,} of {held_out:,} {unit} held out", read=read, held_out=finish.held_out, unit=unit)
+    if finish.validation_read and (finish.more_context or finish.validation_read != read):
+        text += tr("; validations {read:,}", read=finish.validation_read)
+        text += tr(", with less context") if finish.more_context else ""
+    return text
 
 
 class DownloadView(_View):
@@ -276,13 +342,7 @@ class LadderView(_View):
         self._language = language
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
-        self._bar = Progress(
-            BarColumn(bar_width=12),
-            TextColumn("{task.description}"),
-            console=self._console,
-            transient=True,
-            disable=not self._live,
-        )
+        self._bar = _moving_bar(self._console, disable=not self._live)
         self._task = self._bar.add_task("", total=1.0)
         self._place = ""
         self._held_out = ""
@@ -328,7 +388,7 @@ class LadderView(_View):
 
     def _describe(self, step: Step) -> str:
         speed, left = self._say("speed", speed=step.tokens_per_second), self._say("left", clock=clock(step.remaining))
-        return f"{self._place} · {step.loss:.3f} · {speed} · {left}"  # fits 60 columns, the bar included
+        return _beside_bar(self._console, self._place, left, f"{step.loss:.3f}", speed)
 
     def _quarter(self, step: Step) -> None:
         if not self._live and int(4 * step.progress) > self._quarters:
@@ -352,14 +412,14 @@ class LadderView(_View):
             self._console.print(Line.assemble((f"  {self._say(when)}: ", "dim"), (_on_one_line(text), "italic")))
 
 
-WIDE = 72  # columns, from which the last one of the ladder's table has room
+WHOLE_LADDER = 72  # columns, from which the last one of the ladder's table has room
 
 
 def show_ladder(record: LadderRecord, language: Language) -> None:
     """The table of a ladder, on stdout."""
     console = Console(highlight=False)
     headings, rows = table_of(record, language)
-    columns = len(headings) if console.width >= WIDE else len(headings) - 1
+    columns = len(headings) if console.width >= WHOLE_LADDER else len(headings) - 1
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for number, heading in enumerate(headings[:columns]):
         table.add_column(heading, justify="left" if number == 0 else "right")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from jumok.text import Text
 from jumok.tokenizers import Tokenizer
 
 Ids = NDArray[np.unsignedinteger]
+HEADER = 128  # bytes of a .npy file before the numbers, for any array of one dimension
 REMEDY = "Restore it from a copy, or start a new run; the model itself can still be used."
 
 
@@ -31,22 +32,20 @@ def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop:
     Returns:
         (tokens,), of the tokenizer's smallest integer type, read-only.
     """
-    raw = path.with_suffix(".ids")
     count = 0
-    try:
-        with raw.open("wb") as file:
-            for piece in tokenizer.encode_chunks(text.chunks(start, stop)):
-                file.write(piece.tobytes())
-                count += len(piece)
-        with atomic_path(path) as temporary, temporary.open("wb") as target, raw.open("rb") as source:
-            np.lib.format.write_array_header_2_0(
-                target, {"descr": tokenizer.dtype.str, "fortran_order": False, "shape": (count,)}
-            )
-            while block := source.read(1 << 22):
-                target.write(block)
-    finally:
-        raw.unlink(missing_ok=True)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        _write_header(file, tokenizer.dtype, count)
+        for piece in tokenizer.encode_chunks(text.chunks(start, stop)):
+            file.write(piece.tobytes())
+            count += len(piece)
+        file.seek(0)
+        _write_header(file, tokenizer.dtype, count)  # as long as the first: both are filled up to HEADER bytes
     return load_ids(path)
+
+
+def _write_header(file: IO[bytes], dtype: np.dtype[Any], count: int) -> None:
+    np.lib.format.write_array_header_2_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (count,)})
+    assert file.tell() == HEADER
 
 
 def load_ids(path: Path, count: int | None = None) -> Ids:
@@ -56,7 +55,7 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
         RunError: the file is missing, damaged, or does not hold `count` ids.
     """
     try:
-        empty = path.stat().st_size <= 128  # a header alone, and nothing cannot be mapped
+        empty = path.stat().st_size <= HEADER  # a header alone, and nothing cannot be mapped
         ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -10,15 +10,19 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import torch
 
+from jumok import __version__
 from jumok.config import require_choice
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
@@ -69,6 +73,30 @@ def _name_on_macos() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return answer.decode(errors="replace").strip()
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """What computes here: versions, processor, instruction set, threads and device, as plain values."""
+    libraries = {name: version(name) for name in ("torch", "numpy", "tokenizers")}
+    return {
+        "versions": {"jumok": __version__, "python": platform.python_version(), **libraries},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor_name(device),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+    }
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two machines differ in that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
+    flat = [{**machine["versions"], **machine} for machine in (before, now)]
+    names = ("jumok", "torch", "numpy", "system", "processor", "instructions", "threads", "device")
+    return [
+        tr("{name}: {before} before, {now} now", name=name, before=flat[0].get(name), now=flat[1][name])
+        for name in names
+        if flat[0].get(name) != flat[1][name]
+    ]
 
 
 @contextmanager

@@ -1,15 +1,18 @@
-"""Files that are whole or not there, written beside their place, flushed and moved into it; and locks on files."""
+"""Files and folders that are whole or not there: written beside their place, flushed, moved into it; and file locks."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from platformdirs import user_cache_path
+
+from jumok.messages import tr
 
 
 def cache_folder() -> Path:
@@ -30,13 +33,46 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        _settle(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it is in the way of nobody, and must not hide what went wrong before
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` to put files into; it takes the place of `path` when the block ends well.
+
+    A folder that is at `path` already is moved aside, and removed when the new one is in place. If anything goes wrong,
+    it is moved back. A kill between these two renames leaves both folders beside `path`, whole, as `new` and `old` in
+    a folder whose name begins with a dot and ends in .tmp; at any other moment one of them is at `path`.
+    """
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent))
+    new, old = temporary / "new", temporary / "old"
+    try:
+        new.mkdir()
+        yield new
+        for file in new.iterdir():
+            _settle(file)
+        sync_folder(new)
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+        sync_folder(path.parent)
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def copy_or_link(source: Path, target: Path) -> None:
+    """Give a file that is never changed, only replaced, a second name; on a file system without links copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -64,7 +100,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # takes longer to load than the rest of this package without torch
 
-    lock = FileLock(path)
+    lock = FileLock(path, thread_local=False)  # another thread may be the one that ends
     try:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
@@ -85,6 +121,22 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def space(path: Path, needed: int = 0) -> str:
+    """What the disk of `path` has left, and what is needed, in bytes, where that is known; in words, for a message."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free / 1e6
+    if not needed:
+        return tr("{free:,.1f} MB free on that disk", free=free)
+    return tr("{needed:,.1f} MB needed, {free:,.1f} MB free on that disk", needed=needed / 1e6, free=free)
+
+
+def _settle(file: Path) -> None:
+    """Flush a file to the disk, and give it the permissions of any new file; some libraries keep theirs private."""
+    with file.open("rb+") as handle:
+        os.fsync(handle.fileno())
+    file.chmod(0o666 & ~_umask())
 
 
 def _umask() -> int:

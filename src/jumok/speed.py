@@ -194,7 +194,8 @@ class OurTraining:
 
     def close(self) -> None:
         """End the run, and keep nothing of it."""
-        self._events.close()  # type: ignore[attr-defined]  # a generator
+        self.trainer.close()
+        self._events.close()
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 A run by steps is a pure function of its configuration and its text: the initial weights, each batch and each dropout
 mask depend on the seed and the step alone. So a run that was killed continues from its last saved state to the same
 weights and figures, bit for bit, on the same machine.
+
+A finished run can be trained further, in another stage: a new schedule and fresh optimizers, from the best weights so
+far. Steps and batches are counted on.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import json
 import math
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -26,9 +30,10 @@ from jumok.attention import train_attention_by
 from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
-from jumok.device import autocast, choose_device, keeping_memory, own_random, seed_random
+from jumok.device import autocast, choose_device, describe_machine, differences, keeping_memory, own_random, seed_random
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
 from jumok.generate import require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.plan import Plan, make_plan, most_tokens, require_possible
@@ -62,6 +67,7 @@ NUMBERS = (
     "progress",
     "best",
     "best_step",
+    "best_metrics",
     "worse",
     "cooldown",
     "failures",
@@ -69,8 +75,32 @@ NUMBERS = (
     "reached",
     "next_glance",
     "outlook",
+    "stage",
+    "stage_began",
+    "lowest",
+    "validation_read",
 )  # of a Trainer, kept in its state
+# What a new stage may have different: its length, and how its rate moves. All else stays as the run began.
+OF_A_STAGE = (
+    "steps", "minutes", "passes", "stop_at", "patience", "learning_rate", "matrix_learning_rate", "schedule",
+    "final_rate", "warmup", "compile",
+)  # fmt: skip
 LOGS = ("metrics.jsonl", "samples.txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A finished run is trained further.
+
+    number: of the stage, 2 for the first extension. best_step: of the weights that it begins with. steps, minutes: its
+    length, one of the two.
+    """
+
+    step: int
+    number: int
+    best_step: int
+    steps: int | None
+    minutes: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +108,8 @@ class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
     loss: of the batch, in nats per token, per text (classify) or per hidden token (mlm). rate: share of the peak
-    learning rate. progress: 0..1 of the run. seconds, remaining: so far and to come. tokens_per_second: a running mean
-    over the last steps or so.
+    learning rate. progress: 0..1 of the run, or of its newest stage. seconds, remaining: so far and to come.
+    tokens_per_second: a running mean over the last steps or so.
     """
 
     step: int
@@ -137,7 +167,9 @@ class Finish:
     "interrupted".
 
     figures: of the best weights, on as much of what is held out as is affordable, and headline: the same in a few
-    words; empty with nothing held out.
+    words; empty with nothing held out. unit: "tokens" or "rows"; figures[unit] is how many of these were read,
+    held_out how many there are, and validation_read how many each validation read. more_context: what was read here
+    had more context than in a validation.
     """
 
     step: int
@@ -145,28 +177,53 @@ class Finish:
     figures: dict[str, float]
     headline: str
     seconds: float
+    unit: str
+    held_out: int
+    validation_read: int
+    more_context: bool
 
 
-Event = Step | Eval | Sample | Save | Notice | Finish
+Event = Stage | Step | Eval | Sample | Save | Notice | Finish
 
 
 class Trainer:
-    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`."""
+    """One training run in its folder. Make one with `start` or `resume`, then iterate over `run()`.
+
+    It keeps every other trainer off the folder until `run()` has ended, or it is closed or forgotten before that; as a
+    context manager it closes itself.
+    """
+
+    _release: weakref.finalize[[], Trainer]  # lets go of the folder, also when nobody refers to the trainer any more
 
     def __init__(
-        self, folder: RunFolder, task: Task[Any], model: Model, config: TrainConfig, device: torch.device, began: float
+        self,
+        folder: RunFolder,
+        task: Task[Any],
+        model: Model,
+        config: TrainConfig,
+        device: torch.device,
+        began: float,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
+        self._tell = tell or _silent
         self.folder, self.task, self.model, self.config, self.device = folder, task, model, config, device
         # "auto" stands in runs from before there was a choice, which had the first of the two.
         train_attention_by(model, "fused" if config.attention == "fused" else "explicit")
         self.optimizers = make_optimizers(model, config)
         self.step = 0
+        self.stages: list[dict[str, Any]] = []  # that came after the first, as config.json has them
+        self.stage = 0  # how many of them have begun
+        self.stage_began = 0.0  # seconds of the run at which this one did
+        self.lowest: float | None = None  # of the validations of this stage, what decides
+        self.validation_read = 0  # tokens or rows, by the last validation
+        self.result: Finish | None = None  # of a run that was finished before
         self.best: float | None = None
         self.best_step = 0
-        self.worse = 0  # validations since the best one
+        self.best_metrics: dict[str, Any] = {}  # of the validation that found it, as config.json has them until the end
+        self.worse = 0  # validations since the best one of this stage
         self.cooldown: tuple[float, float] | None = None  # progress at which an early stop's decay begins and ends
         self.failures = 0  # steps in a row without a finite loss
-        self.progress = 0.0  # of the run, 0..1
+        self.progress = 0.0  # of the stage, 0..1
         self.validated = 0  # step of the last validation
         self.reached = False  # what stop_at asks for
         self.next_glance = 1 / VALIDATIONS  # progress at which it is due
@@ -203,6 +260,7 @@ class Trainer:
         device: str = "auto",
         began: float | None = None,
         measure_anew: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -222,11 +280,13 @@ class Trainer:
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
             measure_anew: how fast it all is, also where an earlier measurement is in the cache.
+            tell: called with what is being done, in a few words, before anything that may take long.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
         """
         began = time.monotonic() if began is None else began
+        tell = tell or _silent
         place = choose_device(device)
         task_name = (settings or {}).get("task") or "lm"
         configuration.require_choice("task", task_name, TASKS)
@@ -249,6 +309,8 @@ class Trainer:
         model_fields, train_fields = configuration.resolve(settings or {}, size, kind)
         config = configuration.from_dict(TrainConfig, train_fields)
         require_possible(config, place)
+        if isinstance(text, os.PathLike):
+            tell(tr("reading {path}", path=text))
         text = material_of(text, task_type.columns)
         val_text = None if val_text is None else material_of(val_text, task_type.columns)
         material = task_type.material(text, val_text, config)
@@ -256,12 +318,13 @@ class Trainer:
             given = {name for name, value in (settings or {}).items() if value is not None}
             wanted = {name: value for name, value in task_type.training(material).items() if name not in given}
             config = dataclasses.replace(config, **wanted)
-        _require_reachable(task_type, config, val_text)
+        _require_reachable(task_type, config, holds_out=config.val > 0 or val_text is not None)
         if other is None:
             configuration.from_dict(kind, {**model_fields, "vocab_size": ANY_VOCABULARY})  # checked before any work
             if not isinstance(tokenizer, Tokenizer):
                 options = tokenizer_options or {}
                 usual = "char" if "alphabet" in options else task_type.usual_tokenizer(material)
+                tell(tr("making a tokenizer"))
                 tokenizer = task_type.make_tokenizer(material, tokenizer or usual, options)
             fields = {**model_fields, "vocab_size": tokenizer.vocab_size}
         else:
@@ -273,10 +336,13 @@ class Trainer:
         shape = configuration.from_dict(kind, {**fields, **follows})
 
         folder = RunFolder.create(Path(out))
-        with folder.lock():  # outside: what another process is making must not be discarded
+        with ExitStack() as held:
+            held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
             try:
+                tell(tr("turning {size} into tokens", size=_size(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, config)
                 task = task_type(folder, data, tokenizer, shape, config)
+                tell(tr("measuring what is fastest on this machine"))
                 with keeping_memory(place), own_random(place):
                     plan = make_plan(
                         shape,
@@ -290,15 +356,22 @@ class Trainer:
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
                 folder.write_config(
-                    {**describe_model(plan.shape, tokenizer), "train": train, "data": data, "metrics": {}}
+                    {
+                        **describe_model(plan.shape, tokenizer),
+                        "train": train,
+                        "machine": describe_machine(place),
+                        "data": data,
+                        "metrics": {},
+                    }
                 )
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
-        model = _fresh(plan.shape, plan.config, tokenizer, place)
-        if other is not None:
-            adopt_weights(model, other)
-        trainer = cls(folder, task, model, plan.config, place, began)
+            model = _fresh(plan.shape, plan.config, tokenizer, place)
+            if other is not None:
+                adopt_weights(model, other)
+            trainer = cls(folder, task, model, plan.config, place, began, tell)
+            trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         trainer.notices = [*task.notices, *plan.notices]
         return trainer
@@ -314,8 +387,14 @@ class Trainer:
         val_text: Text | Table | None = None,
         device: str = "auto",
         began: float | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
+
+        With a length, `steps` or `minutes`, a finished run is trained further: another stage begins with the best
+        weights, fresh optimizers, and a rate that rises and falls anew. The settings in OF_A_STAGE may differ then;
+        `stop_at` holds for one stage. Without a length `run` tells again what a finished run came to, and writes
+        nothing.
 
         Raises:
             ResumeError: the text or a setting differs; the message says which, and both values.
@@ -328,8 +407,11 @@ class Trainer:
         if "train" not in recorded or "data" not in recorded:
             raise ResumeError(f"{out} holds a model, but no training to continue; train into another folder.")
         try:
-            data, train = recorded["data"], dict(recorded["train"])
+            data, ended, stages = recorded["data"], recorded.get("finished"), list(recorded.get("stages", []))
+            current = stages[-1] if stages else recorded
+            train, machine = dict(current["train"]), describe_machine(place)
             planned_tokens = train.pop("planned_tokens")
+            moved = differences(current.get("machine", machine), machine)
             shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
             task_type = TASKS[config.task]
             missing = task_type.keys - data.keys()
@@ -337,18 +419,45 @@ class Trainer:
             raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
         if missing:
             raise RunError(f"{folder.path / 'config.json'} is damaged: data lacks {', '.join(sorted(missing))}.")
-        _refuse_other_settings(folder.path, shape, config, settings or {}, size)
+        settings = {name: value for name, value in (settings or {}).items() if value is not None}
+        further = ended is not None and not settings.keys().isdisjoint(("steps", "minutes"))
+        asked = {name: settings.pop(name) for name in OF_A_STAGE if further and name in settings}
+        _refuse_other_settings(folder.path, shape, config, settings, size, finished=ended is not None)
         _refuse_other_texts(folder.path, data, text, val_text)
+        if further:
+            config = _of_a_stage(config, asked)
+            _require_reachable(task_type, config, holds_out=config.val > 0 or data["val_sha256"] is not None)
         tokenizer = folder.read_tokenizer()
         task = task_type(folder, data, tokenizer, shape, config)
-        trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began)
+        trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began, tell)
         trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
-        with folder.lock():
+        trainer.stages = stages
+        with ExitStack() as held:
+            held.enter_context(folder.lock())
             state, trainer.notices = folder.read_state()
-            if state is None and trainer.notices:
-                trainer.notices.append("No whole training state is left, so the run starts from its beginning.")
-            trainer._restore(state)
+            if further:
+                trainer._add_stage(recorded, state, machine)
+            if trainer.stages and (state is None or state.numbers.get("stage", 0) < len(trainer.stages)):
+                trainer._stand_at_stage()
+            elif ended is not None and (state is None or folder.has_weights_of(state)) and not trainer._unreadable():
+                trainer._stand_at_end(ended, recorded["metrics"], state)
+            else:
+                if state is None and trainer.notices:
+                    trainer.notices.append(_new_beginning(folder.keep_weights()))
+                trainer._restore(state)
+            trainer._hold(held)
+        if moved and not further and trainer.result is None:
+            trainer.notices.append(
+                tr(
+                    "The machine or the versions are not those that this run began with ({differences}). It goes on, "
+                    "but the last bits of its weights may differ from those of a run that stayed there.",
+                    differences="; ".join(moved),
+                )
+            )
         return trainer
+
+    def _hold(self, held: ExitStack) -> None:
+        self._release = weakref.finalize(self, held.pop_all().close)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -361,19 +470,40 @@ class Trainer:
         """How long the run has taken, all its parts together."""
         return time.monotonic() - self._began
 
-    def run(self) -> Iterator[Event]:
-        """Train to the end, or until `request_stop`.
+    def close(self) -> None:
+        """Let go of the folder; what came after the last save is lost. `run` does this at its end."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def run(self) -> Generator[Event, None, None]:
+        """Train to the end, or until `request_stop`. Leaving the loop, by `break` for example, stops it likewise.
 
         Raises:
             TrainingError: three steps in a row had no finite loss; the state is saved.
             TrainingError: the device has too little memory; the message says what to make smaller.
-            RunError: the disk is full or the folder gone; the last state is intact.
+            RunError: the disk is full or the folder gone; the last state is intact. Or the trainer is closed.
         """
         try:
-            with self.folder.lock(), keeping_memory(self.device):
-                for event in self._events():
-                    self._log(event)
-                    yield event
+            with keeping_memory(self.device):
+                self._require_open()
+                events = self._events()
+                try:
+                    for event in events:
+                        if event is not self.result:  # which the log has
+                            self._log(event)
+                        yield event
+                        self._require_open()
+                except GeneratorExit:
+                    self.request_stop()
+                    if self._release.alive:
+                        for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
+                            self._log(event)
+                    raise
         except torch.OutOfMemoryError as error:
             shape = self.model.config
             raise TrainingError(
@@ -381,13 +511,26 @@ class Trainer:
                 f"context_length={shape.context_length}. Start a new run with a smaller --batch-size (and --accumulate "
                 "to keep the product), a shorter --context-length or a smaller --size."
             ) from error
+        finally:
+            self.close()
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            raise RunError(
+                tr("this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path)
+            )
 
     def _events(self) -> Iterator[Event]:
         for sentence in self.notices:
             yield Notice(step=self.step, text=sentence)
+        if self.result is not None:
+            yield self.result
+            return
+        if self.stage < len(self.stages):
+            yield from self._begin_stage()
         if self.step == 0 and not self.folder.size("samples.txt"):  # a stop before the first step keeps the sample
             yield from self._sample()
-        if self.config.compile == "on" and not self._over():
+        if self.config.compile == "on" and not self._over() and not self._stop:
             yield from self._compile()
         yield from self._start_clock()
         saved_at = time.monotonic()
@@ -419,7 +562,87 @@ class Trainer:
         if self.validated != self.step and (not self.reached or self.best is None):  # None: the weights were lost
             yield from self._look()
         yield self._save()
+        if self.stages and self.best is not None and self.best_step <= self._first_step:
+            yield Notice(
+                step=self.step,
+                text=tr("Nothing better was found; the weights are still those of step {step:,}.", step=self.best_step),
+            )
         yield self._finish()
+
+    # --- stages -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _first_step(self) -> int:
+        """Steps that were taken before this stage."""
+        return int(self.stages[-1]["step"]) if self.stages else 0
+
+    @property
+    def _stage_seconds(self) -> float:
+        """How long the stage has taken, which counts against its minutes."""
+        return self.seconds - self.stage_began
+
+    def _add_stage(self, recorded: Mapping[str, Any], state: State | None, machine: Mapping[str, Any]) -> None:
+        """Plan another stage of a finished run, by its configuration; nothing is written yet."""
+        ended, metrics = recorded["finished"], recorded["metrics"]
+        seconds = 0.0 if state is None else state.numbers["seconds"]
+        per_step = self.task.tokens_per_batch * self.config.accumulate
+        if self.config.steps is not None:
+            self.planned_tokens = self.config.steps * per_step
+        elif seconds:  # as fast as so far
+            foreseen = ended["step"] * per_step / seconds * 60 * (self.config.minutes or 0)
+            most = most_tokens(self.config, self.task, self.train_tokens)
+            self.planned_tokens = max(per_step, int(min(foreseen, most)))
+        self.stages.append(
+            {
+                "step": ended["step"],
+                "best_step": metrics.get("step", ended["step"]),
+                "ended": ended["reason"],
+                "metrics": metrics,
+                "seconds": seconds,
+                "logs": {name: self.folder.size(name) for name in LOGS},
+                "train": {**configuration.to_dict(self.config), "planned_tokens": self.planned_tokens},
+                "machine": machine,
+            }
+        )
+
+    def _stand_at_stage(self) -> None:
+        """Go where the newest stage begins, to the best weights; no state is needed for that."""
+        self.folder.read_weights(self.model)
+        stage = self.stages[-1]
+        self.step = self.validated = stage["step"]
+        self.best_step, self.best_metrics, self.stage_began = stage["best_step"], stage["metrics"], stage["seconds"]
+        self._began -= self.stage_began
+        self._cut_logs(stage["logs"])
+
+    def _begin_stage(self) -> Iterator[Event]:
+        """Record the stage, validate the weights it begins with as it will validate its own, and save."""
+        self.stage = len(self.stages)
+        config = self.folder.read_config()
+        config.pop("finished", None)
+        self.folder.write_config({**config, "stages": self.stages})
+        yield Stage(
+            step=self.step,
+            number=self.stage + 1,
+            best_step=self.best_step,
+            steps=self.config.steps,
+            minutes=self.config.minutes,
+        )
+        if self.task.has_validation:
+            with self._looking():
+                figures = self.task.validate(self.model, self._validation_tokens())
+            self.best, self.validation_read = self.task.to_minimise(figures), int(figures[self.task.unit])
+            headline = self.task.headline(figures)
+            yield Eval(step=self.step, figures=figures, headline=headline, best=True, seconds=self.seconds)
+        yield self._save()
+
+    def _stand_at_end(self, ended: Mapping[str, Any], metrics: Mapping[str, float], state: State | None) -> None:
+        """Go to the end of a finished run, with its best weights, and know what it came to."""
+        self.folder.read_weights(self.model)
+        self.step = ended["step"]
+        if state is not None:
+            self._began = time.monotonic() - state.numbers["seconds"]
+            self.validation_read = state.numbers.get("validation_read", 0)
+        self.result = self._finished(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})
 
     def _take_step(self) -> Step:
         began = time.perf_counter()
@@ -467,6 +690,7 @@ class Trainer:
 
     def _compile(self) -> Iterator[Event]:
         """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
+        self._tell(tr("compiling, which can take a minute"))
         blocks, failure = [part for part in self.model.modules() if isinstance(part, Block)], ""
         try:
             for block in blocks:
@@ -509,22 +733,26 @@ class Trainer:
     # --- time and rate ----------------------------------------------------------------------------------------------
 
     def _start_clock(self) -> Iterator[Event]:
-        self._clock = (self.progress, self.seconds)
+        self._clock = (self.progress, self._stage_seconds)
         budget = 60 * (self.config.minutes or 0)
-        if budget and self.seconds > 0.8 * budget and not self._over():
+        if budget and self._stage_seconds > 0.8 * budget and not self._over():
             yield Notice(
                 step=self.step,
-                text=f"{self.seconds:.0f} of {budget:.0f} seconds are gone before training; give more --minutes.",
+                text=tr(
+                    "{spent:.0f} of {budget:.0f} seconds are gone before training; give more {--minutes}.",
+                    spent=self._stage_seconds,
+                    budget=budget,
+                ),
             )
 
     def _progress_now(self) -> float:
         if self.config.steps is not None:
-            return self.step / self.config.steps
+            return (self.step - self._first_step) / self.config.steps
         # From where the clock was started (after compiling) straight to the end of the budget, less what the last
         # figures and the last save will take.
         progress, since = self._clock
         end = 60 * (self.config.minutes or 0) - self._reserve()
-        now = min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
+        now = min(1.0, progress + (1 - progress) * (self._stage_seconds - since) / max(1e-3, end - since))
         now = max(now, min(1.0, self._seen() / most_tokens(self.config, self.task, self.train_tokens)))
         return max(self.progress, now)  # the reserve may have grown meanwhile
 
@@ -537,11 +765,11 @@ class Trainer:
         return min(0.2 * budget, figures + 2 * self._look_seconds + 3 * self._save_seconds + 1.0)
 
     def _seen(self) -> int:
-        """Tokens trained on so far."""
-        return self.step * self.task.tokens_per_batch * self.config.accumulate
+        """Tokens trained on in this stage."""
+        return (self.step - self._first_step) * self.task.tokens_per_batch * self.config.accumulate
 
     def _remaining(self) -> float:
-        by_time = math.inf if self.config.minutes is None else max(0.0, 60 * self.config.minutes - self.seconds)
+        by_time = math.inf if self.config.minutes is None else max(0.0, 60 * self.config.minutes - self._stage_seconds)
         if self.config.steps is not None:
             tokens = float(self.config.steps * self.task.tokens_per_batch * self.config.accumulate)
         else:
@@ -586,6 +814,7 @@ class Trainer:
 
     def _look(self) -> Iterator[Event]:
         """Validate, then show a sample."""
+        self._tell(tr("validating"))
         began = time.perf_counter()
         yield from self._validate()
         yield from self._sample()
@@ -606,13 +835,16 @@ class Trainer:
             return
         self._validation_speed = figures["tokens"] / (time.perf_counter() - began)
         found = self.task.to_minimise(figures)
+        self.validation_read = int(figures[self.task.unit])
+        # A new stage is worse than the best weights until its rate has fallen, so patience looks at the stage alone.
+        lower = self.lowest is None or found < self.lowest
+        self.lowest, self.worse = (found, 0) if lower else (self.lowest, self.worse + 1)
         best = self.best is None or found < self.best
         if best:
-            self.best, self.best_step, self.worse = found, self.step, 0
+            self.best, self.best_step = found, self.step
             self.folder.write_weights(self.model)
-            self._write_metrics(figures)
-        else:
-            self.worse += 1
+            self.best_metrics = {"step": self.step, **figures}
+            self._put_metrics(self.best_metrics)
         yield Eval(
             step=self.step,
             figures=figures,
@@ -702,6 +934,7 @@ class Trainer:
         self.model.train()
 
     def _finish(self) -> Finish:
+        self._tell(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
         if self.best is not None:
             self.folder.read_weights(self.model)
@@ -709,17 +942,26 @@ class Trainer:
             if not figures:
                 with self._looking():
                     figures = self.task.final(self.model, self._final_tokens())
-            self._write_metrics(figures)
+            self._put_metrics({"step": self.best_step, **figures})
         self._draw()
         self.task.draw(self.model, self.folder)
-        wanted = self.config.stop_at
+        wanted, reason = self.config.stop_at, "done" if self.cooldown is None else "early stop"
         if wanted is not None and figures and self.task.goal.reached(figures, wanted):
-            return self._finished("reached", figures)  # also at the very end
-        return self._finished("done" if self.cooldown is None else "early stop", figures)
+            reason = "reached"  # also at the very end
+        return self._finished(reason, figures)
 
     def _finished(self, reason: str, figures: dict[str, float]) -> Finish:
-        headline = self.task.headline(figures) if figures else ""
-        return Finish(step=self.step, reason=reason, figures=figures, headline=headline, seconds=self.seconds)
+        return Finish(
+            step=self.step,
+            reason=reason,
+            figures=figures,
+            headline=self.task.headline(figures) if figures else "",
+            seconds=self.seconds,
+            unit=self.task.unit,
+            held_out=self.task.held_out_size,
+            validation_read=self.validation_read,
+            more_context=self.task.final_has_more_context,
+        )
 
     # --- what is written --------------------------------------------------------------------------------------------
 
@@ -735,11 +977,12 @@ class Trainer:
             self.folder.append("samples.txt", f"--- step {event.step} ---\n{event.text}\n\n")
         if isinstance(event, Eval):
             self._draw(at_most_every=DRAW_EVERY)
+        if isinstance(event, Finish) and event.reason != "interrupted":  # after its line: only then all is written
+            ended = {"step": event.step, "reason": event.reason}
+            self.folder.write_config({**self.folder.read_config(), "finished": ended})
 
-    def _write_metrics(self, figures: Mapping[str, float]) -> None:
-        config = self.folder.read_config()
-        config["metrics"] = {"step": self.best_step, **figures}
-        self.folder.write_config(config)
+    def _put_metrics(self, metrics: Mapping[str, Any]) -> None:
+        self.folder.write_config({**self.folder.read_config(), "metrics": metrics})
 
     def _draw(self, at_most_every: float = 0.0) -> None:
         if time.monotonic() - self._drawn >= at_most_every:
@@ -780,21 +1023,36 @@ class Trainer:
         for name in NUMBERS:
             setattr(self, name, state.numbers.get(name, getattr(self, name)))  # a state of old may lack one
         self._began -= state.numbers["seconds"]
-        for name, size in state.numbers["logs"].items():
-            self.folder.truncate(name, size)
+        self._cut_logs(state.numbers["logs"])
         if lost:
             self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
             self.notices.append(f"{lost} The best weights are chosen anew from step {self.step} on.")
 
     def _lost_weights(self, state: State) -> str:
-        """What is wrong with the best weights that should be there beside a state, or ""."""
+        """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
+        if state.best is not None and not self.folder.has_weights_of(state):
+            self._put_metrics(state.numbers["best_metrics"])  # first, or a kill in between would leave them wrong
+            if not self.folder.put_back_weights(state):
+                path = self.folder.path / "model.safetensors"
+                return tr("{path} is damaged, and so is its copy in the training state.", path=path)
         expected = state.numbers["validated"] > 0 if not self.task.has_validation else state.numbers["best"] is not None
+        return self._unreadable() if expected else ""
+
+    def _unreadable(self) -> str:
+        """What is wrong with the best weights that should be there, or ""."""
         try:
-            if expected:
-                self.folder.read_weights(self.model)
+            self.folder.read_weights(self.model)
         except RunError as error:
             return str(error)
         return ""
+
+    def _cut_logs(self, sizes: Mapping[str, int]) -> None:
+        """Cut the logs back to what they were at a step to go on from; tell of what they have lost."""
+        damaged = {name for name, size in sizes.items() if not self.folder.truncate(name, size)}
+        if self.folder.has_damaged_metrics():
+            damaged.add("metrics.jsonl")
+        if damaged:
+            self.notices.append(_damaged_logs(sorted(damaged)))
 
     def _advice_on_divergence(self) -> str:
         c = self.config
@@ -806,12 +1064,41 @@ class Trainer:
         )
 
 
-def _require_reachable(task: type[Task[Any]], config: TrainConfig, val_text: Text | Table | None) -> None:
+def _silent(text: str) -> None:
+    pass
+
+
+def _new_beginning(kept: Path | None) -> str:
+    """What a person should know when all states of a run are damaged. kept: where the best weights are now, too."""
+    if kept is None:
+        return tr("No whole training state is left, so the run starts from its beginning.")
+    return tr(
+        "No whole training state is left, so the run starts from its beginning. The best weights that it had are kept "
+        "in {path}.",
+        path=kept,
+    )
+
+
+def _damaged_logs(names: list[str]) -> str:
+    return tr(
+        "Of {names} a part was lost or damaged after it was written, as a power cut may do. The training is not "
+        "affected; the loss curve and the samples have a gap.",
+        names=" and ".join(names),
+    )
+
+
+def _of_a_stage(config: TrainConfig, asked: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of another stage: its own length and goal, and what else was asked for."""
+    chosen = {name: value for name, value in asked.items() if value != "auto"}
+    return dataclasses.replace(config, **{"steps": None, "minutes": None, "stop_at": None, **chosen})
+
+
+def _require_reachable(task: type[Task[Any]], config: TrainConfig, *, holds_out: bool) -> None:
     """Raise ConfigError for a figure to stop at that the run could not have."""
     if config.stop_at is None:
         return
     task.goal.require(config.stop_at)
-    if config.val == 0 and val_text is None:
+    if not holds_out:
         raise ConfigError(
             f"stop_at={config.stop_at:g} is a figure of the part that is held out, and val=0 holds nothing out; leave "
             "one of them out."
@@ -852,21 +1139,40 @@ def _inherited(
 
 
 def _refuse_other_settings(
-    out: Path, shape: ModelConfig, config: TrainConfig, settings: Mapping[str, Any], size: str | None
+    out: Path,
+    shape: ModelConfig,
+    config: TrainConfig,
+    settings: Mapping[str, Any],
+    size: str | None,
+    *,
+    finished: bool,
 ) -> None:
     recorded = {**configuration.to_dict(shape), **configuration.to_dict(config)}
     model_fields, train_fields = configuration.resolve(settings, size, type(shape))
     named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
-    differing = [
-        f"{key}={recorded[key]!r}, not {value!r}"
+    differing = {
+        key: f"{key}={recorded[key]!r}, not {value!r}"
         for key, value in {**model_fields, **train_fields}.items()
         if key in named and value != "auto" and recorded[key] != value
-    ]
-    if differing:
-        raise ResumeError(
-            f"{out} was started with {'; '.join(differing)}. A run continues with the settings it began with: "
-            "leave them out, or start a new run with another --out."
+    }
+    if not differing:
+        return
+    further = ""
+    if not differing.keys().isdisjoint(OF_A_STAGE):
+        further = " " + (
+            tr("This one is finished: with {--minutes N} or {--steps N} it is trained further, with other rates, too.")
+            if finished
+            else tr("This one is not finished; once it is, {--minutes N} or {--steps N} trains it further.")
         )
+    raise ResumeError(
+        tr(
+            "{out} was started with {differing}. A run continues with the settings it began with: leave them out, or "
+            "start a new run with another {--out RUN}.",
+            out=out,
+            differing="; ".join(differing.values()),
+        )
+        + further
+    )
 
 
 def _refuse_other_texts(

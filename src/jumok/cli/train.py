@@ -121,6 +121,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
     cat *.txt | jumok train - --steps 500 --out runs/piped
     jumok train --resume --out runs/novel
+    jumok train --resume --minutes 3 --out runs/novel
     jumok train novel.txt --task mlm --out runs/bert
     jumok train reviews.tsv --task classify --text document --label label --init runs/bert
     jumok train chat.tsv --task seq2seq --source question --target answer
@@ -128,7 +129,11 @@ def _help(field: dataclasses.Field[Any]) -> str:
 )
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @option("--out", type=click.Path(path_type=Path), help="folder for the run [runs/NAME]")
-@option("--resume", is_flag=True, help="continue the run in --out from where it stopped")
+@option(
+    "--resume",
+    is_flag=True,
+    help="continue the run in --out; a finished one is trained further for --minutes or --steps more",
+)
 @option("--init", type=click.Path(path_type=Path), help="begin with the weights of this run or stock model folder")
 @option("--explain", is_flag=True, help="say what the run would do and why, and make nothing")
 @option("--measure-anew", is_flag=True, help="how fast it is here, also if it was measured in the last 30 days")
@@ -174,6 +179,10 @@ def train(
     `numbers`. Classes and pairs are read from the columns of a table.
     The run folder holds the model, its tokenizer, the learning curve and samples; stop with Ctrl-C at any time and
     continue with --resume.
+
+    A finished run is trained further with --resume and a length: a new stage begins with its best weights, and the rate
+    rises and falls anew. Rates, --schedule, --patience, --passes and --compile may differ then. --patience and --passes
+    count in the new stage alone, and --stop-at holds for one stage: give it again where it is wanted.
     """
     began = time.monotonic()
     settings = _read_toml(config_file) if config_file else {}
@@ -182,8 +191,8 @@ def train(
         settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
     settings |= given
 
-    def make(folder: Path | None) -> tuple[Trainer, str]:
-        return _make_trainer(texts, folder, resume, init, settings, device, began, quiet, measure_anew)
+    def make(folder: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
+        return _make_trainer(texts, folder, resume, init, dict(settings), device, began, quiet, measure_anew, tell)
 
     if explain:
         if resume:
@@ -193,36 +202,49 @@ def train(
             )
         _explain(make, quiet, as_json)
         return
+    if resume and out is None:
+        raise ConfigError("--resume needs --out RUN, the folder of the run to continue.")
+    folder = out or _free_folder(texts)
     from jumok.console import TrainingView
 
-    trainer, text_note = make(out)
-    say(text_note, quiet=quiet)
     summary: dict[str, Any] = {}
-    with TrainingView(trainer.folder.path, quiet=quiet) as view, stopping(trainer, view.say):
-        for event in trainer.run():
-            view.show(event)
-            summary = view.summary
-    run = str(trainer.folder.path)
+    with TrainingView(folder, quiet=quiet) as view:
+        trainer, text_note = make(folder, view.doing)
+        view.say(text_note)
+        with stopping(trainer, view.say):
+            for event in trainer.run():
+                view.show(event)
+                summary = view.summary
+    run = str(folder)
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
         say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
         say(f"  jumok train --resume --out {run}")
     else:
         view.say(_next_step(trainer.config.task, run, trainer.task.example()))
+        if trainer.result is not None:
+            config = trainer.config
+            length = f"--steps {config.steps}" if config.steps is not None else f"--minutes {config.minutes:g}"
+            view.say(tr("Train it further, for example as long again:"))
+            view.say(f"  jumok train --resume {length} --out {shlex.quote(run)}")
     if as_json:
         print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: bool) -> None:
+def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]], quiet: bool, as_json: bool) -> None:
     """Begin the run in a folder that is gone afterwards, and tell what was decided.
 
     make: what makes the trainer, and a sentence on the text.
     """
+    from jumok.console import TrainingView, show_explanation
+
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-        trainer, text_note = make(Path(folder) / "run")
+        with TrainingView(Path(folder), quiet=quiet) as view:
+            trainer, text_note = make(Path(folder) / "run", view.doing)
         plan, notices = trainer.plan, trainer.notices
+        trainer.close()
         del trainer  # its text is mapped from the folder, which some systems then cannot clear away
     assert plan is not None  # it was started, not resumed
     if as_json:
@@ -231,8 +253,6 @@ def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: 
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
         print_json(plain_floats({**values, "notices": notices}))
         return
-    from jumok.console import show_explanation
-
     say(text_note, quiet=quiet)
     show_explanation(plan.explanation)
     for notice in notices:
@@ -252,7 +272,7 @@ def _next_step(task: str, run: str, example: str) -> str:
 
 def _make_trainer(
     texts: tuple[str, ...],
-    out: Path | None,
+    out: Path,
     resume: bool,
     init: Path | None,
     settings: dict[str, Any],
@@ -260,6 +280,7 @@ def _make_trainer(
     began: float,
     quiet: bool,
     measure_anew: bool,
+    tell: Callable[[str], None],
 ) -> tuple[Trainer, str]:
     """A trainer for what was asked, and a sentence on the text."""
     from jumok.checkpoint import RunFolder
@@ -271,8 +292,6 @@ def _make_trainer(
     tokenizer_options = {name: value for name, value in tokenizer_options.items() if value is not None}
     reading = {name: settings.pop(name, None) for name in (*READING, *COLUMN_NAMES)}
     if resume:
-        if out is None:
-            raise ConfigError("--resume needs --out RUN, the folder of the run to continue.")
         if tokenizer is not None or tokenizer_options or init is not None or model is not None:
             raise ConfigError(
                 "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
@@ -285,8 +304,14 @@ def _make_trainer(
         recorded = recorded_columns(out)
         held_out = _held_out_file(settings, task, reading, recorded)
         text = read_material(task, texts, reading, recorded) if texts else None
-        trainer = Trainer.resume(out, text, settings, size=size, val_text=held_out, device=device, began=began)
-        return trainer, f"Continuing {out} after step {trainer.step}."
+        trainer = Trainer.resume(
+            out, text, settings, size=size, val_text=held_out, device=device, began=began, tell=tell
+        )
+        if trainer.result is not None:
+            return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
+        if trainer.stage < len(trainer.stages):
+            return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
+        return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
     if init is not None and (tokenizer is not None or tokenizer_options):
         raise ConfigError(f"{init} has its own tokenizer: leave --tokenizer and its options out.")
     task = settings.get("task") or "lm"
@@ -294,18 +319,17 @@ def _make_trainer(
     if model is not None:
         require_choice("model", model, TRAINABLE)
     _refuse_strange(settings | reading, task)
-    folder = out or _free_folder(texts)
-    RunFolder(folder).require_free()  # before anything that takes long
-    if texts and not quiet:
-        say(f"Reading {', '.join(texts[:3])}{' ...' if len(texts) > 3 else ''}")
+    RunFolder(out).require_free()  # before anything that takes long
     if settings.get("val") == "-" and "-" in texts:
         raise ConfigError(
-            tr("- cannot be trained on and held out with {--val -}: standard input can be read once; hold out a file.")
+            "- cannot be trained on and held out with {--val -}: standard input can be read once; hold out a file."
         )
+    if texts:
+        tell(tr("reading {texts}", texts=", ".join(texts[:3]) + (" ..." if len(texts) > 3 else "")))
     held_out = _held_out_file(settings, task, reading)
     text = read_material(task, texts, reading) if texts else _built_in(task)
     trainer = Trainer.start(
-        folder,
+        out,
         text,
         settings,
         size=size,
@@ -317,6 +341,7 @@ def _make_trainer(
         device=device,
         began=began,
         measure_anew=measure_anew,
+        tell=tell,
     )
     return trainer, text.describe()
 

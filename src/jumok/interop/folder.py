@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from jumok.errors import RunError
-from jumok.files import sync_folder
+from jumok.files import atomic_folder, space
+from jumok.messages import tr
 from jumok.stock import read_json
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -103,25 +102,14 @@ def write_folder(
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", suffix=".tmp", dir=target.parent) as temporary:
-            new, old = Path(temporary) / "new", Path(temporary) / "old"
-            new.mkdir()
+        with atomic_folder(target) as new:
             for name, values in documents.items():
                 text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
                 (new / name).write_text(text, encoding="utf-8")
             if tokenizer is not None:
                 (new / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
             save_file(tensors, new / "model.safetensors", metadata={"format": "pt"})
-            for file in new.iterdir():
-                with file.open("rb+") as handle:
-                    os.fsync(handle.fileno())
-            if target.exists():
-                target.rename(old)
-            try:
-                new.rename(target)
-            except OSError:
-                old.rename(target)  # otherwise it would go with the temporary folder
-                raise
-            sync_folder(target.parent)
     except (OSError, SafetensorError) as error:
-        raise RunError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
+        raise RunError(tr("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room)) from error

@@ -152,35 +152,37 @@ class Ladder:
 
     def _climb(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
         folder = self._folder(number, rung)
-        self._trainer = trainer = self._make_trainer(rung, folder)
-        self._note_start(rung, trainer)
-        if self._stop:  # it was asked for before there was anyone to ask
-            trainer.request_stop()
-        yield RungStarted(
-            number=number,
-            rung=rung,
-            folder=folder,
-            parameters=trainer.model.parameter_count(),
-            step=trainer.step,
-            before=self.record.before.get(rung.slug, ""),
-        )
-        interrupted = False
-        for event in trainer.run():
-            yield event
-            interrupted = isinstance(event, Finish) and event.reason == "interrupted"
-        if not interrupted:
-            result = self._measure(rung, trainer)
-            self.record = self.record.with_result(result)
-            self.record.write(self.out)
-            yield self._finished(number, rung, earlier=False)
-        self._trainer = None
+        with self._make_trainer(rung, folder) as trainer:
+            self._trainer = trainer
+            self._note_start(rung, trainer)
+            if self._stop:  # it was asked for before there was anyone to ask
+                trainer.request_stop()
+            yield RungStarted(
+                number=number,
+                rung=rung,
+                folder=folder,
+                parameters=trainer.model.parameter_count(),
+                step=trainer.step,
+                before=self.record.before.get(rung.slug, ""),
+            )
+            interrupted = False
+            for event in trainer.run():
+                yield event
+                interrupted = isinstance(event, Finish) and event.reason == "interrupted"
+            if not interrupted:
+                result = self._measure(rung, trainer)
+                self.record = self.record.with_result(result)
+                self.record.write(self.out)
+                yield self._finished(number, rung, earlier=False)
+            self._trainer = None
 
     def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
         kind, settings = self.record.config.settings(rung)
         if self.record.precision is not None:  # what the first rung measured
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
-            return Trainer.resume(folder, self.text, settings, device=self.device)
+            settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
+            return Trainer.resume(folder, self.text, settings, device=self.device)  # a length would begin another stage
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
@@ -212,7 +214,7 @@ class Ladder:
         tokens_per_step = config.batch_size * config.context_length
         metrics = RunFolder(trainer.folder.path).read_metrics()
         evals = [event for event in metrics if event["event"] == "eval"]
-        steps = [event for event in metrics if event["event"] == "step"]
+        speeds = [event["tokens_per_second"] for event in metrics if event["event"] == "step"]
         figures = trainer.task.final(trainer.model, HELD_OUT_TOKENS)
         return RungResult(
             slug=rung.slug,
@@ -220,7 +222,7 @@ class Ladder:
             steps=trainer.step,
             tokens=trainer.step * tokens_per_step,
             seconds=round(trainer.seconds, 3),
-            tokens_per_second=round(statistics.median(step["tokens_per_second"] for step in steps), 1),
+            tokens_per_second=round(statistics.median(speeds or [trainer.step * tokens_per_step / trainer.seconds]), 1),
             nats_per_char=figures["nats_per_char"],
             curve=tuple(
                 Point(

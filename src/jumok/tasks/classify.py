@@ -71,6 +71,7 @@ class Classification(Task[Any]):
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="accuracy", unit="a share of right labels", best=1.0)
+    unit = "rows"
     loss_label = "nats/text"
     columns = ("text", "label")
     fixed_shapes = False
@@ -171,6 +172,11 @@ class Classification(Task[Any]):
         }
 
     # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def held_out_size(self) -> int:
+        """Held-out rows."""
+        return len(self.val.rows)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -419,4 +425,10 @@ def _notices(data: Mapping[str, Any], model: GPTConfig | BERTConfig, *, one_clas
 
 
 def _figures(found: ClassEvaluation) -> dict[str, float]:
-    return {"loss": found.loss, "accuracy": found.accuracy, "f1_macro": found.f1_macro, "tokens": found.tokens}
+    return {
+        "loss": found.loss,
+        "accuracy": found.accuracy,
+        "f1_macro": found.f1_macro,
+        "rows": found.rows,
+        "tokens": found.tokens,
+    }

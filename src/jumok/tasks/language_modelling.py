@@ -39,6 +39,7 @@ class LanguageModelling(Task[GPT]):
     )
     later_keys = frozenset(["repeated", "baseline_nats_per_char"])
     goal = Goal(figure="nats_per_char", unit="nats per character")
+    final_has_more_context = True
     loss_label = "nats/char"
     fixed_shapes = True
 
@@ -82,7 +83,7 @@ class LanguageModelling(Task[GPT]):
         text, cut = _text(material.source), material.cut
         held_out = text if material.held_out is None else _text(material.held_out)
         start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
-        with folder.writing("the text as ids"):
+        with folder.writing("the text as ids", needed=tokenizer.dtype.itemsize * (cut + stop - start)):
             train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
             val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
         if len(train_ids) <= model.context_length:

@@ -68,6 +68,7 @@ class Seq2Seq(Task[EncoderDecoder]):
     later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
     glance = 256
+    unit = "rows"
     loss_label = "nats/token"
     most_dropout = 0.1  # what is learned by heart is of use here: see `to_minimise`
     columns = COLUMNS
@@ -160,7 +161,7 @@ class Seq2Seq(Task[EncoderDecoder]):
             raise _nothing_to_hold_out(material, config)
         coded = [encode_pair(tokenizer, model, pair) for pair in train]
         held_out_coded = [encode_pair(tokenizer, model, pair) for pair in held_out]
-        with folder.writing("the pairs as ids"):
+        with folder.writing("the pairs as ids", needed=tokenizer.dtype.itemsize * _tokens(coded)):
             for column in COLUMNS:
                 ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
@@ -183,6 +184,11 @@ class Seq2Seq(Task[EncoderDecoder]):
         }
 
     # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def held_out_size(self) -> int:
+        """Held-out rows."""
+        return len(self.held_out)
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -124,6 +124,8 @@ class Task(ABC, Generic[M]):
     later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
     glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
+    unit: ClassVar[str] = "tokens"  # the figure that tells how much of what is held out was read
+    final_has_more_context: ClassVar[bool] = False  # `final` gives a token more of it than `validate`
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture
     most_dropout: ClassVar[float] = 1.0  # unless a person asks for more
     columns: ClassVar[tuple[str, ...]] = ()  # of the table it learns from; none: from a text
@@ -194,6 +196,11 @@ class Task(ABC, Generic[M]):
         return self.validation_tokens > 0
 
     @property
+    def held_out_size(self) -> int:
+        """How much is held out, in `unit`."""
+        return self.validation_tokens
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """What a person should know of the material, said when the run begins."""
         return ()
@@ -213,7 +220,7 @@ class Task(ABC, Generic[M]):
     def validate(self, model: M, max_tokens: int) -> dict[str, float]:
         """Figures on the held-out part, reading about `max_tokens` evenly spread tokens.
 
-        They have a "loss"; "tokens" tells how many were read.
+        They have a "loss"; "tokens" tells how many were read, and `unit` another count where it is not tokens.
         """
 
     def to_minimise(self, figures: Mapping[str, float]) -> float:

@@ -22,13 +22,17 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
     """Draw the learning curve of a run.
 
     Args:
-        events: lines of metrics.jsonl. path: where the PNG goes. label: what the held-out loss is measured in.
+        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: what the held-out
+            loss is measured in.
     """
     events = list(events)
     steps = [e for e in events if e["event"] == "step" and not e["skipped"]]
     evals = [e for e in events if e["event"] == "eval"]
     with canvas(path, 8, 4.5, dpi=120) as figure:
-        _draw_curves(figure.add_subplot(), steps, evals, label)
+        axes = figure.add_subplot()
+        for stage in (e for e in events if e["event"] == "stage"):
+            axes.axvline(stage["step"], color="#999999", linestyle=":", linewidth=1.2)
+        _draw_curves(axes, steps, evals, label)
 
 
 def _draw_curves(
