@@ -413,7 +413,7 @@ def test_resume_of_a_finished_run_and_of_none(jumok: Jumok, text: Path) -> None:
     assert again.code == 0, again.err
     told = [{k: v for k, v in end.json.items() if not k.endswith("seconds")} for end in (first, again)]
     assert told[0] == told[1]
-    assert "Continuing run after step 8" in again.err
+    assert "run is finished; there is nothing to continue" in again.err
     end = jumok("train", "--resume", "--out", "nowhere")
     assert end.code == 1
     assert "there is no run folder nowhere" in end.err
