@@ -179,22 +179,30 @@ def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple
 
 
 def killed(act: Act, run: Path, text: Text, n: int) -> int:
-    """The same in a child process, which ends by SIGKILL."""
+    """The same in a child process that is killed. Returns the last step that it reported as saved."""
     reader, writer = os.pipe()
+
+    def work() -> None:
+        for event in act(run, text):
+            if isinstance(event, Save):
+                os.write(writer, bytes([event.step]))
+
+    die_in_child(work, n)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        return max(pipe.read(), default=0)
+
+
+def die_in_child(work: Callable[[], None], n: int) -> None:
+    """Do it in a child process, which ends by SIGKILL at operation n."""
     child = os.fork()
     if child == 0:
         try:
             with watched(n, "kill"):
-                for event in act(run, text):
-                    if isinstance(event, Save):
-                        os.write(writer, bytes([event.step]))
+                work()
         finally:
             os._exit(1)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        steps = pipe.read()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    return max(steps, default=0)
 
 
 @pytest.fixture(scope="module")
@@ -296,30 +304,21 @@ def test_an_export_is_there_whatever_fails(tmp_path: Path) -> None:
         assert export.read_tensors(folder)["a"].tolist() == [number] * 3
         return int(number)
 
+    write(0)
     with watched() as disk:
-        write(0)
-        operations = -disk.count
         write(1)
-        operations += 2 * disk.count
-    for n in range(operations // 2):
+    for n in range(disk.count):
         for fault in FAULTS:
             shutil.rmtree(target)
             write(1)
             if fault == "kill":
-                child = os.fork()
-                if child == 0:
-                    try:
-                        with watched(n, fault):
-                            write(2)
-                    finally:
-                        os._exit(1)
-                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+                die_in_child(lambda: write(2), n)
                 if not target.exists():  # between the two renames: both are beside it
                     (old,) = tmp_path.glob(".export-*.tmp/old")
                     old.rename(target)
-                for leftover in tmp_path.glob(".export-*.tmp"):
-                    shutil.rmtree(leftover)
             else:
                 with suppress(JumokError, KeyboardInterrupt), watched(n, fault):
                     write(2)
             assert number_in(target) in (1, 2), f"{fault} at operation {n}"
+            for leftover in tmp_path.glob(".export-*.tmp"):
+                shutil.rmtree(leftover)

@@ -293,8 +293,10 @@ def test_weights_are_kept_once(stopped: Path) -> None:
 def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
     """With the newest one damaged, the next save dropped the oldest, which was the only whole one."""
     flip(stopped / "state" / "step-000000006.1")
-    for event in Trainer.resume(stopped, device="cpu").run():
+    trainer = Trainer.resume(stopped, device="cpu")
+    for event in trainer.run():
         if isinstance(event, Save):
+            trainer.close()
             break
     states = sorted(path.name for path in (stopped / "state").glob("step-*"))
     assert states == ["step-000000005", "step-000000006.2"]

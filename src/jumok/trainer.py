@@ -909,6 +909,7 @@ class Trainer:
         if goal.reached(figures, wanted):
             self.reached, self._close_look = True, figures
             self.best, self.best_step = self.task.to_minimise(figures), self.step
+            self.best_metrics = {"step": self.step, **figures}
             self.folder.write_weights(self.model)
         else:
             yield Notice(step=self.step, text=f"step {self.step:,}: {self.task.headline(figures)}, not {wanted:g} yet.")
