@@ -27,13 +27,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
 from jumok.interop.hf import from_hf, is_hf
+from jumok.interop.tensors import load_tensors
+from jumok.messages import shell, tr
 from jumok.models import KINDS, Model, build, kind_of
 from jumok.tokenizers import Tokenizer
 
@@ -294,11 +296,16 @@ class RunFolder:
         """
         path = self._require("model.safetensors")
         try:
-            tensors = load_file(path)
+            tensors = load_tensors(path)
         except (SafetensorError, OSError) as error:
             raise RunError(
-                f"{path} is damaged ({error}). If the run still has its state/ folder, "
-                f"`jumok train --resume --out {self.path}` writes it anew; otherwise restore it from a copy."
+                tr(
+                    "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it anew; "
+                    "otherwise restore it from a copy.",
+                    path=path,
+                    error=error,
+                    command=shell("jumok", "train", "--resume", "--out", self.path),
+                )
             ) from None
         restore_weights(model, tensors, where=str(path))
 
@@ -357,7 +364,7 @@ class RunFolder:
                 if wrong:
                     raise ValueError(f"{' and '.join(wrong)} changed since it was written")
                 numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
-                tensors = load_file(folder / "tensors.safetensors")
+                tensors = load_tensors(folder / "tensors.safetensors")
                 return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers), damaged
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 damaged.append(f"{folder} is damaged ({error}) and was passed over.")
@@ -379,7 +386,9 @@ class RunFolder:
             if file is None or os.fstat(file.fileno()).st_nlink == 0:
                 if file is not None:
                     file.close()
-                file = self._logs[name] = (self.path / name).open("a", encoding="utf-8", newline="\n")
+                file = self._logs[name] = (self.path / name).open(
+                    "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+                )
             file.write(text)
             file.flush()
 
@@ -420,7 +429,11 @@ class RunFolder:
                 f"({free:,.0f} MB free on that disk). "
                 + ("What was saved before is untouched; make" if begun else "Make")
                 + " room or mend the folder, then "
-                + (f"continue with `jumok train --resume --out {self.path}`." if begun else "start again.")
+                + (
+                    f"continue with `{shell('jumok', 'train', '--resume', '--out', self.path)}`."
+                    if begun
+                    else "start again."
+                )
             ) from error
 
 

@@ -50,6 +50,7 @@ from jumok.config import (
     require_type,
 )
 from jumok.errors import ConfigError
+from jumok.messages import shell
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -204,7 +205,7 @@ def train(
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
         say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
-        say(f"  jumok train --resume --out {run}")
+        say(f"  {shell('jumok', 'train', '--resume', '--out', run)}")
     else:
         view.say(_next_step(trainer.config.task, run))
     if as_json:
@@ -240,10 +241,10 @@ def _explain(make: Callable[[Path], tuple[Trainer, str]], quiet: bool, as_json: 
 def _next_step(task: str, run: str) -> str:
     """What to do with a finished run."""
     return {
-        "lm": f'Write with it:\n  jumok generate {run} --prompt "그날"',
-        "mlm": f'Fill in with it:\n  jumok generate {run} --prompt "그날 [MASK]에"',
-        "classify": f'Sort with it:\n  jumok predict {run} "정말 재미있게 봤어요"',
-        "seq2seq": f'Ask it:\n  jumok generate {run} --prompt "1234"',
+        "lm": f'Write with it:\n  {shell("jumok", "generate", run)} --prompt "그날"',
+        "mlm": f'Fill in with it:\n  {shell("jumok", "generate", run)} --prompt "그날 [MASK]에"',
+        "classify": f'Sort with it:\n  {shell("jumok", "predict", run)} "정말 재미있게 봤어요"',
+        "seq2seq": f'Ask it:\n  {shell("jumok", "generate", run)} --prompt "1234"',
     }[task]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from jumok.errors import RunError
 from jumok.files import sync_folder
+from jumok.interop.tensors import load_tensors
 from jumok.stock import read_json
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -56,7 +57,7 @@ def _weight_files(folder: Path) -> list[str]:
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        return load_tensors(path)
     except (SafetensorError, OSError) as error:
         raise RunError(f"{path} is damaged ({error}); restore it from a copy.") from None
 
