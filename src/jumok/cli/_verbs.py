@@ -104,8 +104,13 @@ def write(text: str, *, end: str = "\n") -> None:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """The one JSON object of --json."""
-    click.echo(json.dumps(values, ensure_ascii=False))
+    """The one JSON object of --json, in one write. Characters that stdout lacks are escaped, as JSON can."""
+    line = json.dumps(values, ensure_ascii=False)
+    try:
+        line.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(values)
+    click.echo(line)
 
 
 def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
