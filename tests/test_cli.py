@@ -6,9 +6,12 @@ taken, damaged; settings that are unknown, misspelt, out of range, of the wrong 
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
+import pkgutil
 import re
 import shutil
 import signal
@@ -32,6 +35,7 @@ from jumok.cli._verbs import plain_floats
 from jumok.cli.train import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora.numbers import read_number
+from jumok.messages import shell
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
@@ -584,6 +588,149 @@ def test_a_reader_that_goes_away(model: Path) -> None:
     assert b"BrokenPipe" not in done.stderr
 
 
+# --- names that are no text, streams that are closed or full, interrupts ---
+
+ODD = os.fsdecode("가나".encode("cp949"))  # a file name out of a zip archive from Windows
+
+
+@pytest.fixture
+def odd_names() -> None:
+    try:
+        Path(f"{ODD}.probe").touch()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    Path(f"{ODD}.probe").unlink()
+
+
+@pytest.mark.usefixtures("odd_names")
+def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
+    """A text out of a zip archive from Windows ended a run in a UnicodeEncodeError when its config.json was written."""
+    source, run, hf, back = f"{ODD}.txt", f"{ODD}-run", f"{ODD}-hf", f"{ODD}-back"
+    text.rename(source)
+    made = jumok("train", source, "--out", run, *FLAGS, "--json")
+    assert (made.code, made.json["run"]) == (0, run), made.err
+    config = json.loads(Path(run, "config.json").read_text(encoding="utf-8"))
+    assert source in json.dumps(config["data"]["sources"], ensure_ascii=False)
+    assert jumok("train", "--resume", "--out", run, "--json").json["run"] == run
+    for arguments in (
+        ["convert", run, hf, "--to", "hf"],
+        ["convert", hf, back, "--to", "jumok"],
+        ["evaluate", back, source],
+        ["generate", run, "--tokens", "2"],
+        ["view", run, "그날", "--out", f"{ODD}.html", "--picture", f"{ODD}.png"],
+        ["learn", "3", "--notebook", f"{ODD}.ipynb"],
+    ):
+        end = jumok(*arguments, "--json")
+        assert end.code == 0, end.err
+        assert isinstance(end.json, dict)
+    assert Path(f"{ODD}.html").is_file()
+    end = jumok("generate", run, "--prompt", ODD)
+    assert (end.code, "half of a surrogate pair" in end.err) == (1, True)
+
+
+@pytest.mark.usefixtures("odd_names")
+def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
+    """Its record could not be written."""
+    from jumok import text as reader
+    from jumok.lessons.record import LadderRecord, TextFacts
+    from jumok.lessons.rungs import LadderConfig
+
+    Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")
+    facts = TextFacts.of(reader.read(f"{ODD}.txt"))
+    record = LadderRecord(config=LadderConfig(), text=facts, asked=(f"{ODD}.txt",))
+    record.write(tmp_path)
+    assert LadderRecord.read(tmp_path) == record
+    assert record.command is not None
+    assert "$'\\260\\241\\263\\252.txt'" in record.command
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX closes the streams")
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("train - <&-", 1, "<stdin> is empty"),
+        ("view RUN - <&-", 1, "<stdin> is empty"),
+        ("generate RUN --tokens 2 >&-", 0, ""),
+        ("learn 3 >&-", 0, ""),
+        ("corpus write stories --chars 100 >&-", 0, ""),
+        ("corpus list --json >/dev/full", 1, "No space left on device"),
+        ("learn 3 >/dev/full", 1, "No space left on device"),
+        ("corpus write stories --chars 100 >/dev/full", 1, "No space left on device"),
+    ],
+)
+def test_streams_that_are_closed_or_full(model: Path, command: str, code: int, said: str) -> None:
+    """Each ended in a traceback; and a file that was opened later could take the number of the closed one."""
+    if "full" in command and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    done = subprocess.run(
+        f'"{sys.executable}" -m jumok.cli {command.replace("RUN", str(model))}',
+        shell=True, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+INTERRUPTED_AT = {
+    "train tales.txt --out run": "jumok.trainer.Trainer.start",
+    "generate RUN": "jumok.generate.generate",
+    "evaluate RUN tales.txt": "jumok.evaluate.evaluate",
+    "predict RUN 글": "jumok.predict.predict_whole",
+    "view RUN 글": "jumok.view.trace.trace",
+    "convert RUN hf --to hf": "jumok.interop.hf.to_hf",
+    "corpus list": "jumok.corpora.catalogue.entries",
+    "corpus get novels": "jumok.corpora.catalogue.get",
+    "bench": "jumok.speed.bench",
+    "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
+    "learn ladder tales.txt": "jumok.lessons.ladder.Ladder.run",
+}
+
+
+@pytest.mark.parametrize("command", INTERRUPTED_AT)
+def test_an_interrupt_is_json_too(
+    jumok: Jumok, text: Path, model: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --json nothing was printed on Ctrl-C, and a program that read the last line met an empty one."""
+
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    place, _, name = INTERRUPTED_AT[command].rpartition(".")
+    target = pkgutil.resolve_name(place if ".Trainer" in place or ".Ladder" in place else f"{place}:")
+    monkeypatch.setattr(target, name, interrupt)
+    end = jumok(*command.replace("RUN", str(model)).split(), "--json")
+    assert (end.code, end.out) == (130, '{"error": "interrupted"}\n')
+
+
+def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
+    """The command to go on with was cut in two at a blank in the folder's name."""
+    end = jumok("train", text, "--out", "my run; rm", *FLAGS)
+    assert "jumok generate 'my run; rm' --prompt" in end.err
+    Path("my run; rm/model.safetensors").write_bytes(b"damaged")
+    assert "`jumok train --resume --out 'my run; rm'`" in jumok("generate", "my run; rm").err
+    Path("내 글.txt").write_text("글", encoding="utf-8")
+    assert "jumok learn ladder '내 글.txt'" in jumok("learn", "내 글.txt").err
+    assert shell("jumok", "generate", "runs/소설", "a'b", "c\x1b") == "jumok generate runs/소설 'a'\"'\"'b' $'c\\033'"
+
+
+def test_labels_with_tabs_are_read_back(jumok: Jumok) -> None:
+    """A tab or a newline in a label made one line of `jumok predict` several cells, or several lines."""
+    labels = ("좋아\t요", 'so\nso "ok"')
+    with Path("reviews.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("text", "label"))
+        rows.writerows([("재미있어요", labels[0]), ("그냥 그래요", labels[1])] * 20)
+    end = jumok("train", "reviews.csv", "--out=run", "--task=classify", *FLAGS, "--steps=2")
+    assert end.code == 0, end.err
+    out = jumok("predict", "run", "재미있어요", '"정말"\t그래요', "--device=cpu").out
+    rows_read = list(csv.reader(io.StringIO(out, newline=""), dialect="excel-tab"))
+    assert [len(row) for row in rows_read] == [3, 3]
+    assert {row[0] for row in rows_read} <= set(labels)
+    assert [row[2] for row in rows_read] == ["재미있어요", '"정말" 그래요']
+
+
 # --- convert, corpus ---
 
 
@@ -748,7 +895,7 @@ def test_learn_writes_a_notebook(jumok: Jumok) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("tales.ipynb", "tales.ipynb exists already; give another name, or remove it first."),
+        ("tales.ipynb", "tales.ipynb exists already; give another name, or --force."),
         ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
         ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
         ("4.txt", "4.txt is no name for a notebook"),
@@ -761,6 +908,12 @@ def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) ->
     assert message in end.err
     assert [each.name for each in Path().iterdir()] == ["tales.ipynb"]
     assert Path("tales.ipynb").read_text() == "mine"
+
+
+def test_a_notebook_in_place_of_an_older_one(jumok: Jumok) -> None:
+    Path("4.ipynb").write_text("mine")
+    assert jumok("learn", 4, "--notebook", "4.ipynb", "--force").code == 0
+    assert json.loads(Path("4.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -815,8 +968,8 @@ def test_learn_ladder_without_a_text_is_the_page_on_it(
     assert ladder == []
 
 
-def in_terminal(*arguments: str, columns: int, lines: int, **environment: str) -> str:
-    """What a terminal of this size gets to see of `jumok ...`."""
+def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **environment: str) -> str:
+    """What a terminal of this size gets to see of `jumok ...`. keys: what is typed at the start."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -826,6 +979,7 @@ def in_terminal(*arguments: str, columns: int, lines: int, **environment: str) -
         stdin=theirs, stdout=theirs, stderr=theirs, env={**kept, "TERM": "xterm-256color", **environment},
     )  # fmt: skip
     os.close(theirs)
+    os.write(ours, keys)
     seen = b""
     with suppress(OSError):  # Linux reports the end of a terminal as an error
         while piece := os.read(ours, 65536):
@@ -843,6 +997,25 @@ def test_a_long_chapter_goes_through_the_pager() -> None:
     lines = seen.splitlines()
     assert len(lines) > 24
     assert all(line.startswith("|") for line in lines)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("locale", ["C.UTF-8", "ko_XX.UTF-8"])
+@pytest.mark.parametrize("pager", [None, "less", "less -X", "cat"])
+def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | None, monkeypatch: Any) -> None:
+    """`jumok learn 3` showed raw escape codes in less, and Hangul as <EC> under a locale that is not installed."""
+    if pager != "cat" and not shutil.which("less"):
+        pytest.skip("the pager less is not installed here")
+    for name in ("PAGER", "LESS", "LESSCHARSET", "LC_CTYPE", "JUMOK_LANG"):
+        monkeypatch.delenv(name, raising=False)
+    environment = {"LC_ALL": locale, "LANG": locale, **({"PAGER": pager} if pager else {})}
+    seen = in_terminal("learn", "3", "--lang", language, columns=80, lines=24, keys=b"q", **environment)
+    assert ("질의" if language == "ko" else "Queries") in seen
+    assert "ESC" not in seen
+    assert not re.search(r"<[0-9A-F]{2}>", seen)
+    assert "\x1b[1m" in seen
+    steering = r"\x1b(?:\[[\d;?]*[a-zA-Z]|[=>]|\([AB0])"  # of colours, and what less does to the screen
+    assert "\x1b" not in re.sub(steering, "", seen)
 
 
 def test_a_short_list_does_not() -> None:

@@ -42,6 +42,7 @@ from jumok.lessons.verdicts import verdict
 from jumok.lessons.words import words
 from jumok.text import Text
 from jumok.trainer import Finish, Save, Step, Trainer
+from jumok.view import figures
 from jumok.view.figures import _apart, draw_ladder
 
 LEARN = Path(__file__).resolve().parents[1] / "docs" / "learn"
@@ -538,6 +539,51 @@ def test_less_text_and_the_bigram_are_told() -> None:
     assert "40% as much text" in sentences["stacked"]
     assert sum("as much text" in sentence for sentence in sentences.values()) == 1
     assert [slug for slug in SLUGS if "still 1.000 above the bigram" in sentences[slug]] == SLUGS[2:6]
+
+
+@languages
+def test_too_few_steps_are_no_reason(language: Language) -> None:
+    """After two steps a rung was said to help by 0.9 nats, and why: the figure was that of its first weights."""
+    record = made_up(many_heads=2.0)
+    short = dataclasses.replace(record.results[3], steps=99)
+    record = dataclasses.replace(record, results=(*record.results[:3], short, *record.results[4:]))
+    sentence = words()[language]["few_steps"].format(steps=99, enough=100)
+    said = {rung.slug: verdict(record, rung, language) for rung in RUNGS}
+    assert [slug for slug in SLUGS if sentence in said[slug]] == SLUGS[3:5], "nor is it one for the rung after it"
+    assert words()[language]["reasons"]["many-heads"]["helps"] not in said["many-heads"]
+    first = dataclasses.replace(record.results[0], steps=2)
+    assert "100" in verdict(dataclasses.replace(record, results=(first,)), RUNGS[0], language)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label", "last"), [(0.9, "seconds of training", 0.9), (600.0, "minutes of training", 10.0)]
+)
+def test_the_time_axis_counts_seconds_or_minutes(
+    seconds: float, label: str, last: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a second read "500 m", and twenty minutes "1.2 k"."""
+    points = tuple(Point(tokens=n, seconds=seconds * n / 2, nats_per_char=5.0 - n) for n in (1, 2))
+    record = made_up()
+    record = dataclasses.replace(record, results=tuple(dataclasses.replace(r, curve=points) for r in record.results))
+    drawn: list[tuple[dict[str, Any], str, list[str]]] = []
+
+    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
+        draw_ladder(curves, path, **how)
+        drawn.append((curves, how["x_label"], ticks[-1]))
+
+    ticks: list[list[str]] = []
+    quiet = figures._quiet
+
+    def look(axes: Any, *how: Any) -> None:
+        quiet(axes, *how)
+        ticks.append([axes.xaxis.get_major_formatter()(x) for x in (0.5, 2.0, 500.0, 20_000.0)])
+
+    monkeypatch.setattr(figures, "_quiet", look)
+    monkeypatch.setattr(report, "draw_ladder", note)
+    report._picture(record, "en")
+    ((curves, said, labels),) = drawn
+    assert (said, labels) == (label, ["0.5", "2", "500", "20 k"])
+    assert next(iter(curves.values()))[0][-1] == pytest.approx(last)
 
 
 @languages

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from jumok import text
 from jumok.errors import TextError
-from jumok.text import _normal, _text
+from jumok.text import _inputs, _normal, _text
 
 POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
 NFD = unicodedata.normalize("NFD", POEM)
@@ -443,6 +443,39 @@ def test_a_pipe_is_read_although_it_cannot_seek(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(POEM.encode("cp949"),))
+    writer.start()
+    assert one(pipe)[0] == POEM
+    writer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one was waited for and the other read for ever."""
+    monkeypatch.setattr(_inputs, "PATIENCE", 0.05)
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(TextError, match=r"pipe\.txt is a pipe that nothing writes to"):
+        text.read(tmp_path / "pipe.txt")
+    with pytest.raises(TextError, match="/dev/zero is a device"):
+        text.read("/dev/zero")
+    with pytest.raises(TextError, match="is a folder with no text in it"):
+        text.read(tmp_path)
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    (tmp_path / "zero.txt").symlink_to("/dev/zero")
+    assert [source.name for source in text.read(tmp_path).sources] == [str(tmp_path / "poem.txt")]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_waited_for_once_somebody_writes_to_it(tmp_path: Path) -> None:
+    """`<(command)` is such a pipe: its writer may need a while for the first byte."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    handle = os.open(pipe, os.O_RDWR)  # a writer that has written nothing yet
+
+    def write() -> None:
+        os.write(handle, POEM.encode())
+        os.close(handle)
+
+    writer = threading.Timer(0.3, write)
     writer.start()
     assert one(pipe)[0] == POEM
     writer.join()

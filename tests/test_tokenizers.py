@@ -7,7 +7,9 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
+import threading
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 
 from jumok.errors import ConfigError, TokenizerError
 from jumok.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, _pipeline, train_tokenizer
 from jumok.tokenizers._boundaries import is_settled, starts_anew
 
 KINDS = ("char", "jamo", "bpe")
@@ -345,6 +347,42 @@ def test_bpe_keeps_to_its_size_and_says_when_the_text_is_too_small() -> None:
     assert train_tokenizer(TEXT, "bpe", vocab_size=256).decode(
         train_tokenizer(TEXT, "bpe", vocab_size=256).encode(TEXT)
     ) == nfc(TEXT)
+
+
+def test_text_without_blanks_is_learned_from_in_parts() -> None:
+    """Merges in one piece of 600,000 characters took over nine minutes: their time grew with the square of it."""
+    learner = _pipeline.build("bpe", {}, [], [], pieces=_pipeline.LEARNED).pre_tokenizer
+    for solid in ("漢字" * 5_000, "!?" * 5_000, "\n" * 10_000, " " * 10_000):
+        assert max(stop - start for _, (start, stop) in learner.pre_tokenize_str(solid)) <= 257
+    usual = _pipeline.build("bpe", {}, [], []).pre_tokenizer
+    assert learner.pre_tokenize_str(TEXT) == usual.pre_tokenize_str(TEXT), "ordinary text is learned as before"
+    rng = random.Random(0)
+    text = "".join(chr(rng.randrange(0x4E00, 0x9FA6)) for _ in range(3_000))
+    tokenizer = train_tokenizer(text, "bpe", vocab_size=400)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_ctrl_c_reaches_whoever_trains_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library looks for no Ctrl-C while it merges, so that for minutes nothing could stop it."""
+    over, elsewhere = threading.Event(), []
+
+    class Learner:
+        def train_from_iterator(self, pieces: Iterator[str], trainer: object) -> None:
+            next(pieces)
+            elsewhere.append(threading.current_thread() is not threading.main_thread())
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait(60)
+            list(pieces)
+
+    monkeypatch.setattr(_pipeline, "build", lambda *args, **kwargs: Learner())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train_tokenizer("나무 " * 10_000, "bpe")
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
+    assert elsewhere == [True]
 
 
 def test_dtype_is_the_smallest_that_fits() -> None:

@@ -176,7 +176,7 @@ def test_hostile_texts_make_a_page_too(view: View, runs: Path) -> None:
 
 def test_json_says_what_was_made(view: View, runs: Path) -> None:
     made = view(runs / "gpt", TEXT, "--png", "heads.png", "--out", "page.html", "--json").json
-    assert (made["page"], made["png"], made["tokens"]) == ("page.html", "heads.png", [9])
+    assert (made["page"], made["picture"], made["tokens"]) == ("page.html", "heads.png", [9])
     assert made["bytes"] == Path("page.html").stat().st_size
     assert view(runs / "gpt", "", "--json").json["error"].startswith("the text is empty")
 
@@ -300,6 +300,43 @@ def test_a_picture_without_a_page(view: View, runs: Path, run: str, where: list[
     assert not list(Path().glob("*.html"))
 
 
+@pytest.mark.parametrize("name", ["heads.svg", "heads.pdf", "heads.PNG"])
+def test_a_picture_by_its_suffix(view: View, runs: Path, name: str) -> None:
+    """For a paper or a slide there was no picture but a PNG of one size."""
+    for _ in range(2):  # the second time in place of the first
+        end = view(runs / "gpt", TEXT, "--layer", "0", "--picture", name)
+        assert (end.code, end.err.splitlines()[-1]) == (0, f"Drew {name}.")
+    content = Path(name).read_bytes()
+    assert content.startswith({"svg": b"<?xml", "pdf": b"%PDF", "PNG": b"\x89PNG"}[name[6:]])
+    if name.endswith("svg"):
+        assert b"<text" not in content, "letters are outlines, which show without the font"
+        assert b"date>" not in content
+
+
+def test_the_scale_of_a_picture(view: View, runs: Path) -> None:
+    """A PNG was too coarse for print."""
+    for scale, name in (("1", "a.png"), ("2", "b.png")):
+        assert view(runs / "gpt", TEXT, "--picture", name, "--scale", scale).code == 0
+    (tall, wide), (taller, wider) = (imread(name).shape[:2] for name in ("a.png", "b.png"))
+    assert abs(taller - 2 * tall) <= 2
+    assert abs(wider - 2 * wide) <= 2
+
+
+@pytest.mark.parametrize("option", ["--out", "--picture"])
+def test_what_jumok_did_not_make_is_not_written_over(view: View, runs: Path, option: str) -> None:
+    """`jumok view ... --out thesis.html` wrote its page over whatever was there."""
+    name = {"--out": "mine.html", "--picture": "mine.png"}[option]
+    Path(name).write_text("my own work", encoding="utf-8")
+    end = view(runs / "gpt", "나는", option, name)
+    assert end.code == 2
+    assert f"{name} is there already and was not made by jumok; give another name, or --force." in end.err
+    assert Path(name).read_text(encoding="utf-8") == "my own work"
+    assert view(runs / "gpt", "나는", option, name, "--force").code == 0
+    assert view(runs / "gpt", "나는", option, name).code == 0, "a page or picture of jumok is written anew"
+    Path("gpt-view.html").write_text("my own work", encoding="utf-8")
+    assert view(runs / "gpt", "나는").code == 2, "the name that jumok chooses may be taken, too"
+
+
 def test_a_picture_without_a_korean_font_says_what_to_install(
     view: View, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +385,10 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "out is a folder": (["gpt", TEXT, "--out", "."], 2, r"it is a folder"),
     "out has no folder": (["gpt", TEXT, "--out", "gone/page.html"], 2, r"there is no folder gone"),
     "out cannot be written": (["gpt", TEXT, "--out", "가" * 200], 1, r"cannot write .*choose another place"),
-    "png with a bad suffix": (["gpt", TEXT, "--png", "heads.jpg"], 2, r"a name that ends in \.png"),
+    "png with a bad suffix": (["gpt", TEXT, "--png", "heads.jpg"], 2, r"a name that ends in \.png, \.svg, \.pdf"),
+    "a scale of no pixels": (["gpt", TEXT, "--picture", "heads.svg", "--scale", "2"], 2, r"--scale is for the pixels"),
+    "a scale without a picture": (["gpt", TEXT, "--scale", "2"], 2, r"--scale is for the pixels of a --picture FILE"),
+    "a scale out of range": (["gpt", TEXT, "--picture", "heads.png", "--scale", "nan"], 2, r"from 0\.1 to 8"),
     "png without a folder": (["gpt", TEXT, "--png", "gone/heads.png"], 2, r"there is no folder gone"),
     "png of a head of no layer": (["gpt", TEXT, "--png", "heads.png", "--head", "1"], 2, r"name the layer too"),
     "unknown option": (["gpt", TEXT, "--layerz", "1"], 2, r"--layerz"),

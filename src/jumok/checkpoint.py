@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from jumok.config import ModelConfig, from_dict, to_dict
@@ -38,7 +38,8 @@ from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import LockHeld, atomic_folder, atomic_path, copy_or_link, locked, space, sync_folder, write_atomic
 from jumok.hangul import nfc
 from jumok.interop.hf import from_hf, is_hf
-from jumok.messages import tr
+from jumok.interop.tensors import load_tensors
+from jumok.messages import shell, tr
 from jumok.models import KINDS, Model, build_blank, kind_of
 from jumok.tokenizers import Tokenizer
 
@@ -327,11 +328,16 @@ class RunFolder:
         """
         path = self._require("model.safetensors")
         try:
-            tensors = load_file(path)
+            tensors = load_tensors(path)
         except (SafetensorError, OSError) as error:
             raise RunError(
-                f"{path} is damaged ({error}). If the run still has its state/ folder, "
-                f"`jumok train --resume --out {self.path}` writes it anew; otherwise restore it from a copy."
+                tr(
+                    "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it anew; "
+                    "otherwise restore it from a copy.",
+                    path=path,
+                    error=error,
+                    command=shell("jumok", "train", "--resume", "--out", self.path),
+                )
             ) from None
         restore_weights(model, tensors, where=str(path))
 
@@ -420,7 +426,7 @@ class RunFolder:
                 if wrong:
                     raise ValueError(f"{' and '.join(wrong)} changed since it was written")
                 numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
-                tensors = load_file(folder / "tensors.safetensors")
+                tensors = load_tensors(folder / "tensors.safetensors")
                 best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
                 return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best), damaged
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -444,7 +450,9 @@ class RunFolder:
             if file is None or os.fstat(file.fileno()).st_nlink == 0:
                 if file is not None:
                     file.close()
-                file = self._logs[name] = (self.path / name).open("a", encoding="utf-8", newline="\n")
+                file = self._logs[name] = (self.path / name).open(
+                    "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+                )
             file.write(text)
             file.flush()
 
@@ -507,18 +515,16 @@ class RunFolder:
                 "space": space(self.path, needed),
             }
             if (self.path / "config.json").is_file():
-                message = tr(
+                raise RunError(
                     "cannot write {what} in {path}: {reason} ({space}). What was saved before is untouched; make room "
-                    "or mend the folder, then continue with `jumok train --resume --out {path}`.",
+                    "or repair the folder, then continue with `{command}`.",
                     **facts,
-                )
-            else:
-                message = tr(
-                    "cannot write {what} in {path}: {reason} ({space}). Make room or mend the folder, then start "
-                    "again.",
-                    **facts,
-                )
-            raise RunError(message) from error
+                    command=shell("jumok", "train", "--resume", "--out", self.path),
+                ) from error
+            raise RunError(
+                "cannot write {what} in {path}: {reason} ({space}). Make room or repair the folder, then start again.",
+                **facts,
+            ) from error
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

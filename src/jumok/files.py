@@ -76,9 +76,13 @@ def copy_or_link(source: Path, target: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a whole file at once, or leave the old one as it was. Text is UTF-8 with "\\n" newlines."""
+    """Write a whole file at once, or leave the old one as it was.
+
+    Text is UTF-8 with "\\n" newlines. Half surrogates, which stand for the bytes of a file name that is not UTF-8, are
+    written as JSON writes them: \\udcb0.
+    """
     with atomic_path(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 class LockHeld(Exception):

@@ -51,8 +51,20 @@ for verb in (
 
 def main() -> None:
     """Run the command line and exit; in the language of whoever started it."""
+    _open_closed_streams()
     with speaking(users_language()):
         sys.exit(_run())
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for each standard stream that was closed, as in `jumok train - <&-`.
+
+    In their order, so that each gets its own number back: otherwise the first file that is opened gets it, and what
+    is printed then goes into that file.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _run() -> int:
@@ -76,13 +88,16 @@ def _run() -> int:
         failure, code = str(error), error.exit_code
     except (KeyboardInterrupt, click.Abort):
         say("\njumok: interrupted.")
-        code = INTERRUPTED
+        failure, code = "interrupted", INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter complains again while closing it
         code = 1
     except OSError as error:
         failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
         say(f"jumok: {failure}")
-    if failure and as_json:
-        print_json({"error": failure})
+    try:
+        if failure and as_json:
+            print_json({"error": failure})
+        sys.stdout.flush()
+    except OSError:  # nobody reads it, or its disk is full
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter complains while closing it
     return code if isinstance(code, int) else 0

@@ -114,8 +114,17 @@ def named(characters: Sequence[str], most: int = 10) -> str:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """The one JSON object of --json, with null for a number that is not finite, which JSON lacks."""
-    click.echo(json.dumps(_finite(values), ensure_ascii=False, allow_nan=False))
+    """The one JSON object of --json, in one write.
+
+    A number that is not finite is null, since JSON has none such; characters that stdout lacks are escaped.
+    """
+    values = _finite(values)
+    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    try:
+        line.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(values, allow_nan=False)
+    click.echo(line)
 
 
 def _finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ import click
 
 from jumok.cli._verbs import Verb, common, named, option, print_json, say, write
 from jumok.errors import ConfigError
-from jumok.messages import tr
+from jumok.messages import shell, tr
 
 
 @click.command(
@@ -63,7 +63,13 @@ def generate(
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "classify":
-        raise ConfigError(f"{run} holds a classifier, which does not write; ask it with `jumok predict {run} TEXT`.")
+        raise ConfigError(
+            tr(
+                "{run} holds a classifier, which does not write; ask it with `{command} TEXT`.",
+                run=run,
+                command=shell("jumok", "predict", run),
+            )
+        )
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     strange = [name for name in (*given, *(["seed"] if seed is not None else [])) if name not in OPTIONS[task]]
     if strange:

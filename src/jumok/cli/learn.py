@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from jumok.cli._verbs import READING, Verb, common, option, print_json, say
 from jumok.config import did_you_mean
 from jumok.errors import ConfigError
-from jumok.messages import users_language
+from jumok.messages import shell, tr, users_language
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LADDER = "ladder"
 MINUTES_PER_RUNG = 1.0
 # What belongs to one way of using the verb only, by the names of the parameters.
-OF_A_CHAPTER = ("notebook",)
+OF_A_CHAPTER = ("notebook", "force")
 OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")
 
 
@@ -46,6 +46,7 @@ OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", 
     help="[ko if JUMOK_LANG or the locale is Korean, else en]",
 )
 @option("--notebook", type=click.Path(path_type=Path), section="Chapter", help="write the chapter to this .ipynb file")
+@option("--force", is_flag=True, section="Chapter", help="write over an older file there")
 @option("--out", type=click.Path(path_type=Path), section="Ladder", help="folder for the runs and the pictures")
 @option("--minutes-per-rung", type=float, section="Ladder", help="time for each rung [1]")
 @option("--steps-per-rung", type=int, section="Ladder", help="or optimizer steps for each rung")
@@ -85,10 +86,14 @@ def learn(
     chapter = _chapter(lesson, chosen)
     if texts:
         raise click.UsageError(
-            f"a chapter takes no text (given: {' '.join(texts)}). To train on it: jumok learn ladder {' '.join(texts)}"
+            tr(
+                "a chapter takes no text (given: {texts}). To train on it: {command}",
+                texts=" ".join(texts),
+                command=shell("jumok", "learn", "ladder", *texts),
+            )
         )
     if flags["notebook"] is not None:
-        _write(chapter, flags["notebook"], as_json, quiet)
+        _write(chapter, flags["notebook"], flags["force"], as_json, quiet)
     elif as_json:
         print_json({**_described(chapter), "text": chapter.text})
     else:
@@ -146,11 +151,14 @@ def _read(chapter: Chapter) -> None:
     _show(render(chapter, width=_width(), colour=_in_colour()))
 
 
-def _write(chapter: Chapter, path: Path, as_json: bool, quiet: bool) -> None:
+def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool) -> None:
     from jumok.lessons.notebook import write_notebook
 
-    write_notebook(chapter, path)
-    say(f"Wrote {path}. Open it with: jupyter lab {path}", quiet=quiet)
+    write_notebook(chapter, path, replace=force)
+    say(
+        tr("Wrote {path}. Open it with: {command}", path=path, command=shell("jupyter", "lab", path)),
+        quiet=quiet,
+    )
     if as_json:
         print_json({**_described(chapter), "notebook": str(path)})
 
@@ -164,7 +172,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
     except ConfigError as error:
         hint = did_you_mean(lesson, [LADDER])
         if Path(lesson).exists():
-            hint = f" To train on that text: jumok learn ladder {lesson}"
+            hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
         raise ConfigError(f"{error}{hint}") from None
 
 
@@ -193,10 +201,14 @@ def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:
 
 def _show(text: str) -> None:
     """On stdout; page by page if that is a terminal and the text is longer."""
-    if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
-        click.echo_via_pager(text, color=_in_colour())
-    else:
+    if not (sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines):
         click.echo(text, nl=False, color=_in_colour())
+        return
+    # less shows colours with -R alone, and letters by the locale, which may not be installed.
+    os.environ["LESS"] = f"-R {os.environ.get('LESS', '')}"
+    if sys.stdout.encoding.lower() == "utf-8":
+        os.environ.setdefault("LESSCHARSET", "utf-8")
+    click.echo_via_pager(text, color=_in_colour())
 
 
 def _in_colour() -> bool:

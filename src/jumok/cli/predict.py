@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
 from pathlib import Path
@@ -48,7 +50,7 @@ def predict(
     A TEXT is the text itself, or the name of a .csv, .tsv or .jsonl file, of which one column is read, or of a .txt or
     .md file that is there, a text a line; - reads stdin, a text a line, or as a table if a column is named. Each answer
     is a line of stdout: label, probability and text, with a tab between them; an empty cell has neither label nor
-    probability.
+    probability. What holds a tab, a newline or a quotation mark stands in quotes, as csv and pandas read it.
     """
     from jumok import checkpoint
     from jumok import device as devices
@@ -98,10 +100,14 @@ def predict(
         answers = zip(given, predictions, unseen, strict=True)
         print_json({"predictions": [{**_plain(one, found), "unseen_characters": new} for one, found, new in answers]})
         return
+    row = io.StringIO(newline="")
+    table = csv.writer(row, dialect="excel-tab", lineterminator="\n")
     for one, found in zip(given, predictions, strict=True):
-        label = None if found is None else found.label
-        answer = "\t" if found is None or label is None else f"{label}\t{found.probabilities[label]:.3f}"
-        write(f"{answer}\t{' '.join(one.split())}")
+        answer = ("", "")
+        if found is not None and found.label is not None:
+            answer = (found.label, f"{found.probabilities[found.label]:.3f}")
+        table.writerow((*answer, " ".join(one.split())))
+    write(row.getvalue(), end="")
 
 
 def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, table_piped: bool) -> list[str]:

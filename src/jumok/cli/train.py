@@ -51,7 +51,7 @@ from jumok.config import (
     require_type,
 )
 from jumok.errors import ConfigError
-from jumok.messages import tr
+from jumok.messages import shell, tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -219,14 +219,14 @@ def train(
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
         say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
-        say(f"  jumok train --resume --out {run}")
+        say(f"  {shell('jumok', 'train', '--resume', '--out', run)}")
     else:
         view.say(_next_step(trainer.config.task, run, trainer.task.example()))
         if trainer.result is not None:
             config = trainer.config
-            length = f"--steps {config.steps}" if config.steps is not None else f"--minutes {config.minutes:g}"
+            length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
             view.say(tr("Train it further, for example as long again:"))
-            view.say(f"  jumok train --resume {length} --out {shlex.quote(run)}")
+            view.say(f"  {shell('jumok', 'train', '--resume', *length, '--out', run)}")
     if as_json:
         print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
     if interrupted:
@@ -263,10 +263,10 @@ def _next_step(task: str, run: str, example: str) -> str:
     """What to do with a finished run. example: a prompt from its own material, or ""."""
     prompt = shlex.quote(example) if example else '"..."'
     return {
-        "lm": tr("Write with it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
-        "mlm": tr("Fill in with it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
-        "classify": tr("Sort with it:\n  jumok predict {run} {prompt}", run=run, prompt=prompt),
-        "seq2seq": tr("Ask it:\n  jumok generate {run} {prompt}", run=run, prompt=prompt),
+        "lm": tr("Write with it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
+        "mlm": tr("Fill in with it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
+        "classify": tr("Sort with it:\n  {command}", command=f"{shell('jumok', 'predict', run)} {prompt}"),
+        "seq2seq": tr("Ask it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
     }[task]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
-from jumok.errors import ConfigError, TextError
+from jumok.errors import ConfigError, TextError, ViewError
+from jumok.messages import tr
 
 MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 
@@ -23,7 +24,7 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
     jumok view runs/novel "그날 밤 나는" --open
     jumok view runs/novel "그날 밤" --tokens 100 --seed 7 --out night.html
     jumok view runs/numbers "1,234" --target "천이백삼십사" --block cross
-    jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --png heads.png
+    jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --picture heads.svg
     jumok view runs/novel "그날 밤 나는" --probe
     jumok view runs/novel "그날 밤 나는" --without 0.1,2.3
     cat poem.txt | jumok view runs/novel - --out poem.html
@@ -41,14 +42,17 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 @option(
     "--block", type=click.Choice(["encoder", "decoder", "cross"]), section="Where to look", help="of an encoder-decoder"
 )
-@option("--layer", type=int, section="Where to look", help="layer that the page opens at, from 0; alone in --png")
-@option("--head", type=int, section="Where to look", help="head that the page opens at, from 0; alone in --png")
+@option("--layer", type=int, section="Where to look", help="layer that the page opens at, from 0; alone in --picture")
+@option("--head", type=int, section="Where to look", help="head that the page opens at, from 0; alone in --picture")
 @option("--layers", metavar="LIST", section="Where to look", help="layers to keep, as 0,2-3 [all]")
 @option("--heads", metavar="LIST", section="Where to look", help="heads of each layer to keep, as 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="switch each head off in turn: a table, also in the page")
 @option(
-    "--png", type=click.Path(path_type=Path), section="More", help="draw the heads as a picture; no page without --out"
-)
+    "--picture", "--png", "picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
+    help="draw the heads as .png, .svg or .pdf; no page without --out",
+)  # fmt: skip
+@option("--scale", type=float, section="More", help="of the pixels of a .png; 2: twice as many each way [1]")
+@option("--force", is_flag=True, section="More", help="write over a file that is no page or picture of jumok")
 @option(
     "--without", metavar="LIST", section="More",
     help="switch heads off, as 2.1,3.0 (layer.head) or cross.0.1, and compare the loss and the next tokens",
@@ -66,11 +70,15 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     """
     from jumok.view.page import open_in_browser, page_of, require_writable
 
-    png, opens = flags["png"], flags["opens"]
-    wants_page = png is None or flags["out"] is not None or opens
+    picture, opens, scale = flags["picture"], flags["opens"], flags["scale"]
+    wants_page = picture is None or flags["out"] is not None or opens
     out = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
-    if png is not None:
-        _require_png(png)
+    if picture is not None:
+        require_writable(picture)
+    _require_picture(picture, scale)
+    if not flags["force"]:
+        for path in filter(None, (out, picture)):
+            _refuse_to_replace(path)
     where = {name: flags[name] for name in ("block", "layer", "head")}
     layers, heads = _numbers("layers", flags["layers"]), _numbers("heads", flags["heads"])
     neurons = flags["neurons"]
@@ -121,14 +129,14 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
             from jumok.console import show_ablation
 
             show_ablation(flags["without"], change)
-    if png is not None:
+    if picture is not None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            draw_heads(seen, png, **where)
+            draw_heads(seen, picture, **where, scale=scale or 1.0)
         for warning in caught:
             say(str(warning.message), quiet=quiet)
-        done["png"] = str(png)
-        say(f"Drew {png}.", quiet=quiet)
+        done["picture"] = str(picture)
+        say(tr("Drew {path}.", path=picture), quiet=quiet)
     if out is not None:
         page_of(seen, probes, **where, language=flags["lang"]).save(out)
         done |= {"page": str(out), "bytes": out.stat().st_size, "seconds": round(time.perf_counter() - began, 3)}
@@ -186,9 +194,43 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
     return found
 
 
-def _require_png(path: Path) -> None:
-    from jumok.view.page import require_writable
+def _require_picture(path: Path | None, scale: float | None) -> None:
+    """Raise ConfigError for a picture that cannot be drawn."""
+    from jumok.view.canvas import FORMATS
 
-    if path.suffix.lower() != ".png":
-        raise ConfigError(f"--png {path}: the picture is a PNG; give a name that ends in .png.")
-    require_writable(path)
+    suffix = "" if path is None else path.suffix.lower()
+    if path is not None and suffix not in FORMATS:
+        raise ConfigError(
+            tr("{--picture} {path}: give a name that ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
+        )
+    if scale is not None and suffix != ".png":
+        raise ConfigError(tr("{--scale} is for the pixels of a {--picture FILE.png}; leave it out."))
+
+
+# What jumok writes near the beginning or the end of its pages and pictures.
+MARKS = (
+    b'<meta name="generator" content="jumok">',
+    b"Software\0jumok",
+    b"<dc:title>jumok</dc:title>",
+    b"/Creator (jumok)",
+)
+
+
+def _refuse_to_replace(path: Path) -> None:
+    """Raise ConfigError where something else stands at `path` than a page or a picture of jumok, ViewError where that
+    cannot be told."""
+    try:
+        with path.open("rb") as file:
+            ends = file.read(1 << 14)
+            file.seek(max(0, path.stat().st_size - (1 << 14)))
+            ends += file.read()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ViewError(
+            tr("cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror)
+        ) from None
+    if ends and not any(mark in ends for mark in MARKS):
+        raise ConfigError(
+            tr("{path} is there already and was not made by jumok; give another name, or {--force}.", path=path)
+        )

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from jumok.errors import RunError
 from jumok.files import atomic_folder, space
+from jumok.interop.tensors import load_tensors
 from jumok.messages import tr
 from jumok.stock import read_json
 
@@ -55,7 +56,7 @@ def _weight_files(folder: Path) -> list[str]:
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        return load_tensors(path)
     except (SafetensorError, OSError) as error:
         raise RunError(f"{path} is damaged ({error}); restore it from a copy.") from None
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
+from safetensors.torch import load, load_file
 from torch import Tensor
 
 from jumok.config import ModelConfig
@@ -64,6 +66,19 @@ class Format(ABC, Generic[C]):
     def arriving(self, config: C, parameters: Tensors) -> Tensors:
         """Our parameters, all of them, from those that `rows` speak of."""
         return parameters
+
+
+def load_tensors(path: Path) -> Tensors:
+    """The tensors of a safetensors file by name, mapped; read instead where its path is not UTF-8, which torch refuses.
+
+    Raises:
+        SafetensorError, OSError: it is damaged, or cannot be read.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
 
 
 def pairs(names: Mapping[str, str]) -> dict[str, Row]:

@@ -15,6 +15,7 @@ from typing import Any
 from jumok.errors import LessonError
 from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
+from jumok.messages import tr
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -50,16 +51,16 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     }
 
 
-def write_notebook(chapter: Chapter, path: Path) -> None:
-    """Write the notebook of a chapter to a new file.
+def write_notebook(chapter: Chapter, path: Path, *, replace: bool = False) -> None:
+    """Write the notebook of a chapter to a new file, or in place of an older one if `replace`.
 
-    Raises `LessonError` if there is something at `path` already, if it does not end in .ipynb, or if it cannot be
-    written. Nothing is left behind then.
+    Raises `LessonError` if there is something at `path` already, which may hold a learner's own work; if it does not
+    end in .ipynb; or if it cannot be written. Nothing is lost or left behind then.
     """
     if path.suffix != ".ipynb":
         raise LessonError(f"{path} is no name for a notebook: Jupyter opens files that end in .ipynb.")
-    if path.exists():
-        raise LessonError(f"{path} exists already; give another name, or remove it first.")
+    if path.exists() and not replace:
+        raise LessonError(tr("{path} exists already; give another name, or {--force}.", path=path))
     content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
     try:
         write_atomic(path, content)

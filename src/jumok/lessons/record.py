@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from jumok.errors import ResumeError, RunError
 from jumok.files import write_atomic
 from jumok.lessons.rungs import RUNGS, LadderConfig, LadderRung
+from jumok.messages import shell
 from jumok.text import Text
 
 FORMAT = 1
@@ -180,7 +180,7 @@ def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str
         words += ["--minutes-per-rung", f"{config.minutes_per_rung:g}"]
     if config.seed:
         words += ["--seed", str(config.seed)]
-    return shlex.join(words)
+    return shell(*words)
 
 
 def _result(values: dict[str, Any]) -> RungResult:

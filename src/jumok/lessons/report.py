@@ -16,10 +16,12 @@ from jumok.lessons.record import LadderRecord, RungResult, write_output
 from jumok.lessons.rungs import RUNGS
 from jumok.lessons.verdicts import verdict
 from jumok.lessons.words import say, words
+from jumok.messages import shell
 from jumok.view.figures import draw_ladder
 
 TABLE, PICTURE, PAGE = "ladder.md", "ladder.png", "report.html"
 MINUS = "−"
+IN_MINUTES = 180.0  # seconds of a rung from which the picture counts minutes
 
 
 def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
@@ -81,13 +83,15 @@ def printable(text: str) -> str:
 
 
 def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, dark: bool = False) -> bytes:
-    """The curves of the finished rungs as a PNG: by seconds if the budget is time, else by tokens."""
+    """The curves of the finished rungs as a PNG: by seconds or minutes if the budget is time, else by tokens."""
     by_time = record.config.minutes_per_rung is not None
+    longest = max((point.seconds for result in record.results for point in result.curve), default=0.0)
+    unit, seconds = ("minutes", 60.0) if longest >= IN_MINUTES else ("seconds", 1.0)
     curves = {}
     for number, rung in enumerate(RUNGS, 1):
         result = record.result(rung)
         if result is not None and result.curve:
-            xs = [point.seconds if by_time else float(point.tokens) for point in result.curve]
+            xs = [point.seconds / seconds if by_time else float(point.tokens) for point in result.curve]
             name = f"{number} {rung.title[language]} {result.nats_per_char:.2f}"
             curves[name] = (xs, [point.nats_per_char for point in result.curve])
     floor = None
@@ -98,7 +102,7 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
         draw_ladder(
             curves,
             path,
-            x_label=say("seconds" if by_time else "tokens", language),
+            x_label=say(unit if by_time else "tokens", language),
             y_label=say("loss", language),
             floor=floor,
             narrow=narrow,
@@ -136,8 +140,8 @@ def _generate(record: LadderRecord) -> str:
     """A command that writes with the last rung, from a word of its own sample, so that it knows the characters."""
     last = record.results[-1]
     word = re.search(r"\w+", last.after)
-    prompt = f' "{word[0]}"' if word else ""
-    return f"jumok generate OUT/{len(record.results):02d}-{last.slug}{prompt}"
+    prompt = (word[0],) if word else ()
+    return shell("jumok", "generate", f"OUT/{len(record.results):02d}-{last.slug}", *prompt)
 
 
 def _escaped(key: str, language: Language, **values: object) -> str:

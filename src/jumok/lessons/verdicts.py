@@ -12,6 +12,7 @@ from jumok.lessons.rungs import RUNGS, LadderRung
 from jumok.lessons.words import say, words
 
 CLEAR = 0.01  # nats per character; a judgement: less than this may be chance
+ENOUGH_STEPS = 100  # a judgement: after fewer the figures tell of the first weights, not of what a part is worth
 LESS_TEXT = 0.8  # of the text of the rung before: below this share it is worth a sentence
 
 
@@ -22,12 +23,14 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
     if result is None:
         return ""
     if number == 0:
-        return say("bigram", language)
+        return " ".join([say("bigram", language), *_too_few(result.steps, language)])
     before = record.result(RUNGS[number - 1])
     if before is None:
         return ""
     gain = before.nats_per_char - result.nats_per_char
     sentences = [say("better" if gain > 0 else "worse", language, size=abs(gain))]
+    if too_few := _too_few(min(result.steps, before.steps), language):
+        return " ".join([*sentences, *too_few])
     if abs(gain) < CLEAR:
         sentences.append(say("unclear", language))
     else:
@@ -36,6 +39,11 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
     if share < LESS_TEXT:
         sentences.append(say("less_text", language, share=share))
     return " ".join([*sentences, *_behind_the_bigram(record, rung, language)])
+
+
+def _too_few(steps: int, language: Language) -> list[str]:
+    """What to say where a rung, or the one before, made too few steps to be compared."""
+    return [say("few_steps", language, steps=steps, enough=ENOUGH_STEPS)] if steps < ENOUGH_STEPS else []
 
 
 def _behind_the_bigram(record: LadderRecord, rung: LadderRung, language: Language) -> list[str]:

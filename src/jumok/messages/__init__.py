@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +64,29 @@ def users_language() -> Language:
     """What JUMOK_LANG, or else the locale asks for: "ko" for Korean, "en" for anything else."""
     chosen = next((value for name in LOCALE if (value := os.environ.get(name))), "")
     return "ko" if re.split(r"[_.@-]", chosen)[0].lower() == "ko" else "en"
+
+
+def shell(*words: object) -> str:
+    """A command as the shell of this system takes it: words with blanks or signs in quotes, Hangul as it is.
+
+    What cannot be printed, such as a byte of a file name that is not UTF-8, is written in octal, as `ls` writes it.
+    """
+    return " ".join(_quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if re.fullmatch(r"[\w@%+=:,./-]+", word) and word.isprintable():
+        return word
+    if os.name == "nt":
+        return subprocess.list2cmdline([word])
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(c if c.isprintable() else _octal(c) for c in escaped) + "'"
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
 @cache

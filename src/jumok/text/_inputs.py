@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
+import stat
 import sys
 import tempfile
+import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +32,9 @@ FORMATS: dict[str, Format] = {
 
 TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
 """The suffixes of files that have rows and columns."""
+
+
+PATIENCE = 2.0  # seconds to wait until somebody writes to a named pipe
 
 
 class Input(NamedTuple):
@@ -93,6 +98,13 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
     try:
         if file.path == "-":
             return _copy(sys.stdin.buffer, spool_dir, in_memory)
+        kind = os.stat(file.path).st_mode
+        if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
+            raise TextError(
+                tr("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
+            )
+        if stat.S_ISFIFO(kind):
+            return _open_pipe(file, spool_dir, in_memory)
         stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     except OSError as error:
         raise TextError(f"{file.name} cannot be read: {error.strerror}") from error
@@ -102,9 +114,30 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
         return _copy(stream, spool_dir, in_memory)
 
 
-def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int) -> IO[bytes]:
+def _open_pipe(file: Input, spool_dir: Path | None, in_memory: int) -> IO[bytes]:
+    """Copy a named pipe. To open one that nobody writes to is to wait for a writer, so it is opened without waiting.
+
+    `<(command)` of a shell is a pipe, too, and has its writer.
+    """
+    with open(file.path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
+        until = time.monotonic() + PATIENCE
+        while (first := pipe.read(1)) == b"":  # None where there is a writer, but nothing to read yet
+            if time.monotonic() > until:
+                raise TextError(
+                    tr(
+                        "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
+                        name=file.name,
+                    )
+                )
+            time.sleep(0.01)
+        os.set_blocking(pipe.fileno(), True)
+        return _copy(pipe, spool_dir, in_memory, first or b"")
+
+
+def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int, first: bytes = b"") -> IO[bytes]:
     copy = spool(spool_dir, in_memory)
     try:
+        copy.write(first)
         shutil.copyfileobj(stream, copy)
     except OSError as error:
         copy.close()

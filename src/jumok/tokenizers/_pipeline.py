@@ -24,6 +24,10 @@ KINDS = ("char", "jamo", "bpe")
 # a cut before the first of them never changes the pieces on either side (see _boundaries.last_blank).
 PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
 
+# A merge is counted anew in each piece that holds it, so merges take time that grows with the square of a piece: text
+# without blanks is learned from in parts. Encoding takes whole pieces, whose cost hardly grows with their length.
+LEARNED = PIECES.replace("+", "{1,256}")
+
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -46,7 +50,11 @@ def letters_to_bytes(token: str) -> bytes:
 
 
 def build(
-    kind: str, vocab: dict[str, int], merges: Sequence[tuple[str, str]], special_tokens: Iterable[str]
+    kind: str,
+    vocab: dict[str, int],
+    merges: Sequence[tuple[str, str]],
+    special_tokens: Iterable[str],
+    pieces: str = PIECES,
 ) -> HFTokenizer:
     """Return the pipeline of `kind` over `vocab`, which must already hold the special tokens."""
     pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=list(merges), byte_fallback=kind != "bpe"))
@@ -54,7 +62,7 @@ def build(
     if kind == "bpe":
         pipeline.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split(Regex(PIECES), "isolated"),
+                pre_tokenizers.Split(Regex(pieces), "isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )

@@ -6,7 +6,10 @@ import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Event, Thread
 
 from tokenizers import trainers
 
@@ -87,7 +90,7 @@ def _collect_alphabet(chunks: Iterable[str], kind: str, alphabet: str, min_count
 
 
 def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tuple[list[str], list[tuple[str, str]]]:
-    learner = _pipeline.build("bpe", {}, [], [])
+    learner = _pipeline.build("bpe", {}, [], [], pieces=_pipeline.LEARNED)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,
@@ -96,10 +99,37 @@ def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tup
     )
     # The library reads 256 pieces ahead, so large chunks would pile up in memory.
     short = (part for chunk in chunks for part in slices(chunk, _BPE_SLICE))
-    learner.train_from_iterator(recut(short, last_blank), trainer)
+    _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, last_blank))
     model = json.loads(learner.to_str())["model"]
     merges = [(left, right) for left, right in model["merges"]]
     return sorted(model["vocab"], key=model["vocab"].__getitem__), merges
+
+
+def _interruptibly(train: Callable[[Iterator[str]], None], pieces: Iterator[str]) -> None:
+    """Train in a thread of its own and wait for it, for the library looks for no Ctrl-C while it merges."""
+    stop, outcome = Event(), Future[None]()
+
+    def read() -> Iterator[str]:
+        for piece in pieces:
+            if stop.is_set():  # an exception here ends the training
+                raise KeyboardInterrupt
+            yield piece
+
+    def work() -> None:
+        try:
+            train(read())
+            outcome.set_result(None)
+        except BaseException as error:  # raised again below
+            outcome.set_exception(error)
+
+    thread = Thread(target=copy_context().run, args=(work,), daemon=True)  # in the same language
+    thread.start()
+    try:
+        outcome.result()
+    except KeyboardInterrupt:
+        stop.set()
+        thread.join(1.0)  # while it reads it runs Python, and must not when the interpreter goes
+        raise
 
 
 def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:

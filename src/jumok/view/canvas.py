@@ -1,4 +1,4 @@
-"""What every picture shares: a canvas without a window, fonts with Hangul, a PNG that is whole or not there."""
+"""What every picture shares: a canvas without a window, fonts with Hangul, a file that is whole or not there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumok.errors import ConfigError
 from jumok.files import atomic_path
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,38 +29,51 @@ HANGUL_FONTS = {
     "UnDotum": ("UnDotum.ttf",),
     "Baekmuk Dotum": ("dotum.ttf",),
 }
+FORMATS: dict[
+    str, dict[str, str | None]
+] = {  # of a picture, by suffix, and what stands in its file: no time, and who made it
+    ".png": {"Software": "jumok"},
+    ".svg": {"Creator": "jumok", "Date": None},
+    ".pdf": {"Creator": "jumok", "CreationDate": None},
+}
 FALLBACK = "DejaVu Sans"  # comes with matplotlib, and has the signs of mathematics
 
 _MISSING = re.compile(r"Glyph (\d+) .*missing from")
 
 
 @contextmanager
-def canvas(path: Path | str, width: float, height: float, *, dpi: int, tight: bool = False) -> Iterator[Figure]:
-    """An empty figure to draw on; it is written to `path` as a PNG when the block ends well.
+def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: bool = False) -> Iterator[Figure]:
+    """An empty figure to draw on; it is written to `path` when the block ends well.
 
     Args:
-        path: where the PNG goes; an older one there is replaced.
+        path: where the picture goes, as PNG, SVG or PDF by its suffix; an older one there is replaced.
         width, height: in inches. dpi: pixels per inch. tight: cut off what is empty around the drawing.
 
-    The same drawing gives the same bytes, on one machine. Raises `ConfigError` if the folder of `path` is not there.
-    Warns, with the remedy, if no installed font has a character of the drawing: it shows as an empty box.
+    Letters of an SVG or a PDF are drawn or brought along, so that they show where no such font is installed. The same
+    drawing gives the same bytes, on one machine. Raises `ConfigError` for another suffix, and if the folder of `path`
+    is not there. Warns, with the remedy, if no installed font has a character of the drawing: it shows as an empty box.
     """
     from matplotlib import rc_context, rcdefaults, rcParams  # slow to import, and not needed to use a model
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     path = Path(path)
+    metadata = FORMATS.get(path.suffix.lower())
+    if metadata is None:
+        raise ConfigError(
+            tr("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
+        )
     if not path.parent.is_dir():
         raise ConfigError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
     with rc_context():
         rcdefaults()  # whatever the settings of this person are, the picture is the same
-        rcParams.update({"font.family": _families(), "axes.unicode_minus": False})
+        rcParams.update({"font.family": _families(), "axes.unicode_minus": False, "svg.hashsalt": "jumok"})
         figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
         settings: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1} if tight else {}
         with atomic_path(path) as temporary, _missing_glyphs_named():
-            figure.savefig(temporary, format="png", metadata={"Software": None}, **settings)
+            figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata, **settings)
 
 
 def _families() -> list[str]:

@@ -141,7 +141,8 @@ def draw_ladder(
         axes.set_xlabel(x_label, color=theme.ink, fontsize=points)
         axes.set_ylabel(y_label, color=theme.ink, fontsize=points)
         axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8))
-        axes.xaxis.set_major_formatter(EngFormatter())  # 500 k
+        thousands = EngFormatter()  # 500 k
+        axes.xaxis.set_major_formatter(lambda x, _: thousands(x) if x >= 1000 else f"{x:g}")
         _quiet(axes, theme, points)
         _name_ends(axes, list(drawn), theme, points)
 

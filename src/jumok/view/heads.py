@@ -1,4 +1,4 @@
-"""Attention as a picture, for whoever has no browser at hand: the heads of one layer, or all of a model, as one PNG."""
+"""Attention as a picture, for whoever has no browser at hand: the heads of one layer, or all of a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 from jumok.view.canvas import canvas
 from jumok.view.trace import Attention, Trace
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 DPI = 130
+LARGEST_SCALE = 8
 PER_ROW = 4  # heads of a layer side by side
 WIDEST = 11.0  # inches, of a layer
 THUMBNAIL = 0.92  # inches, of a head among all
@@ -29,29 +31,44 @@ INK, MASKED, FRAME = "#222222", "#f1f1f1", "#c9c9c9"
 
 
 def draw_heads(
-    trace: Trace, path: Path | str, *, block: str | None = None, layer: int | None = None, head: int | None = None
+    trace: Trace,
+    path: Path | str,
+    *,
+    block: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    scale: float = 1.0,
 ) -> None:
     """Draw attention: each row is a token that looks, each column one that is looked at.
 
     Colours grow with the root of a weight, so that small ones can be seen. What a token cannot see is grey.
 
     Args:
-        trace: of which the weights are drawn. path: where the PNG goes.
+        trace: of which the weights are drawn. path: where the picture goes, as PNG, SVG or PDF by its suffix.
         block: "self", "encoder", "decoder" or "cross"; None: the first that there is, but "cross" of an
             encoder–decoder. layer: its heads, with the tokens beside them; None: all layers, small. head: of the
             layer, this one alone.
+        scale: of the pixels of a PNG: 2 for twice as many each way.
 
     Raises:
-        ConfigError: the trace has no such block, layer or head; a head is named and no layer; or the folder of `path`
-            is not there.
+        ConfigError: the trace has no such block, layer or head; a head is named and no layer; `scale` is out of range;
+            or `path` has another suffix, or no folder.
     """
+    if not 0.1 <= scale <= LARGEST_SCALE:
+        raise ConfigError(
+            tr(
+                "{--scale} {scale:g} is out of range: it goes from 0.1 to {largest}.",
+                scale=scale,
+                largest=LARGEST_SCALE,
+            )
+        )
     attention = chosen(trace, block, layer, head)
     if head is not None and layer is None:
         raise ConfigError(f"head={head} is a head of each layer; name the layer too.")
     if layer is None:
-        _draw_all(trace, attention, path)
+        _draw_all(trace, attention, path, scale * DPI)
     else:
-        _draw_layer(trace, attention, path, layer, attention.heads if head is None else (head,))
+        _draw_layer(trace, attention, path, scale * DPI, layer, attention.heads if head is None else (head,))
 
 
 def chosen(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:
@@ -72,7 +89,9 @@ def chosen(trace: Trace, block: str | None, layer: int | None, head: int | None)
     return attention
 
 
-def _draw_layer(trace: Trace, attention: Attention, path: Path | str, layer: int, heads: Sequence[int]) -> None:
+def _draw_layer(
+    trace: Trace, attention: Attention, path: Path | str, dpi: float, layer: int, heads: Sequence[int]
+) -> None:
     """The heads of a layer side by side, with labels."""
     weights = attention.weights(layer)  # (H, T, S)
     t, s = attention.t, attention.s
@@ -85,7 +104,7 @@ def _draw_layer(trace: Trace, attention: Attention, path: Path | str, layer: int
     cell = max(cell, 1.6 / max(t, s))
     size = (across * (cell * s + beside) + 0.9, down * (cell * t + above) + 0.5)
     rows, columns = _labels(trace, attention.queries), _labels(trace, attention.keys)
-    with canvas(path, *size, dpi=DPI) as figure:
+    with canvas(path, *size, dpi=dpi) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         for place, axes in enumerate(grid.flat):
             if place >= len(heads):
@@ -99,12 +118,12 @@ def _draw_layer(trace: Trace, attention: Attention, path: Path | str, layer: int
         _colour_bar(figure, image)
 
 
-def _draw_all(trace: Trace, attention: Attention, path: Path | str) -> None:
+def _draw_all(trace: Trace, attention: Attention, path: Path | str, dpi: float) -> None:
     """All layers and heads, small and without tokens."""
     across, down = len(attention.heads), len(attention.layers)
     side = min(THUMBNAIL, LARGEST / max(across, down))
     width, height = max(across * side, 2.2) + 1.5, down * side + 0.9
-    with canvas(path, width, height, dpi=DPI) as figure:
+    with canvas(path, width, height, dpi=dpi) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         for row, layer in enumerate(attention.layers):
             weights = attention.weights(layer)  # (H, T, S)

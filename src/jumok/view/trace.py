@@ -10,6 +10,7 @@ Shapes use the legend of `jumok.attention`; here B is 1 and left out.
 from __future__ import annotations
 
 import math
+import os
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -296,7 +297,7 @@ def trace(
                 raise ConfigError(f"{option}={reprlib.repr(wrong)}: no such layer is looked at here; there are {kept}.")
         predictions, found_lens = _expected(model, recording, reading, reader, top, lens)
     return Trace(
-        model=model_facts(model, name or type(model).__name__),
+        model=model_facts(model, os.fsencode(name or type(model).__name__).decode(errors="replace")),
         sequences=tuple(
             TokenSequence(name=part.name, prompt=part.prompt, pieces=reader.read(part.ids)) for part in reading.parts
         ),

@@ -63,8 +63,8 @@ const WORDS = {
     "Every seventh token was hidden at once, in turn, and guessed from the rest. Stronger: more surprising. Click a token.",
   ],
   "about.cross": [
-    "디코더의 토큰(왼쪽)이 원문의 어느 토큰(오른쪽)을 보는지 보여 줘요.",
-    "Which tokens of the source (right) each token of the decoder (left) looks at.",
+    "디코더가 토큰(왼쪽)까지 읽고 다음 토큰을 예측할 때 원문의 어느 토큰(오른쪽)을 보는지 보여 줘요.",
+    "Which source tokens (right) the decoder looks at as it reads a token (left) and predicts the next one.",
   ],
 
   // --- choosers and other controls ---
