@@ -159,8 +159,8 @@ def test_rows_count_the_same_in_every_batch(begin: Callable[..., Trainer], case:
     """A batch held as many texts as its tokens allowed, 16 to 256, and each batch moved the weights as far: a short
     text counted a sixteenth of a long one. Now all batches of an epoch have as many texts, or as many target tokens.
     """
-    task = begin(case).task
-    batches = getattr(task, "batches").count
+    task: Any = begin(case).task
+    batches = task.batches.count
     counts = [task.counts(task.batch(number))[0] for number in range(batches)]
     assert batches > 5
     longest = 1 if case == "classify" else 48
@@ -170,8 +170,8 @@ def test_rows_count_the_same_in_every_batch(begin: Callable[..., Trainer], case:
 @pytest.mark.parametrize("case", ["lm", "mlm", "classify, lm_weight", "seq2seq"])
 def test_shares_add_up_to_an_epoch(begin: Callable[..., Trainer], case: str) -> None:
     """The cost of a pass is told in average batches, also where batches differ: speed and plan are worked out of it."""
-    task = begin(case).task
-    batches = getattr(getattr(task, "batches"), "count", 6)
+    task: Any = begin(case).task
+    batches = getattr(task.batches, "count", 6)
     shares = [sum(task.share(part) for part in task.parts(number)) for number in range(batches)]
     assert sum(shares) == pytest.approx(batches, rel=0.15)
     if case in ("lm", "mlm"):

@@ -143,7 +143,8 @@ def test_padding_changes_no_loss(begin: Callable[..., Trainer]) -> None:
     trainer = begin()
     model, (source, target) = model_of(trainer).double().eval(), task_of(trainer).batch(0)
     wider = [torch.nn.functional.pad(part, (0, 2), value=PADDING) for part in (source, target)]
-    torch.testing.assert_close(target_losses(model, *wider), target_losses(model, source, target), atol=1e-12, rtol=1e-12)
+    one, other = target_losses(model, *wider), target_losses(model, source, target)
+    torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 
 
 def test_validation_is_not_smoothed(begin: Callable[..., Trainer]) -> None:
