@@ -32,7 +32,7 @@ from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
 from jumok.predict import class_logits, predict
 from jumok.stock import pooling_obstacle
-from jumok.tasks.classify import Classification, in_order, next_token_loss, thinned
+from jumok.tasks.classify import Classification, in_order, next_token_losses, thinned
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.trainer import Eval, Finish, Notice, Sample, Trainer
@@ -322,12 +322,17 @@ def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(start_run: Start, tmp_path: Path):
-    whole = list(start_run(out="whole", lm_weight=0.5).run())
-    broken = start_run(out="broken", lm_weight=0.5)
+    """Also where a step takes several passes, each with a dropout of its own."""
+    rows = [(" ".join([text] * (n % 4 + 1)), label) for n, (text, label) in enumerate(reviews().rows)]
+    settings = {"lm_weight": 0.5, "accumulate": 2, "context_length": 40}
+    started = start_run(table(*rows), "whole", **settings)
+    assert max(len(started.task.parts(number)) for number in range(16)) > 1
+    whole = list(started.run())
+    broken = start_run(table(*rows), "broken", **settings)
     for event in broken.run():
         if isinstance(event, Eval):
             broken.request_stop()
-    rest = list(Trainer.resume(tmp_path / "broken", reviews(), device="cpu").run())
+    rest = list(Trainer.resume(tmp_path / "broken", table(*rows), device="cpu").run())
     assert whole[-1].figures == rest[-1].figures  # type: ignore[union-attr]
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -346,7 +351,7 @@ def test_the_loss_is_that_of_classes_and_of_next_tokens(start_run: Start):
     wanted = F.cross_entropy(logits, truth) + 0.5 * torch.cat(by_hand).mean()
     torch.testing.assert_close(task.loss(model, (ids, lengths, truth)), wanted)
     mask = torch.arange(ids.shape[1]) < lengths[:, None]
-    torch.testing.assert_close(next_token_loss(model, model.hidden(ids), ids, mask), torch.cat(by_hand).mean())
+    torch.testing.assert_close(next_token_losses(model, model.hidden(ids), ids, mask), torch.cat(by_hand))
 
 
 def test_class_weights_make_classes_equal(start_run: Start):

@@ -252,3 +252,41 @@ def test_length_batches_depend_on_their_number_alone(lengths: np.ndarray) -> Non
     assert one.rows(far).tolist() == other.rows(far).tolist()
     assert one.rows(0).tolist() != LengthBatches(lengths, 800, seed=4).rows(0).tolist()
     assert one.rows(0).tolist() != one.rows(one.count).tolist()
+
+
+def test_batches_weigh_the_same_whatever_rows_they_hold() -> None:
+    """Batches cut by their tokens held 16 short rows or 2 long ones, and the last one what was left over."""
+    random = np.random.default_rng(1)
+    lengths = random.integers(1, 60, (400, 1))
+    for weights in (np.ones(400, np.int64), random.integers(1, 30, 400)):
+        batches = LengthBatches(lengths, 240, seed=3, weights=weights)
+        for epoch in range(3):
+            found = [batches.rows(epoch * batches.count + n) for n in range(batches.count)]
+            sums = [int(weights[rows].sum()) for rows in found]
+            assert max(sums) - min(sums) <= weights.max()
+            assert sorted(np.concatenate(found).tolist()) == list(range(400))
+    assert batches.rows(70).tolist() == LengthBatches(lengths, 240, seed=3, weights=weights).rows(70).tolist()
+
+
+def test_a_row_that_outweighs_a_batch_leaves_none_empty() -> None:
+    weights = np.array([1, 900, 1, 1, 900, 1])
+    batches = LengthBatches(np.array([[8]] * 6), 8, seed=0, weights=weights)
+    assert [len(batches.rows(n)) for n in range(batches.count)] == [1] * 6
+    batches = LengthBatches(np.array([[8]] * 6), 16, seed=0, weights=weights)
+    seen = [batches.rows(n) for n in range(batches.count)]
+    assert len(seen) == 3
+    assert all(len(rows) for rows in seen)
+    assert sorted(np.concatenate(seen).tolist()) == list(range(6))
+
+
+def test_parts_of_a_batch_keep_to_the_tokens(lengths: np.ndarray) -> None:
+    batches = LengthBatches(lengths, 800, seed=3, multiple=1, weights=np.ones(500, np.int64))
+    several = 0
+    for number in range(batches.count):
+        rows, parts = batches.rows(number), batches.parts(number)
+        several += len(parts) > 1
+        assert np.concatenate([rows[part] for part in parts]).tolist() == rows.tolist()
+        assert all(len(rows[part]) * int(lengths[rows[part]].max(axis=0).sum()) <= 800 for part in parts)
+    assert several > 0
+    by_tokens = LengthBatches(lengths, 800, seed=3, multiple=1)
+    assert all(len(by_tokens.parts(number)) == 1 for number in range(by_tokens.count))

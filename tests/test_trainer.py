@@ -299,8 +299,8 @@ def poison(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, calls: set[int], v
     """Make the loss `value` at these calls, counted from 0."""
     loss, count = trainer.task.loss, iter(range(10**6))
 
-    def wrong(model: GPT, batch: tuple[Tensor, ...]) -> Tensor:
-        result = loss(model, batch)
+    def wrong(*args: Any) -> Tensor:
+        result: Tensor = loss(*args)
         return result * value if next(count) in calls else result
 
     monkeypatch.setattr(trainer.task, "loss", wrong)

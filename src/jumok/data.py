@@ -6,6 +6,7 @@ Nothing here keeps a position: batch number n is a function of n, so a run conti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from jumok.tokenizers import Tokenizer
 
 Ids = NDArray[np.unsignedinteger]
 HEADER = 128  # bytes of a .npy file before the numbers, for any array of one dimension
+MULTIPLE = 8  # lengths are padded to one, which suits the kernels
 REMEDY = "Restore it from a copy, or start a new run; the model itself can still be used."
 
 
@@ -130,7 +132,7 @@ class Rows:
         end = int(self.ends[row])
         return self.ids[end - int(self.lengths[row]) : end].astype(np.int64)
 
-    def padded(self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = 8) -> Tensor:
+    def padded(self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = MULTIPLE) -> Tensor:
         """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`."""
         longest = max(1, int(self.lengths[rows].max()))
         block = np.full((len(rows), -(-longest // multiple) * multiple), pad, np.int64)
@@ -171,20 +173,34 @@ class LengthBatches:
     """Batches of rows that are about as long as each other, so that little of a batch is padding.
 
     An epoch sorts all rows by their lengths, rows of equal lengths in random order, cuts that into batches of at most
-    `tokens` numbers with their padding, and visits the batches in random order. Where the cuts fall does not depend
-    on the epoch, so batch number n is a function of n here too.
+    `tokens` numbers with their padding, and visits the batches in random order. How many there are does not depend on
+    the epoch, so batch number n is a function of n here too.
+
+    With `weights` there are as many batches, and all of them weigh the same, give or take a row. Training needs that:
+    each batch moves the weights of a model about as far, since Adam and Muon divide a gradient by its size. So what a
+    row counts depends on how much else is in its batch, and no factor before the loss would change that. Batches of
+    long rows then exceed `tokens`, and `parts` says how to cut them.
 
     Args:
         lengths: (rows, k): of the k sequences that a row has. tokens: in a batch, padding included; a row that is
             longer by itself is a batch of its own. seed: of the orders. multiple: to which lengths are padded.
+        weights: (rows,), whole numbers above 0: how many of what a loss is the mean of are in a row.
     """
 
-    def __init__(self, lengths: NDArray[np.int64], tokens: int, seed: int, multiple: int = 8) -> None:
-        self.seed = seed
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        tokens: int,
+        seed: int,
+        multiple: int = MULTIPLE,
+        weights: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.tokens, self.seed, self.weights = tokens, seed, weights
         self._keys = -(-np.maximum(lengths, 1) // multiple) * multiple  # (rows, k)
         self._cuts = _cuts(self._keys[self._sorted(np.arange(len(lengths)))], tokens)
         self.count = len(self._cuts) - 1  # in one epoch
         self.tokens_per_batch = max(1, round(float(lengths.sum()) / max(1, self.count)))
+        self.numbers_per_batch = float(self._keys.sum()) / max(1, self.count)  # padding included, about
         self._epoch = -1
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
@@ -196,9 +212,15 @@ class LengthBatches:
             random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
             self._rows = self._sorted(random.permutation(len(self._keys)))
             self._order = random.permutation(self.count)
+            if self.weights is not None:
+                self._cuts = _even_cuts(self.weights[self._rows], self.count)
             self._epoch = epoch
         batch = int(self._order[place])
         return self._rows[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def parts(self, number: int) -> list[slice]:
+        """Where batch `number` is cut so that no part has more than `tokens` numbers."""
+        return [slice(*ends) for ends in pairwise(_cuts(self._keys[self.rows(number)], self.tokens))]
 
     def _sorted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """`rows` by their lengths, the longest sequence of each first to count; stable."""
@@ -216,3 +238,12 @@ def _cuts(keys: NDArray[np.int64], tokens: int) -> list[int]:
             wider = key
         widest = wider
     return [*cuts, len(keys)]
+
+
+def _even_cuts(weights: NDArray[np.int64], count: int) -> list[int]:
+    """Where to cut rows of these weights, (rows,), into `count` batches of equal weight, at least one row in each."""
+    sums, i = np.cumsum(weights), np.arange(count + 1)
+    cuts = np.searchsorted(count * sums, i * sums[-1], side="right")
+    cuts = np.maximum.accumulate(cuts - i) + i  # a row may outweigh a batch
+    found: list[int] = np.minimum(cuts, len(weights) - (count - i)).tolist()
+    return found

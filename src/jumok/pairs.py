@@ -182,13 +182,13 @@ def pair_batch(
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def target_loss(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The mean cross-entropy of the tokens of some targets, in nats per token, a scalar.
+def target_losses(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The cross-entropy of each token of some targets, in nats, (N,).
 
     Args:
         source, target: see `forced_logits`. smoothing: see `jumok.models.losses.cross_entropies`.
     """
-    return cross_entropies(*forced_logits(model, source, target), smoothing).mean()
+    return cross_entropies(*forced_logits(model, source, target), smoothing)
 
 
 def forced_logits(model: EncoderDecoder, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,7 @@ class Stage:
 class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
-    loss: of the batch, in nats per token, per text (classify) or per hidden token (mlm). rate: share of the peak
+    loss: of all it read, in nats per token, per text (classify) or per hidden token (mlm). rate: share of the peak
     learning rate. progress: 0..1 of the run, or of its newest stage. seconds, remaining: so far and to come.
     tokens_per_second: a running mean over the last steps or so.
     """
@@ -649,13 +649,21 @@ class Trainer:
         share = self._rate()
         set_rate(self.optimizers, share)
         self.model.train()
-        total = 0.0
-        for part in range(self.config.accumulate):
-            number = self.step * self.config.accumulate + part
-            batch = tuple(tensor.to(self.device, non_blocking=True) for tensor in self.task.batch(number))
-            loss = self._loss(batch, number)
-            (loss / self.config.accumulate).backward()
+        # All batches of the step first, on the CPU, for each loss is divided by what all of them count.
+        first = self.step * self.config.accumulate
+        parts = [
+            (number, place, part)
+            for number in range(first, first + self.config.accumulate)
+            for place, part in enumerate(self.task.parts(number))
+        ]
+        counts = [sum(each) for each in zip(*(self.task.counts(part) for _, _, part in parts), strict=True)]
+        total = cost = 0.0
+        for number, place, part in parts:
+            batch = tuple(tensor.to(self.device, non_blocking=True) for tensor in part)
+            loss = self._loss(batch, counts, number, place)
+            loss.backward()
             total += float(loss.detach())
+            cost += self.task.share(part)
         norm = clip_gradients(self.model, self.config.clip)
         finite = math.isfinite(total) and math.isfinite(norm)
         if finite:
@@ -667,11 +675,11 @@ class Trainer:
         before, self.progress = self.progress, self._progress_now()
         self._step_width = self.progress - before
         taken = time.perf_counter() - began
-        speed = self.task.tokens_per_batch * self.config.accumulate / taken
+        speed = self.task.tokens_per_batch * cost / taken
         self._speed = speed if self._speed == 0 else 0.9 * self._speed + 0.1 * speed
         return Step(
             step=self.step,
-            loss=total / self.config.accumulate,
+            loss=total,
             rate=share,
             grad_norm=norm,
             skipped=not finite,
@@ -681,12 +689,12 @@ class Trainer:
             tokens_per_second=self._speed,
         )
 
-    def _loss(self, batch: tuple[Tensor, ...], number: int) -> Tensor:
-        # Dropout, the same after a resume.
-        seed_random(self.device, (self.config.seed * 1_000_003 + number) % 2**63)
+    def _loss(self, batch: tuple[Tensor, ...], counts: Sequence[int], number: int, place: int = 0) -> Tensor:
+        # Dropout, the same after a resume, and another one for each part of a batch.
+        seed_random(self.device, (self.config.seed * 1_000_003 + number + (place << 40)) % 2**63)
         stance = "force_eager" if self._eager else "default"
         with torch.compiler.set_stance(stance), autocast(self.device, self.config.precision):
-            return self.task.loss(self.model, batch)
+            return self.task.loss(self.model, batch, counts)
 
     def _compile(self) -> Iterator[Event]:
         """Compile blocks and loss, and try them once: a broken compiler costs a sentence, not the run."""
@@ -696,10 +704,10 @@ class Trainer:
             for block in blocks:
                 block.compile(dynamic=False, options={"fallback_random": True})
             self.task.compile()
-            batch = tuple(tensor.to(self.device) for tensor in self.task.batch(0))
+            part = self.task.parts(0)[0]
             self.model.train()
             with own_random(self.device):
-                self._loss(batch, 0).backward()
+                self._loss(tuple(tensor.to(self.device) for tensor in part), self.task.counts(part), 0).backward()
             self._compiled = {block: block._compiled_call_impl for block in blocks}
         except torch.OutOfMemoryError:
             raise

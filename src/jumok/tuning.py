@@ -125,7 +125,7 @@ def costs_of(
     Args:
         anew: measure in any case, and put the outcome in the place of what the cache has.
     """
-    batch = task.batch(0)
+    batch = task.parts(0)[0]
     asked = {precision: _identity(shape, config, device, precision, batch) for precision in precisions}
     known = {} if anew else {precision: _recall(asked[precision]) for precision in precisions}
     if known and all(known.values()):
@@ -253,11 +253,11 @@ def _measured(
     precision: str,
     batch: tuple[Tensor, ...],
 ) -> Cost:
-    rows = whole = len(batch[0])
+    rows = len(batch[0])
     if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
-        rows = max(1, min(whole, MEASURED_TOKENS // batch[0].shape[1]))
+        rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
     part = tuple(tensor[:rows].to(device) for tensor in batch)
-    share = whole / rows
+    share = 1 / task.share(part)
     with torch.random.fork_rng(devices=[]):
         model = build(shape).to(device)
         optimizers = make_optimizers(model, config)

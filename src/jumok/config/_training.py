@@ -37,7 +37,7 @@ class TrainConfig:
         None, "end as soon as the held-out part has this many nats/char (or the task's other headline figure)"
     )
     batch_size: int = setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
-    accumulate: int = setting(1, "passes per optimizer step")
+    accumulate: int = setting(1, "batches per optimizer step")
     optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
     learning_rate: float = setting(5e-3, "peak rate of AdamW")
     matrix_learning_rate: float = setting(0.02, "peak rate of Muon")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from jumok.checkpoint import RunFolder
 from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
-from jumok.data import LengthBatches, Rows, load_ids, load_rows, write_rows
+from jumok.data import MULTIPLE, LengthBatches, Rows, load_ids, load_rows, write_rows
 from jumok.errors import ConfigError, TextError
 from jumok.files import atomic_path
 from jumok.generate import require_finite
@@ -86,7 +86,8 @@ class Classification(Task[Any]):
         self.context_length, self.lm_weight = model.context_length, config.lm_weight
         self.token_dropout, self.seed = config.token_dropout, config.seed
         tokens = config.batch_size * model.context_length
-        self.batches = LengthBatches(self.train.rows.lengths[:, None], tokens, config.seed)
+        lengths = self.train.rows.lengths
+        self.batches = LengthBatches(lengths[:, None], tokens, config.seed, weights=np.ones_like(lengths))
         self.weights = _rarity(data["label_counts"]) if config.class_weights else None
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = int(self.val.rows.lengths.sum())
@@ -192,18 +193,39 @@ class Classification(Task[Any]):
             ids, lengths = thinned(ids, lengths, self.token_dropout, self.framing, random)
         return ids, lengths, torch.from_numpy(self.train.truth[chosen])
 
-    def loss(self, model: Classifier, batch: tuple[Tensor, ...]) -> Tensor:
-        """Mean cross-entropy of the labels in nats per text, and lm_weight times that of the next tokens."""
+    def parts(self, number: int) -> list[tuple[Tensor, ...]]:
+        """Each about as wide as its longest text."""
+        ids, lengths, truth = self.batch(number)
+        found: list[tuple[Tensor, ...]] = []
+        for part in self.batches.parts(number):
+            width = -(-int(lengths[part].max()) // MULTIPLE) * MULTIPLE
+            found.append((ids[part, :width], lengths[part], truth[part]))
+        return found
+
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the ids, padding included."""
+        return batch[0].numel() / self.batches.numbers_per_batch
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Texts, whatever the class weights are, which are 1 on average; with `lm_weight` next tokens, too.
+
+        Divided by the sum of their weights, a rare text would count less the more of its kind were in its step.
+        """
+        _, lengths, truth = batch
+        return (len(truth), int((lengths - 1).sum())) if self.lm_weight else (len(truth),)
+
+    def sums(self, model: Classifier, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the labels, and `lm_weight` times that of the next tokens."""
         ids, lengths, truth = batch
         mask = length_mask(ids, lengths)  # (B, T)
         hidden = model.hidden(ids) if isinstance(model, GPT) else model.hidden(ids, mask)  # (B, T, C)
         losses = cross_entropies(model.classify(hidden, mask), truth)  # (B,)
         if self.weights is not None:
             losses = losses * self.weights.to(losses.device)[truth]  # (B,)
-        loss = losses.mean()
-        if self.lm_weight and isinstance(model, GPT):
-            loss = loss + self.lm_weight * next_token_loss(model, hidden, ids, mask)
-        return loss
+        if not self.lm_weight:
+            return (losses.sum(),)
+        assert isinstance(model, GPT)  # `prepare` refuses others
+        return losses.sum(), self.lm_weight * next_token_losses(model, hidden, ids, mask).sum()
 
     def validate(self, model: Classifier, max_tokens: int) -> dict[str, float]:
         """Cross-entropy, accuracy and F1 on evenly spread held-out rows, at least a thousand if there are as many."""
@@ -300,15 +322,18 @@ def thinned(
     return ids.gather(1, order).masked_fill(places >= left[:, None], framing.pad), left
 
 
-def next_token_loss(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-    """Mean cross-entropy in nats of each token of a text after its first one, the filling left out.
+def next_token_losses(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Cross-entropy in nats of each token of a text after its first one, the filling left out.
 
     Args:
         hidden: (B, T, C), what `GPT.hidden` returned. ids: (B, T). mask: (B, T), True where there is a token.
+
+    Returns:
+        (N,), of the N tokens of all texts.
     """
     behind = mask[:, 1:]  # (B, T-1)
     states, targets = hidden[:, :-1][behind], ids[:, 1:][behind]  # (N, C) and (N,)
-    return token_losses(states[None], model.head.weight, targets[None]).mean()
+    return token_losses(states[None], model.head.weight, targets[None])[0]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

@@ -122,10 +122,18 @@ class LanguageModelling(Task[GPT]):
         """Inputs and targets, (B, T) each."""
         return self.batches.batch(number)
 
-    def loss(self, model: GPT, batch: tuple[Tensor, ...]) -> Tensor:
-        """Mean cross-entropy in nats per token."""
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the rows."""
+        return len(batch[0]) / self.batches.batch_size
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Tokens."""
+        return (batch[1].numel(),)
+
+    def sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the tokens."""
         ids, targets = batch
-        return self._token_losses(model.hidden(ids), model.head.weight, targets).mean()
+        return (self._token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Nats per character and per token on windows that do not overlap: quick, and a little pessimistic."""

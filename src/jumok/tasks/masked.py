@@ -106,11 +106,18 @@ class MaskedLanguageModelling(Task[BERT]):
         places = self.masking.choose(block, random)
         return self.cloze.batch(block, self.masking.corrupted(block, places, random), places)
 
-    def loss(self, model: BERT, batch: tuple[Tensor, ...]) -> Tensor:
-        """Mean cross-entropy in nats per hidden token."""
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the rows."""
+        return len(batch[0]) / self.batches.batch_size
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Hidden tokens."""
+        return (int((batch[2] != IGNORED).sum()),)
+
+    def sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the hidden tokens."""
         ids, places, targets = batch
-        hidden = at_places(model(ids), places)  # (B, M, C)
-        return self._losses(model, hidden, targets).sum() / (targets != IGNORED).sum().clamp(min=1)
+        return (self._losses(model, at_places(model(ids), places), targets).sum(),)
 
     def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
         """Nats per hidden token, and how many of them are found, on windows that do not overlap.

@@ -25,6 +25,7 @@ from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.pairs import (
     COLUMNS,
+    PADDING,
     CodedPair,
     Pair,
     as_pairs,
@@ -33,7 +34,7 @@ from jumok.pairs import (
     evaluate_pairs,
     has_sacrebleu,
     pair_batch,
-    target_loss,
+    target_losses,
     whole_pairs,
 )
 from jumok.tasks.goal import Goal
@@ -82,7 +83,8 @@ class Seq2Seq(Task[EncoderDecoder]):
         self.targets = load_rows(folder.state / "train-target.npy", data["train_rows"])
         self.held_out = _read_pairs(folder, data["val_rows"])
         lengths = np.stack((self.sources.lengths, self.targets.lengths), axis=1)  # (rows, 2)
-        self.batches = LengthBatches(lengths, config.batch_size * model.context_length, config.seed)
+        tokens = config.batch_size * model.context_length
+        self.batches = LengthBatches(lengths, tokens, config.seed, weights=self.targets.lengths)
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = data["val_tokens"]
         self.smoothing = config.label_smoothing
@@ -207,10 +209,23 @@ class Seq2Seq(Task[EncoderDecoder]):
         """Sources (B, S) and targets (B, T), filled up with `jumok.pairs.PADDING`; B varies with the lengths."""
         return pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
 
-    def loss(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> Tensor:
-        """Mean cross-entropy in nats per token of the targets, with label smoothing where that is on."""
+    def parts(self, number: int) -> list[tuple[Tensor, ...]]:
+        """Each about as wide as its longest pair."""
+        rows = self.batches.rows(number)
+        return [pair_batch(self.sources, self.targets, rows[part], self.model) for part in self.batches.parts(number)]
+
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the ids, padding included."""
+        return sum(part.numel() for part in batch) / self.batches.numbers_per_batch
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Tokens of the targets."""
+        return (int((batch[1] != PADDING).sum()),)
+
+    def sums(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the tokens of the targets, with label smoothing where that is on."""
         source, target = batch
-        return target_loss(model, source, target, self.smoothing)
+        return (target_losses(model, source, target, self.smoothing).sum(),)
 
     def validate(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
         """Loss, exact match, chrF and BLEU of greedy answers to evenly spread rows; see `jumok.pairs`."""

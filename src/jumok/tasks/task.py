@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from jumok.checkpoint import RunFolder
@@ -209,9 +210,35 @@ class Task(ABC, Generic[M]):
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Batch `number` of the run, from 0; the same number gives the same batch. The first dimension is B."""
 
+    def parts(self, number: int) -> list[tuple[Tensor, ...]]:
+        """The rows of batch `number` in batches of which each fits into one pass; mostly it is one."""
+        return [self.batch(number)]
+
     @abstractmethod
-    def loss(self, model: M, batch: tuple[Tensor, ...]) -> Tensor:
-        """The mean training loss of one batch, a scalar."""
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """What a pass over a batch costs, where an average one of the run costs 1."""
+
+    # A loss is a sum and a count, so that the mean over several batches is that over one batch of all their rows. The
+    # counts come without a model: all those of a step are known before its first pass.
+
+    @abstractmethod
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Over how many tokens or texts each of the `sums` goes."""
+
+    @abstractmethod
+    def sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The sums of the training losses in nats, scalars: one for each loss that has a mean of its own."""
+
+    def loss(self, model: M, batch: tuple[Tensor, ...], counts: Sequence[int] | None = None) -> Tensor:
+        """The training loss, a scalar: each sum divided by its count, all added up.
+
+        Args:
+            counts: of all batches of a step. Then the loss is the share of this batch in that of the step: losses and
+                gradients of all its batches add up to those of one batch of their rows. None: of this batch.
+        """
+        counts = self.counts(batch) if counts is None else counts
+        means = [total / max(1, count) for total, count in zip(self.sums(model, batch), counts, strict=True)]
+        return torch.stack(means).sum()
 
     def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `loss` computes outside the model's blocks."""
