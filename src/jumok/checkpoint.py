@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError, TokenizerError
 from jumok.files import LockHeld, atomic_path, locked, sync_folder, write_atomic
 from jumok.interop.hf import from_hf, is_hf
-from jumok.models import KINDS, Model, build, kind_of
+from jumok.models import KINDS, Model, build, kind_of, require_stored
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
@@ -250,16 +251,23 @@ class RunFolder:
             write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     def model_config(self) -> ModelConfig:
-        """The model's shape."""
+        """The model's shape.
+
+        Raises:
+            RunError: config.json does not describe a model, or one that is far larger than the weights beside it.
+        """
         fields = self.read_config()["model"]
         kind = fields.pop("type")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(map(repr, KINDS))
             raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.")
         try:
-            return from_dict(KINDS[kind], fields)
+            config = from_dict(KINDS[kind], fields)
         except ConfigError as error:
             raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
+        with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` tells
+            require_stored(config, _numbers_in(self.path / "model.safetensors"), str(self.path))
+        return config
 
     def read_tokenizer(self) -> Tokenizer:
         """The tokenizer.
@@ -469,6 +477,12 @@ def adopt_weights(model: nn.Module, other: nn.Module) -> None:
         and not (name.startswith("classifier.") and labels[0] != labels[1])
     }
     model.load_state_dict(shared, strict=False)
+
+
+def _numbers_in(path: Path) -> int:
+    """How many numbers a file of tensors holds, by its header."""
+    with safe_open(path, framework="pt") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
 
 
 def _sha256(path: Path) -> str:
