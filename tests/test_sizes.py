@@ -106,7 +106,7 @@ def test_bytes_for_people(count: int, words: str) -> None:
 @pytest.mark.parametrize("config", SHAPES, ids=str)
 def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's allocator failed in the middle of building, with a traceback, or the system killed the process."""
-    monkeypatch.setattr(devices, "free_memory", lambda _: 700)
+    monkeypatch.setattr(devices, "free_memory", lambda: 700)
     monkeypatch.setattr(nn.Module, "__init__", lambda _: pytest.fail("something was built"))
     with pytest.raises(ConfigError, match=r"a model of [\d,]+ parameters takes .* of memory at least, and 1 kB are fr"):
         build(config)
@@ -114,7 +114,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
 
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits is never refused, not on a machine with 8 GB either."""
-    monkeypatch.setattr(devices, "free_memory", lambda _: 8 * GB)
+    monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
     with torch.device("meta"):
         shapes: list[ModelConfig] = [
             GPTConfig(vocab_size=8_000, **{k: v for k, v in size.items() if k in field_types(GPTConfig)})

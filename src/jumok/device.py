@@ -152,13 +152,13 @@ def _limits_of_groups() -> Iterator[int]:
                 yield int((top / group / name).read_text(encoding="ascii"))
 
 
-def require_memory(needed: int, what: str, device: torch.device | str = "cpu") -> None:
+def require_memory(needed: int, what: str, free: int | None = None) -> None:
     """Raise ConfigError if `what` cannot fit: it needs more, by a clear margin, than there is.
 
     Args:
-        needed: bytes, rather too few than too many.
+        needed: bytes, rather too few than too many. free: bytes that there are; None: those that a CPU has now.
     """
-    free = free_memory(device)
+    free = free_memory() if free is None else free
     if free is not None and needed > MARGIN * free:
         raise ConfigError(
             tr(
@@ -196,6 +196,18 @@ def seconds_per_call(
         wait(device)
         times.append(time.perf_counter() - start)
     return min(times[warm_up:])
+
+
+def processor_waits() -> float:
+    """Seconds for which threads of this process, all together, could have worked and waited for a processor.
+
+    Of those that are still alive; 0.0 where the system does not tell, which is anywhere but on Linux.
+    """
+    nanoseconds = 0
+    for place in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
+            nanoseconds += int(place.read_text(encoding="ascii").split()[1])
+    return nanoseconds / 1e9
 
 
 def has_compiler(device: torch.device) -> bool:

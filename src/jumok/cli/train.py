@@ -129,7 +129,6 @@ def _help(field: dataclasses.Field[Any]) -> str:
 @option("--resume", is_flag=True, help="continue the run in --out from where it stopped")
 @option("--init", type=click.Path(path_type=Path), help="begin with the weights of this run or stock model folder")
 @option("--explain", is_flag=True, help="say what the run would do and why, and make nothing")
-@option("--measure-anew", is_flag=True, help="how fast it is here, also if it was measured in the last 30 days")
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="of the text files [found out]")
 @option("--column", section="Text", help="of .csv, .tsv and .jsonl files [text]")
@@ -158,7 +157,6 @@ def train(
     resume: bool,
     init: Path | None,
     explain: bool,
-    measure_anew: bool,
     config_file: Path | None,
     device: str,
     as_json: bool,
@@ -181,7 +179,7 @@ def train(
     settings |= given
 
     def make(folder: Path | None) -> tuple[Trainer, str]:
-        return _make_trainer(texts, folder, resume, init, settings, device, began, quiet, measure_anew)
+        return _make_trainer(texts, folder, resume, init, settings, device, began, quiet)
 
     if explain:
         if resume:
@@ -256,7 +254,6 @@ def _make_trainer(
     device: str,
     began: float,
     quiet: bool,
-    measure_anew: bool,
 ) -> tuple[Trainer, str]:
     """A trainer for what was asked, and a sentence on the text."""
     from jumok.checkpoint import RunFolder
@@ -275,8 +272,6 @@ def _make_trainer(
                 "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
                 "out."
             )
-        if measure_anew:
-            raise ConfigError("a run continues as it was decided at its start: leave --measure-anew out.")
         task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
         _refuse_strange(settings | reading, task)
         recorded = recorded_columns(out)
@@ -309,7 +304,6 @@ def _make_trainer(
         init=init,
         device=device,
         began=began,
-        measure_anew=measure_anew,
     )
     return trainer, text.describe()
 
@@ -383,7 +377,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"--config {path} is not TOML: {error}.") from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
     not_settings = {
-        "texts", "out", "resume", "init", "explain", "measure_anew", "config_file", "as_json", "quiet", "device",
+        "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device",
     }  # fmt: skip
     known = {p.name for p in train.params} - not_settings
     kinds = {
