@@ -18,6 +18,7 @@ from torch import nn
 import jumok
 from conftest import Jumok
 from jumok import device as devices
+from jumok import plan
 from jumok.config import (
     SIZES,
     BERTConfig,
@@ -29,6 +30,7 @@ from jumok.config import (
     count_blocks,
     count_cached,
     count_constants,
+    count_kept,
     count_parameters,
     field_types,
 )
@@ -39,6 +41,7 @@ from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
+from jumok.plan import HALF, STEP_NUMBERS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.trainer import Trainer
 
@@ -124,6 +127,44 @@ def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         shapes.append(BERTConfig(vocab_size=30_000, n_layer=12, n_head=12, n_embd=768, context_length=512))
         for shape in shapes:
             assert build(shape).parameter_count() == count_parameters(shape)
+
+
+def fewest(shape: ModelConfig, tokens: int) -> int:
+    """Bytes that a training step over so many tokens needs at least."""
+    return 4 * STEP_NUMBERS * count_parameters(shape) + HALF * count_kept(shape) * tokens
+
+
+def test_usual_trainings_fit() -> None:
+    """The least that a step of the largest named size needs, and of the usual one, on machines with 24 and 2 GB."""
+    for size, memory in (("gpt2", 24 * GB), ("micro", 2 * GB)):
+        shape = {name: value for name, value in SIZES[size].items() if name in field_types(GPTConfig)}
+        config = GPTConfig(vocab_size=8_000, **shape)
+        assert fewest(config, TrainConfig().batch_size * config.context_length) < memory / 2
+
+
+@pytest.mark.parametrize("task", ["lm", "mlm"])
+def test_the_least_is_less_than_what_a_step_keeps(start: Start, task: str) -> None:
+    """Otherwise something that fits would be refused."""
+    trainer = start(task=task, attention="auto", n_layer=2)
+    assert trainer.plan is not None
+    least = fewest(trainer.model.config, trainer.task.tokens_per_batch)
+    assert least < sum(trainer.plan.explanation.memory.values())
+
+
+@pytest.mark.parametrize(("free", "when"), [(10_000, "before anything is built"), (400_000, "after a pass")])
+def test_a_step_that_does_not_fit_is_refused(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
+) -> None:
+    """--batch-size 1000000 took all memory, and the system killed the process without a word."""
+    monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(plan, "free_memory", lambda _: free)
+    if when != "after a pass":
+        monkeypatch.setattr(plan, "costs_of", lambda *_: pytest.fail("a step was tried"))
+    with pytest.raises(
+        ConfigError, match=r"a training step over 1,024 tokens takes [\d,.]+ .B of memory at least, and"
+    ):
+        start(batch_size=64)
+    assert not (tmp_path / "run").exists()
 
 
 # --- a config.json that says nonsense ---

@@ -385,7 +385,7 @@ def test_a_wrong_measurement_is_noticed(
     assert said
     taken = max(event.step for event in events if isinstance(event, Step))
     assert 60 < taken < 120
-    assert int(said[1]) == pytest.approx(taken, abs=12)
+    assert int(said[1]) == pytest.approx(taken, rel=0.25)
     assert trainer.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
     again = Trainer.resume(tmp_path / "run", device="cpu")

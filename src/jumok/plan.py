@@ -28,6 +28,7 @@ LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small t
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
+SURELY = 0.5  # of what a pass was seen to keep is counted: some of it may be freed before the rest is made
 AS_ASKED = "as asked"
 TOO_LITTLE = "too little memory for any step"
 
@@ -119,7 +120,7 @@ def make_plan(
     precision = min(precisions, key=lambda p: costs[p].of_step(config))
     cost = costs[precision]
     memory = _memory(parameters, cost)
-    _require_room(sum(memory.values()), free, task)
+    _require_room(sum(memory.values()) - SURELY * memory["kept"], free, task)
     per_step = task.tokens_per_batch * config.accumulate
     if config.steps is not None:
         duration, tokens = config.steps * cost.of_step(config), config.steps * per_step

@@ -21,6 +21,7 @@ from jumok.cli._verbs import (
     Command,
     Verb,
     common,
+    make_room_for_others,
     option,
     plain_floats,
     print_json,
@@ -50,6 +51,7 @@ from jumok.config import (
     require_type,
 )
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -172,6 +174,14 @@ def train(
     continue with --resume.
     """
     began = time.monotonic()
+    if make_room_for_others():
+        say(
+            tr(
+                "Other programs keep the processors busy, so threads sleep while they wait (OMP_WAIT_POLICY=PASSIVE). "
+                "It would be faster without the others."
+            ),
+            quiet=quiet,
+        )
     settings = _read_toml(config_file) if config_file else {}
     given = {key: value for key, value in flags.items() if value is not None}
     if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
