@@ -145,7 +145,7 @@ def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:
 
 WRONG_USE: list[tuple[list[str], str]] = [
     (["--n-embd", "250", "--n-head", "6"], "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
-    (["--steps", "-5"], "steps=-5 is out of range: it must be at least 1"),
+    (["--steps", "-5"], "steps=-5 is out of range: it must be between 1 and 1,000,000,000"),
     (["--steps", "10", "--minutes", "5"], "steps=10 and minutes=5 were both given"),
     (["--steps", "ten"], "'ten' is not a valid integer"),
     (["--minutes", "nan"], "minutes=nan is out of range"),
