@@ -41,7 +41,7 @@ BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"family": "modren"}, "family='modren' is not known; choose from modern, classic. Did you mean 'modern'?"),
     ({"activation": "gelu"}, "activation='gelu' is not known; choose from silu."),
     ({"family": "classic", "activation": "silu"}, "choose from gelu, relu."),
-    ({"n_layer": 0}, "n_layer=0 is out of range: it must be at least 1."),
+    ({"n_layer": 0}, "n_layer=0 is out of range: it must be between 1 and 10,000."),
     ({"n_layer": -1}, "n_layer=-1 is out of range"),
     ({"vocab_size": 0}, "vocab_size=0 is out of range"),
     ({"context_length": 0}, "context_length=0 is out of range"),
@@ -54,7 +54,7 @@ BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"dropout": math.nan}, "dropout=nan"),
     ({"attention_dropout": 1.5}, "attention_dropout=1.5"),
     ({"norm_eps": -1e-6}, "norm_eps=-1e-06"),
-    ({"rope_theta": math.inf}, "rope_theta=inf is out of range: it must be at least 1, and finite."),
+    ({"rope_theta": math.inf}, "rope_theta=inf is out of range: it must be between 1 and 1e+12."),
     ({"n_layer": 2.5}, "n_layer=2.5 is of type float; it must be of type int."),
     ({"n_layer": True}, "n_layer=True is of type bool"),
     ({"n_layer": None}, "n_layer=None is of type NoneType"),
@@ -64,7 +64,7 @@ BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
 ]
 
 BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
-    ({"steps": -5}, "steps=-5 is out of range: it must be at least 1."),
+    ({"steps": -5}, "steps=-5 is out of range: it must be between 1 and 1,000,000,000."),
     ({"steps": 0}, "steps=0"),
     ({"steps": 10.5}, "steps=10.5 is of type float"),
     ({"steps": 10, "minutes": 5.0}, "steps=10 and minutes=5 were both given; give one of them."),
@@ -79,7 +79,7 @@ BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
     ({"precision": "bf16"}, "precision='bf16' is not known; choose from auto, float32, bfloat16."),
     ({"compile": "yes"}, "choose from auto, on, off"),
     ({"learning_rate": -1.0}, "learning_rate=-1.0"),
-    ({"learning_rate": math.inf}, "learning_rate=inf is out of range: it must be at least 0, and finite."),
+    ({"learning_rate": math.inf}, "learning_rate=inf is out of range: it must be between 0 and 1,000."),
     ({"learning_rate": math.nan}, "learning_rate=nan"),
     ({"learning_rate": "fast"}, "learning_rate='fast' is of type str; it must be of type float."),
     ({"matrix_learning_rate": -0.1}, "matrix_learning_rate=-0.1"),

@@ -251,6 +251,13 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
     assert task.validate(model, 1)["rows"] == 1
 
 
+def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
+    """A plan of 10 steps let each validation read 6 rows, and the best weights were the luckiest ones."""
+    trainer = begin(pairs=table(2500))
+    trainer.planned_tokens = 1
+    assert task_of(trainer).validate(model_of(trainer), trainer._validation_tokens())["rows"] >= 200
+
+
 def test_without_sacrebleu_there_are_fewer_figures(
     begin: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

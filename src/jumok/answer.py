@@ -31,7 +31,7 @@ from torch import Tensor
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, TextError, TokenizerError
 from jumok.generate import Sampling, drawn, eval_mode, filtered, finite_rows, not_finite, require_tokenizer
-from jumok.models import Model
+from jumok.models import Model, require_room_to_write
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.framing import source_frame
 from jumok.tokenizers import Tokenizer
@@ -223,6 +223,7 @@ def answer_ids(
     """
     seed = secrets.randbits(63) if seed is None else seed
     draws = search.n_best if search.sampling.temperature > 0 else 1
+    require_room_to_write(model.config, max(draws, search.beam))
     size = max(1, LARGEST_BATCH // max(draws, search.beam))  # sources
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))  # so that little is padding
     answers: list[list[Answer]] = [[] for _ in sources]

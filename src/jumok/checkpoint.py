@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -40,7 +41,7 @@ from jumok.hangul import nfc
 from jumok.interop.hf import from_hf, is_hf
 from jumok.interop.tensors import load_tensors
 from jumok.messages import shell, tr
-from jumok.models import KINDS, Model, build_blank, kind_of
+from jumok.models import KINDS, Model, build_blank, kind_of, require_stored
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
@@ -284,16 +285,23 @@ class RunFolder:
             write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     def model_config(self) -> ModelConfig:
-        """The model's shape."""
+        """The model's shape.
+
+        Raises:
+            RunError: config.json does not describe a model, or one that is far larger than the weights beside it.
+        """
         fields = self.read_config()["model"]
         kind = fields.pop("type")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(map(repr, KINDS))
             raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.")
         try:
-            return from_dict(KINDS[kind], fields)
+            config = from_dict(KINDS[kind], fields)
         except ConfigError as error:
             raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
+        with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` tells
+            require_stored(config, _numbers_in(self.path / "model.safetensors"), str(self.path))
+        return config
 
     def read_tokenizer(self) -> Tokenizer:
         """The tokenizer.
@@ -599,6 +607,12 @@ def _digest(path: Path) -> str | None:
         return _sha256(path)
     except OSError:
         return None
+
+
+def _numbers_in(path: Path) -> int:
+    """How many numbers a file of tensors holds, by its header."""
+    with safe_open(path, framework="pt") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
 
 
 def _sha256(path: Path) -> str:

@@ -286,24 +286,19 @@ def show_explanation(found: Explanation) -> None:
     _show_rows(console, rows)
     console.print(Line(f"\nA step of {found.tokens_per_step:,} tokens, not compiled\n"))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("precision", "attention", "seconds", "tokens/s", "measured", ""):
+    for heading in ("precision", "attention", "seconds", "tokens/s", ""):
         table.add_column(heading, justify="right" if heading in ("seconds", "tokens/s") else "left", no_wrap=True)
     for one in found.candidates:
-        if not one.measured:
-            table.add_row(one.precision, one.attention, "", "", "too little memory", "")
+        if not math.isfinite(one.seconds):
+            table.add_row(one.precision, one.attention, "", "", "too little memory")
             continue
-        when = f"{one.measured}, cached" if one.cached else "now, disturbed" if one.disturbed else "now"
         speed, about = f"{found.tokens_per_step / one.seconds:,.0f}", "about " if one.worked_out else ""
         chosen = "chosen" if one.chosen else ""
-        table.add_row(one.precision, one.attention, f"{about}{one.seconds:.3f}", speed, when, chosen)
+        table.add_row(one.precision, one.attention, f"{about}{one.seconds:.3f}", speed, chosen)
     console.print(table)
     console.print()
     _show_rows(console, {name: f"{word}: {why}" for name, (word, why) in found.choices.items()})
     _show_rows(console, {"length": length})
-    if any(one.disturbed for one in found.candidates):
-        console.print(
-            "\nOther work kept this process waiting while it measured, so the seconds are too long, and not remembered."
-        )
 
 
 def _show_rows(console: Console, rows: Mapping[str, str]) -> None:

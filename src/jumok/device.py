@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -25,6 +25,7 @@ from jumok.errors import ConfigError
 from jumok.messages import tr
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+MARGIN = 1.2  # times the free memory must be wanted before it is refused
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
@@ -169,6 +170,95 @@ def seed_random(device: torch.device, seed: int) -> None:
         torch.manual_seed(seed)
 
 
+def free_memory(device: torch.device | str = "cpu") -> int | None:
+    """Bytes that this process may still take, or None where the system does not tell.
+
+    Of a GPU what its driver says is free. Else what the system could free without swapping, and the swap; within the
+    limit of a container. Systems that only tell how much memory there is at all are taken at their word.
+    """
+    if torch.device(device).type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    known = [memory for memory in (_free_of_system(), *_limits_of_groups()) if memory is not None]
+    return min(known, default=None)
+
+
+def _free_of_system() -> int | None:
+    try:
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        return sum(int(facts[name].split()[0]) * 1024 for name in ("MemAvailable", "SwapFree"))
+    except (OSError, ValueError, KeyError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _free_on_windows()
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        *((name, ctypes.c_uint64) for name in ("total", "free", "total_page", "free_page", "virtual", "free_virtual")),
+        ("extended", ctypes.c_uint64),
+    )
+
+
+def _free_on_windows() -> int | None:
+    if sys.platform == "win32":
+        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            return int(status.free_page)  # memory and page file
+    return None
+
+
+def _limits_of_groups() -> Iterator[int]:
+    """What the control groups of this process may take, each with all its parents: containers are limited by them."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in groups:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        top, name = (
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes") if controllers else ("/sys/fs/cgroup", "memory.max")
+        )
+        place = Path(path.lstrip("/"))
+        for group in (place, *place.parents):
+            with suppress(OSError, ValueError):  # "max", or not visible from inside
+                yield int((top / group / name).read_text(encoding="ascii"))
+
+
+def require_memory(needed: int, what: str, free: int | None = None) -> None:
+    """Raise ConfigError if `what` cannot fit: it needs more, by a clear margin, than there is.
+
+    Args:
+        needed: bytes, rather too few than too many. free: bytes that there are; None: those that a CPU has now.
+    """
+    free = free_memory() if free is None else free
+    if free is not None and needed > MARGIN * free:
+        raise ConfigError(
+            tr(
+                "{what} takes {needed} of memory at least, and {free} are free here; choose smaller sizes.",
+                what=what,
+                needed=bytes_of(needed),
+                free=bytes_of(free),
+            )
+        )
+
+
+def bytes_of(count: int) -> str:
+    """A number of bytes for people: 940 kB, 21 GB, 16 TB, 1.0e+30 bytes."""
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
+        if count >= 10**power:
+            amount = count / 10**power
+            return f"{amount:.1e} {unit}" if amount >= 10_000 else f"{amount:,.{0 if amount >= 10 else 1}f} {unit}"
+    return f"{count / 1000:,.0f} kB"
+
+
 def wait(device: torch.device) -> None:
     """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
     if device.type != "cpu":
@@ -186,6 +276,18 @@ def seconds_per_call(
         wait(device)
         times.append(time.perf_counter() - start)
     return min(times[warm_up:])
+
+
+def processor_waits() -> float:
+    """Seconds for which threads of this process, all together, could have worked and waited for a processor.
+
+    Of those that are still alive; 0.0 where the system does not tell, which is anywhere but on Linux.
+    """
+    nanoseconds = 0
+    for place in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
+            nanoseconds += int(place.read_text(encoding="ascii").split()[1])
+    return nanoseconds / 1e9
 
 
 def has_compiler(device: torch.device) -> bool:

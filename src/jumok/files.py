@@ -16,7 +16,7 @@ from jumok.messages import tr
 
 
 def cache_folder() -> Path:
-    """Where jumok keeps what it could fetch or measure again: JUMOK_CACHE, or else the platform's place for such."""
+    """Where jumok keeps what it could fetch again: JUMOK_CACHE, or else the platform's place for such."""
     chosen = os.environ.get("JUMOK_CACHE")
     return Path(chosen) if chosen else user_cache_path("jumok")
 

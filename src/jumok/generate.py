@@ -22,7 +22,7 @@ from jumok.decode import WEIGHTS, Texts, Weights
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.hangul import nfc
 from jumok.messages import tr
-from jumok.models import Model
+from jumok.models import Model, require_room_to_write
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
 
@@ -162,6 +162,7 @@ def generate(
     tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, weights)
     if not prompts:
         return []
+    require_room_to_write(model.config, len(prompts) * samples)
     writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
     texts = Rollout(model, starts, sampling, samples=samples, seed=seed, cache=cache, weights=weights)
     for _ in range(tokens):

@@ -1,5 +1,5 @@
 """What is decided before the first step: precision, what computes attention, compiling, dropout. By measuring on the
-machine and the text at hand, once; the outcome is written to config.json, and a resumed run keeps to it."""
+machine and the text at hand; the outcome is written to config.json, and a resumed run keeps to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from jumok.attention import Implementation
-from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import has_compiler, processor_name
+from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
+from jumok.device import free_memory, has_compiler, processor_name, require_memory
 from jumok.errors import ConfigError
-from jumok.models import build, kind_of
+from jumok.messages import tr
+from jumok.models import kind_of, require_room
 from jumok.tasks import Task
 from jumok.tuning import Cost, costs_of
 
@@ -25,25 +26,23 @@ LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small t
 # (passes over the text, dropout): up to so many passes this rate. The steps are a judgement from few runs: novels,
 # seen 6 times, did well with 0.2, and stories, seen once, without.
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
+STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
+HALF = 2  # bytes of a number in bfloat16
+SURELY = 0.5  # of what a pass was seen to keep is counted: some of it may be freed before the rest is made
 AS_ASKED = "as asked"
 TOO_LITTLE = "too little memory for any step"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One way to train: seconds of an optimizer step, uncompiled, and on which day they were measured.
+    """One way to train: seconds of an optimizer step, uncompiled, infinity where there is too little memory for it.
 
-    measured: "" for a way for which there is too little memory. cached: found in the cache, not measured now.
-    disturbed: while other work kept the process waiting.
     worked_out: attention alone was timed this way, and the step by its difference. chosen: the run takes it.
     """
 
     precision: str
     attention: str
     seconds: float
-    measured: str
-    cached: bool
-    disturbed: bool
     worked_out: bool
     chosen: bool
 
@@ -103,18 +102,25 @@ def make_plan(
     train_tokens: int,
     *,
     choose_dropout: bool,
-    anew: bool = False,
 ) -> Plan:
-    """Measure, or remember what was measured, and decide what the settings leave open.
+    """Measure for some seconds, and decide what the settings leave open.
 
     Args:
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
-        anew: measure also what the cache has.
+
+    Raises:
+        ConfigError: the memory cannot hold the model, or a training step of it.
     """
+    require_room(shape)
+    parameters, free = count_parameters(shape), free_memory(device)
+    fewest = STEP_NUMBERS * 4 * parameters + HALF * count_kept(shape) * task.tokens_per_batch
+    _require_room(fewest, free, task)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
-    costs = costs_of(shape, config, task, device, precisions, anew=anew)
+    costs = costs_of(shape, config, task, device, precisions)
     precision = min(precisions, key=lambda p: costs[p].of_step(config))
     cost = costs[precision]
+    memory = _memory(parameters, cost)
+    _require_room(sum(memory.values()) - SURELY * memory["kept"], free, task)
     per_step = task.tokens_per_batch * config.accumulate
     if config.steps is not None:
         duration, tokens = config.steps * cost.of_step(config), config.steps * per_step
@@ -139,8 +145,6 @@ def make_plan(
     shape = dataclasses.replace(shape, dropout=dropout)
     decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)
     tokens = max(per_step, tokens)
-    with torch.device("meta"):
-        parameters = build(shape).parameter_count()
     return Plan(
         shape=shape,
         config=decided,
@@ -165,9 +169,14 @@ def make_plan(
             steps=round(tokens / per_step),
             seconds=tokens / per_step * cost.of_step(config, speedup),
             passes=passes,
-            memory=_memory(parameters, cost),
+            memory=memory,
         ),
     )
+
+
+def _require_room(needed: float, free: int | None, task: Task[Any]) -> None:
+    what = tr("a training step over {tokens} tokens", tokens=f"{task.tokens_per_batch:,}")
+    require_memory(int(needed), what, free=free)
 
 
 def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
@@ -214,11 +223,10 @@ def _why_attention(config: TrainConfig, cost: Cost, device: torch.device) -> str
     if device.type != "cpu":
         return f"the only one on {device.type}"
     if not cost.attentions:
-        return "nothing to choose: no attention, with dropout on its weights, or over very few tokens"
+        return "nothing to choose (no attention, dropout on its weights, very few tokens), or no time to measure it"
     taken = ", ".join(f"{name} {1000 * seconds:,.1f}" for name, seconds in cost.attentions.items())
-    doubt = ""
-    if cost.attention != min(cost.attentions, key=lambda name: cost.attentions[name]):
-        doubt = ", but other work was in the way" if cost.disturbed else ", which is not clear enough"
+    fastest = min(cost.attentions, key=lambda name: cost.attentions[name])
+    doubt = "" if cost.attention == fastest else ", which is not clear enough"
     return f"milliseconds of a pass: {taken}{doubt}"
 
 
@@ -230,9 +238,6 @@ def _candidates(costs: Mapping[Precision, Cost], decided: TrainConfig) -> Iterat
                 precision=precision,
                 attention=name,
                 seconds=cost.of_step(decided, attention=name),
-                measured=cost.measured,
-                cached=cost.cached,
-                disturbed=cost.disturbed,
                 worked_out=name != cost.attention,
                 chosen=(precision, name) == (decided.precision, decided.attention),
             )

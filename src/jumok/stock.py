@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, from_dict
-from jumok.errors import JumokError, RunError
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, from_dict, require_range
+from jumok.errors import ConfigError, JumokError, RunError
+from jumok.messages import tr
 
 Stock = Mapping[str, Any]
 
@@ -132,6 +133,7 @@ HEADS = {
     "BertForPreTraining": "mlm",  # without its second head, which tells whether two texts follow each other
 }
 CLASSIFIER = "ForSequenceClassification"
+MOST_LABELS = 100_000  # of a classifier
 SINGLE_LABEL = "single_label_classification"  # what a softmax over the classes is called
 # What to take a folder for whose config.json names no class: that of its model_type which asks for the least.
 PLAIN = {
@@ -193,11 +195,18 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
     Raises:
         RunError, ConfigError, JumokError: see `read_config`.
     """
-    name = architecture(stock, where)
     try:
-        return READERS[name](stock, where)
+        return READERS[architecture(stock, where)](stock, where)
     except KeyError as error:
         raise RunError(f"{where}/config.json does not say {error}; restore it from a copy.") from None
+    except (AttributeError, TypeError) as error:  # a list where a word belongs, a number where an object does
+        raise RunError(
+            tr(
+                "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
+                where=where,
+                error=error,
+            )
+        ) from None
 
 
 def architecture(stock: Stock, where: str) -> str:
@@ -298,10 +307,14 @@ def _named_labels(stock: Stock, where: str) -> list[str]:
     named = stock.get("id2label")
     try:
         if named is None:  # then the stock class counts, from LABEL_0 on
-            return [f"LABEL_{i}" for i in range(stock.get("num_labels", 2))]
+            count = stock.get("num_labels", 2)
+            require_range("num_labels", count, 1, MOST_LABELS)
+            return [f"LABEL_{i}" for i in range(count)]
         names = {int(number): str(name) for number, name in named.items()}
         return [names[i] for i in range(len(names))]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
         raise RunError(
             f"{where}/config.json has an id2label that does not name the classes 0, 1, 2 and so on; mend it."
         ) from None

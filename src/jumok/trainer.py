@@ -40,6 +40,7 @@ from jumok.plan import Plan, make_plan, most_tokens, require_possible
 from jumok.tasks import TASKS, Task
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
+from jumok.tuning import Pace
 from jumok.view.figures import draw_loss
 
 VALIDATIONS = 12  # in a run, unless eval_every says otherwise
@@ -59,6 +60,8 @@ DOUBT = 0.003  # how much worse than foreseen a later one may be
 DRAW_EVERY = 30.0  # seconds between drawings of the loss
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
 SAVE_AT_MOST = 20  # times as long as a save takes lies between two of them, unless save_every is 0
+OTHERWISE = 2.0  # times as long or as short as foreseen do steps take before a run counts on it
+MUCH_WAITING = 0.2  # of the time that threads could have worked: on an idle machine it is 1% or less
 FAILURES = 3  # steps in a row without a finite loss that end a run
 ANY_VOCABULARY = 1 << 20  # stands for one that is not known yet
 
@@ -79,6 +82,9 @@ NUMBERS = (
     "stage_began",
     "lowest",
     "validation_read",
+    "planned_tokens",
+    "foreseen",
+    "validation_reads",
 )  # of a Trainer, kept in its state
 # What a new stage may have different: its length, and how its rate moves. All else stays as the run began.
 OF_A_STAGE = (
@@ -229,11 +235,15 @@ class Trainer:
         self.next_glance = 1 / VALIDATIONS  # progress at which it is due
         self.outlook = 1 - HOPE  # how far a close look will find the model from perfect, over what a glance finds
         self.planned_tokens = self.train_tokens = 0  # that the run will see, about; that the text has
+        self.foreseen = 0.0  # seconds of a step, by the plan or by what was seen since; 0 if nobody knows
+        self.validation_reads = 0  # tokens, the same at each validation, so that they compare; 0 before the first
         self.plan: Plan | None = None  # of a run that has just been started
         self.notices: list[str] = []  # to be told once the run begins
         self._began = began  # time.monotonic() at which the run's clock stood at zero
         self._clock = (0.0, 0.0)  # progress and seconds from which a time budget is counted on
         self._speed = 0.0  # tokens trained a second
+        self._pace = Pace()
+        self._told_of_others = False  # that other work keeps the processors busy
         self._validation_speed = self._look_seconds = self._save_seconds = 0.0
         self._step_width = 0.0  # progress made by the last step; tells the middle of the next one in a time budget
         self._drawn = -math.inf
@@ -259,7 +269,6 @@ class Trainer:
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
-        measure_anew: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> Trainer:
         """Begin a run in a new folder.
@@ -279,7 +288,6 @@ class Trainer:
             init: a run folder or a stock folder to begin with the weights of; the shape and the tokenizer are its own.
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
-            measure_anew: how fast it all is, also where an earlier measurement is in the cache.
             tell: called with what is being done, in a few words, before anything that may take long.
 
         Raises:
@@ -351,7 +359,6 @@ class Trainer:
                         place,
                         data["train_tokens"],
                         choose_dropout="dropout" not in model_fields,
-                        anew=measure_anew,
                     )
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
@@ -373,6 +380,8 @@ class Trainer:
             trainer = cls(folder, task, model, plan.config, place, began, tell)
             trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
+        if math.isfinite(plan.explanation.seconds_per_step):
+            trainer.foreseen = plan.explanation.seconds_per_step
         trainer.notices = [*task.notices, *plan.notices]
         return trainer
 
@@ -533,12 +542,16 @@ class Trainer:
         if self.config.compile == "on" and not self._over() and not self._stop:
             yield from self._compile()
         yield from self._start_clock()
+        self._pace = Pace()
         saved_at = time.monotonic()
         validations = self._validations_due()
         while not self._over() and not self._stop:
+            began = time.perf_counter()
             with self._pass():
                 step = self._take_step()
+            seconds = time.perf_counter() - began
             yield step
+            yield from self._watch(seconds)
             if self.failures >= FAILURES:
                 self._save()
                 raise TrainingError(self._advice_on_divergence())
@@ -753,6 +766,62 @@ class Trainer:
                 ),
             )
 
+    def _watch(self, seconds: float) -> Iterator[Notice]:
+        """Say when steps take another time than was foreseen, and let a run by minutes count on what is seen.
+
+        In a run by steps nothing follows from it, so that its figures do not depend on the time.
+
+        Args:
+            seconds: that the last step took.
+        """
+        window = self._pace.add(seconds)
+        if window is None:
+            return
+        before = self.foreseen = self.foreseen or window.seconds
+        slower, sentences = window.seconds > OTHERWISE * before, []
+        if slower or before > OTHERWISE * window.seconds:
+            self.foreseen = window.seconds
+            times = {"now": f"{window.seconds:.2g}", "before": f"{before:.2g}"}
+            if self.config.minutes is not None:
+                planned, steps = self._plan_anew(60 * self.config.minutes)
+                sentences.append(
+                    tr(
+                        "A step takes {now} s, and {before} s were foreseen: about {steps} steps are planned now, not "
+                        "{planned}.",
+                        **times,
+                        steps=f"{steps:,}",
+                        planned=f"{planned:,}",
+                    )
+                )
+            elif slower:
+                sentences.append(tr("A step takes {now} s, and {before} s were foreseen.", **times))
+        if window.waiting > MUCH_WAITING and not self._told_of_others:
+            self._told_of_others = True
+            sentences.append(
+                tr(
+                    "Other programs keep the processors busy: this one waited for {share} of the time that it could "
+                    "have worked. Ending them helps most; else stop this run and continue it with "
+                    "OMP_WAIT_POLICY=PASSIVE set, so that threads do not use up the processors while they wait.",
+                    share=f"{window.waiting:.0%}",
+                )
+            )
+        if sentences:
+            yield Notice(step=self.step, text=" ".join(sentences))
+
+    def _plan_anew(self, budget: float) -> tuple[int, int]:
+        """Count on steps as long as is foreseen now; how many were planned, and are now.
+
+        Args:
+            budget: seconds of the run.
+        """
+        per_step = self.task.tokens_per_batch * self.config.accumulate
+        planned = self.planned_tokens
+        left = max(0.0, budget - self._reserve() - self._stage_seconds)
+        most = most_tokens(self.config, self.task, self.train_tokens)
+        self.planned_tokens = int(min(most, self._seen() + left / self.foreseen * per_step))
+        self.outlook = 1 - HOPE  # glances may read other windows from now on
+        return round(planned / per_step), round(self.planned_tokens / per_step)
+
     def _progress_now(self) -> float:
         if self.config.steps is not None:
             return (self.step - self._first_step) / self.config.steps
@@ -813,8 +882,12 @@ class Trainer:
         return int(self.progress * VALIDATIONS)
 
     def _validation_tokens(self) -> int:
-        affordable = int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
-        return self.config.eval_tokens or max(8 * self.model.config.context_length, affordable)
+        if self.config.eval_tokens:
+            return self.config.eval_tokens
+        if not self.validation_reads:
+            affordable = int(VALIDATION_TOKENS * self.planned_tokens / self._validations())
+            self.validation_reads = max(self.task.fewest_tokens(self.model.config.context_length), affordable)
+        return self.validation_reads
 
     def _final_tokens(self) -> int:
         least = CLOSE_LOOK_TOKENS if self.config.stop_at is not None else 256 * self.model.config.context_length

@@ -1,54 +1,42 @@
-"""What a training step costs on this machine: found out by trying, once, and kept in a cache.
+"""What a training step costs on this machine: found out by trying for some seconds before a run, and watched during it.
 
-The cache is one JSON file in jumok's cache folder. Each entry names what it was measured for, the machine and the
-versions included, so that nothing else finds it. A run writes what it decided into its own config.json and never asks
-again: the cache only saves seconds, so a damaged, old or unwritable one is as good as none.
+Nothing is remembered from one run to the next. A measurement may be wrong, for machines are shared and get hot; then it
+misleads one run, and that one only until its steps are seen to take another time.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import math
-import os
-import platform
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
-from jumok import __version__
 from jumok.attention import Implementation, ScaledDotProductAttention, train_attention_by
-from jumok.config import SPECIAL_IDS, ModelConfig, Precision, TrainConfig
-from jumok.device import autocast, processor_name, seconds_per_call
-from jumok.files import cache_folder, locked, write_atomic
-from jumok.models import build, kind_of
+from jumok.config import ModelConfig, Precision, TrainConfig
+from jumok.device import autocast, processor_waits, seconds_per_call
+from jumok.models import build
 from jumok.optim import make_optimizers
 from jumok.tasks import Task
 
 MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
+MEASURING = 5.0  # seconds after which nothing more is tried; what was begun, once in each precision, is finished
+TURNS = 3  # of each work at most, the first of which counts only if it is the only one
 WORTH_IT = 0.9  # of the time of explicit attention may the fused one take to be chosen: less is noise
-# Other work was in the way where the process got less than so many seconds of a processor in each second, or where the
-# same work took so many times as long the second time, or the first.
-UNDISTURBED = 0.9
-UNSTEADY = 1.5
-KEPT_DAYS = 30  # that a measurement counts; kernels, clocks and other work on a machine change
-MOST_KEPT = 300  # measurements in the file, the newest ones
-FORMAT = 2
-OF_THE_MOMENT = {"cached", "disturbed"}  # fields of a cost that are not kept
-SAME_SPEED = ("labels", "rope_theta", "norm_eps", *SPECIAL_IDS)  # fields of a model that cost no time
+# How long steps really take is judged by at least so many of them, and so many seconds: one hiccup is none of it.
+WATCHED_STEPS = 5
+WATCHED_SECONDS = 5.0
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = get_args(Implementation)
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +47,6 @@ class Cost:
     weights. attentions: seconds that attention alone takes in such a pass, by what computes it; {} where there was
     nothing to choose. flops: operations of a pass, those of matrix products and attention. kept: bytes that a forward
     pass leaves for the backward one, about. moments: bytes that the optimizers keep.
-    measured: the day, as 2026-12-31. disturbed: other work kept the process waiting meanwhile, so that it is worth
-    little and not remembered. cached: it was read and not measured now.
     """
 
     batch: float
@@ -70,9 +56,6 @@ class Cost:
     flops: float = 0.0
     kept: float = 0.0
     moments: float = 0.0
-    measured: str = ""
-    disturbed: bool = False
-    cached: bool = False
 
     def of_step(self, config: TrainConfig, speedup: float = 1.0, attention: Implementation | None = None) -> float:
         """Seconds of an optimizer step whose passes are so many times as fast.
@@ -85,29 +68,6 @@ class Cost:
             batch = max(batch, self.attentions[attention])  # on a busy machine they may not fit together
         return config.accumulate * batch / speedup + self.update
 
-    @classmethod
-    def parse(cls, values: Any) -> Self:
-        """From what JSON gave.
-
-        Raises:
-            ValueError: it is no cost.
-        """
-        known = {setting.name for setting in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or values.keys() != known - OF_THE_MOMENT:
-            raise ValueError("not the fields of a cost")
-        attentions = values["attentions"]
-        if not isinstance(attentions, dict) or attentions.keys() not in (set(), set(IMPLEMENTATIONS)):
-            raise ValueError("not what computes attention")
-        numbers = [values[name] for name in ("batch", "update", "flops", "kept", "moments")] + [*attentions.values()]
-        if not all(type(n) in (int, float) and math.isfinite(n) and n >= 0 for n in numbers):
-            raise ValueError("not a number")
-        if values["attention"] not in IMPLEMENTATIONS or not values["batch"]:
-            raise ValueError("not a measurement")
-        age = (date.today() - date.fromisoformat(values["measured"])).days
-        if not 0 <= age < KEPT_DAYS:
-            raise ValueError("too old")
-        return cls(**values, cached=True)
-
 
 def costs_of(
     shape: ModelConfig,
@@ -115,58 +75,93 @@ def costs_of(
     task: Task[Any],
     device: torch.device,
     precisions: Sequence[Precision],
-    *,
-    anew: bool,
 ) -> dict[Precision, Cost]:
     """What training costs in each precision; for ever where memory does not suffice.
 
-    All come out of the cache or none: a quiet minute of last week is not compared with a busy one of today.
-
-    Args:
-        anew: measure in any case, and put the outcome in the place of what the cache has.
+    All take turns, so that other work that begins meanwhile is in the way of each. When MEASURING is over, what is
+    known by then is used: then each pass was tried once at least, and maybe attention was not timed alone.
     """
     batch = task.parts(0)[0]
-    asked = {precision: _identity(shape, config, device, precision, batch) for precision in precisions}
-    known = {} if anew else {precision: _recall(asked[precision]) for precision in precisions}
-    if known and all(known.values()):
-        return {precision: cost for precision, cost in known.items() if cost is not None}
-    costs = {}
-    for precision in precisions:
-        try:
-            costs[precision] = _measured(shape, config, task, device, precision, batch)
-        except torch.OutOfMemoryError:
-            costs[precision] = Cost(batch=math.inf, attention=_usual(config, device))
-            continue
-        if not costs[precision].disturbed:
-            _remember(asked[precision], costs[precision])
-    return costs
+    rows = len(batch[0])
+    if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
+        rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
+    part = tuple(tensor[:rows].to(device) for tensor in batch)
+    share, began = 1 / task.share(part), time.perf_counter()
+    with torch.random.fork_rng(devices=[]):
+        model = build(shape).to(device)
+        optimizers = make_optimizers(model, config)
+
+        def passes(precision: Precision, attention: Implementation) -> None:
+            train_attention_by(model, attention)
+            with autocast(device, precision):
+                loss = task.loss(model, part)
+            model.zero_grad()
+            loss.backward()
+
+        def update() -> None:
+            for optimizer in optimizers:
+                optimizer.step()
+
+        watches: dict[Precision, _Watch] = {}
+        for precision in precisions:
+            watch = _Watch()
+            with suppress(torch.OutOfMemoryError), watch.over(model):
+                passes(precision, _usual(config, device))
+                watches[precision] = watch
+        alone = _in_turns(
+            {
+                (precision, way): partial(_attend, way, watch, device, precision)
+                for precision, watch in watches.items()
+                for way in IMPLEMENTATIONS
+                if config.attention == "auto" and watch.calls
+            },
+            device,
+            began + MEASURING / 2,
+        )
+        chosen = {
+            precision: _clearly_faster(alone[precision, "explicit"], alone[precision, "fused"])
+            if (precision, "fused") in alone
+            else _usual(config, device)
+            for precision in watches
+        }
+        for watch in watches.values():
+            watch.calls.clear()
+        works = {precision: partial(passes, precision, way) for precision, way in chosen.items()}
+        seconds = _in_turns(works, device, began + MEASURING, warm=True)
+        updates = 0.0
+        if watches:
+            updates = seconds_per_call(update, device, repeats=1, warm_up=False)
+            updates = _in_turns({"": update}, device, began + MEASURING, warm=True).get("", updates)
+    moments = [t.nbytes for optimizer in optimizers for state in optimizer.state.values() for t in state.values()]
+    return {precision: Cost(batch=math.inf, attention=_usual(config, device)) for precision in precisions} | {
+        precision: Cost(
+            batch=share * seconds.get(precision, watch.seconds),
+            update=updates,
+            attention=chosen[precision],
+            attentions={way: share * alone[precision, way] for way in IMPLEMENTATIONS if (precision, way) in alone},
+            flops=share * watch.flops,
+            kept=share * sum(watch.kept.values()),
+            moments=sum(moments),
+        )
+        for precision, watch in watches.items()
+    }
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-class _Attempt:
-    """Something that is measured from now on."""
+def _in_turns(
+    works: Mapping[Work, Callable[[], object]], device: torch.device, until: float, *, warm: bool = False
+) -> dict[Work, float]:
+    """The shortest time of each work, in seconds; {} if there is no time at all.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._began, self._worked = device, time.perf_counter(), time.process_time()
-        self._steady = True
-
-    def seconds(self, *works: Callable[[], object], warm: bool = False) -> list[float]:
-        """The shortest of the turns of each work, two each, after one that is not counted unless all are warm."""
-        turns = [[self._seconds(work) for work in works] for _ in range(2 if warm else 3)]
-        times = list(zip(*turns[-2:], strict=True))  # the works took turns
-        self._steady &= all(max(two) <= UNSTEADY * min(two) for two in times)
-        return [min(two) for two in times]
-
-    def _seconds(self, work: Callable[[], object]) -> float:
-        return seconds_per_call(work, self._device, repeats=1, warm_up=False)
-
-    def disturbed(self) -> bool:
-        """Whether other work seems to have been in the way."""
-        received, passed = time.process_time() - self._worked, time.perf_counter() - self._began
-        waited = self._device.type == "cpu" and received < UNDISTURBED * passed
-        return waited or not self._steady
+    until: on the clock of time.perf_counter, after which no new round begins. warm: all were done before.
+    """
+    rounds: list[list[float]] = []
+    while works and len(rounds) < TURNS - warm and time.perf_counter() < until:
+        rounds.append([seconds_per_call(work, device, repeats=1, warm_up=False) for work in works.values()])
+    counted = rounds if warm else rounds[1:] or rounds
+    return dict(zip(works, map(min, zip(*counted, strict=True)), strict=True)) if counted else {}
 
 
 class _Call(NamedTuple):
@@ -186,6 +181,7 @@ class _Watch:
     def __init__(self) -> None:
         self.calls: dict[object, _Call] = {}
         self.flops = 0
+        self.seconds = 0.0
         self.kept: dict[int, int] = {}  # bytes, by their place in memory
 
     @contextmanager
@@ -201,14 +197,14 @@ class _Watch:
                 self.kept[storage.data_ptr()] = storage.nbytes()
             return tensor
 
-        counter = FlopCounterMode(display=False, custom_mapping=COUNTED)
+        counter, began = FlopCounterMode(display=False, custom_mapping=COUNTED), time.perf_counter()
         try:
             with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
                 yield
         finally:
             for hook in hooks:
                 hook.remove()
-        self.flops = counter.get_total_flops()
+        self.flops, self.seconds = counter.get_total_flops(), time.perf_counter() - began
 
     def _attends(self, seam: nn.Module, args: tuple[Any, ...]) -> None:
         assert isinstance(seam, ScaledDotProductAttention)
@@ -245,62 +241,8 @@ COUNTED = {
 }
 
 
-def _measured(
-    shape: ModelConfig,
-    config: TrainConfig,
-    task: Task[Any],
-    device: torch.device,
-    precision: str,
-    batch: tuple[Tensor, ...],
-) -> Cost:
-    rows = len(batch[0])
-    if device.type == "cpu":  # a part tells enough there; other devices are only as fast as they are filled
-        rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
-    part = tuple(tensor[:rows].to(device) for tensor in batch)
-    share = 1 / task.share(part)
-    with torch.random.fork_rng(devices=[]):
-        model = build(shape).to(device)
-        optimizers = make_optimizers(model, config)
-
-        def passes() -> None:
-            with autocast(device, precision):
-                loss = task.loss(model, part)
-            model.zero_grad()
-            loss.backward()
-
-        def update() -> None:
-            for optimizer in optimizers:
-                optimizer.step()
-
-        attention, seconds = _usual(config, device), {}
-        train_attention_by(model, attention)
-        watch, attempt = _Watch(), _Attempt(device)
-        with watch.over(model):
-            passes()
-        if config.attention == "auto" and watch.calls:
-            ways = [partial(_attend, name, watch, device, precision) for name in IMPLEMENTATIONS]
-            seconds = {n: share * t for n, t in zip(IMPLEMENTATIONS, attempt.seconds(*ways), strict=True)}
-            if seconds["fused"] <= WORTH_IT * seconds["explicit"] and not attempt.disturbed():
-                attention = "fused"
-        watch.calls.clear()
-        train_attention_by(model, attention)
-        [pass_seconds], [update_seconds] = attempt.seconds(passes, warm=True), attempt.seconds(update)
-        return Cost(
-            batch=share * pass_seconds,
-            update=update_seconds,
-            attention=attention,
-            attentions=seconds,
-            flops=share * watch.flops,
-            kept=share * sum(watch.kept.values()),
-            moments=sum(
-                tensor.nbytes
-                for optimizer in optimizers
-                for state in optimizer.state.values()
-                for tensor in state.values()
-            ),
-            measured=date.today().isoformat(),
-            disturbed=attempt.disturbed(),
-        )
+def _clearly_faster(explicit: float, fused: float) -> Implementation:
+    return "fused" if fused <= WORTH_IT * explicit else "explicit"
 
 
 def _usual(config: TrainConfig, device: torch.device) -> Implementation:
@@ -321,64 +263,34 @@ def _attend(name: Implementation, watch: _Watch, device: torch.device, precision
             heads.backward(torch.ones_like(heads))
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
+# --- while a run goes on ----------------------------------------------------------------------------------------------
 
 
-def _identity(
-    shape: ModelConfig, config: TrainConfig, device: torch.device, precision: str, batch: tuple[Tensor, ...]
-) -> dict[str, Any]:
-    """All that a measurement depends on, as plain values."""
-    fields = {name: value for name, value in dataclasses.asdict(shape).items() if name not in SAME_SPEED}
-    return {
-        "jumok": __version__,
-        "torch": str(torch.__version__),
-        "processor": [processor_name(device), platform.machine(), os.cpu_count()],
-        "tokens": MEASURED_TOKENS,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "device": str(device),
-        "precision": precision,
-        **{name: getattr(config, name) for name in ("attention", "task", "optimizer", "lm_weight")},
-        "model": kind_of(shape),
-        "shape": {**fields, "labels": len(getattr(shape, "labels", ()))},
-        "batch": [list(part.shape) for part in batch],
-    }
+class Window(NamedTuple):
+    """Some steps in a row.
+
+    seconds: of one, the median. waiting: of the time for which threads of this process could have worked, the share in
+    which they waited for a processor; 0 where the system does not tell.
+    """
+
+    seconds: float
+    waiting: float
 
 
-def _place() -> Path:
-    return cache_folder() / "measurements.json"
+class Pace:
+    """What steps really take."""
 
+    def __init__(self) -> None:
+        self._steps: list[float] = []
+        self._waits, self._works = processor_waits(), time.process_time()
 
-def _digest(asked: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _recall(asked: Mapping[str, Any]) -> Cost | None:
-    try:
-        return Cost.parse(_entries()[_digest(asked)]["cost"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-
-
-def _remember(asked: Mapping[str, Any], cost: Cost) -> None:
-    values = {name: value for name, value in dataclasses.asdict(cost).items() if name not in OF_THE_MOMENT}
-    with suppress(OSError):
-        _place().parent.mkdir(parents=True, exist_ok=True)
-        with locked(_place().with_suffix(".lock"), wait=True):  # or what another start just wrote would be lost
-            entries = _entries()
-            entries.pop(_digest(asked), None)  # so that it comes last, as the newest
-            entries[_digest(asked)] = {"of": asked, "cost": values}
-            newest = dict(list(entries.items())[-MOST_KEPT:])
-            write_atomic(_place(), json.dumps({"format": FORMAT, "measurements": newest}, indent=1) + "\n")
-
-
-def _entries() -> dict[str, Any]:
-    """The file's entries by their digest, the oldest first; none of a file that cannot be used."""
-    try:
-        content = json.loads(_place().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        return {}
-    entries = content.get("measurements")
-    return entries if isinstance(entries, dict) else {}
+    def add(self, seconds: float) -> Window | None:
+        """Take note of a step; the window that is full with it, if one is."""
+        self._steps.append(seconds)
+        if len(self._steps) < WATCHED_STEPS or sum(self._steps) < WATCHED_SECONDS:
+            return None
+        waits, works = processor_waits(), time.process_time()
+        waited, worked = max(0.0, waits - self._waits), works - self._works
+        window = Window(statistics.median(self._steps), waited / (waited + worked) if waited else 0.0)
+        self._steps, self._waits, self._works = [], waits, works
+        return window

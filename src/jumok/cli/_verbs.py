@@ -24,6 +24,10 @@ NUMBERS_ROWS = 50_000  # of the built-in pairs, when no table is given
 STORIES_CHARS = 2_000_000  # of the built-in corpus, when no text is given
 INTERRUPTED = 130
 IMPORTED = time.monotonic()
+# What tells OpenMP how threads wait: of any, of GNU, of LLVM and Intel.
+WAITING_POLICIES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
+BUSY_PROCESSORS = 8  # one busy thread of others to so many processors is enough to be in the way
+LOOKS, LOOK_SECONDS = 5, 0.01
 Command = Callable[..., None]
 
 
@@ -154,6 +158,33 @@ def process_seconds() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began
     except (OSError, AttributeError, ValueError, IndexError):
         return time.monotonic() - IMPORTED
+
+
+def make_room_for_others() -> bool:
+    """Let threads sleep while they wait for each other if other programs keep the processors busy; whether they do.
+
+    Threads that spin instead are quicker where a processor is free for each of them, and take the processor from the
+    very thread that they wait for where none is. OpenMP reads the choice when torch is loaded, so this comes before; a
+    choice that stands in the environment stays.
+    """
+    chosen = WAITING_POLICIES & os.environ.keys()
+    if chosen or "torch" in sys.modules or others_at_work() * BUSY_PROCESSORS < (os.cpu_count() or 1):
+        return False
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    return True
+
+
+def others_at_work() -> int:
+    """How many threads beside this one run or wait for a processor, the least of a few looks; 0 if nobody tells."""
+    looks = []
+    for _ in range(LOOKS):
+        try:
+            running = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]
+            looks.append(int(running) - 1)
+        except (OSError, ValueError, IndexError):
+            return 0
+        time.sleep(LOOK_SECONDS)
+    return max(0, min(looks))
 
 
 READING = ("encoding", "column")  # options that say how texts are read

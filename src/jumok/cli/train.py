@@ -22,6 +22,7 @@ from jumok.cli._verbs import (
     Command,
     Verb,
     common,
+    make_room_for_others,
     option,
     plain_floats,
     print_json,
@@ -136,7 +137,6 @@ def _help(field: dataclasses.Field[Any]) -> str:
 )
 @option("--init", type=click.Path(path_type=Path), help="begin with the weights of this run or stock model folder")
 @option("--explain", is_flag=True, help="say what the run would do and why, and make nothing")
-@option("--measure-anew", is_flag=True, help="how fast it is here, also if it was measured in the last 30 days")
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="of the text files [found out]")
 @option("--column", section="Text", help="of .csv, .tsv and .jsonl files [text]")
@@ -165,7 +165,6 @@ def train(
     resume: bool,
     init: Path | None,
     explain: bool,
-    measure_anew: bool,
     config_file: Path | None,
     device: str,
     as_json: bool,
@@ -185,6 +184,14 @@ def train(
     count in the new stage alone, and --stop-at holds for one stage: give it again where it is wanted.
     """
     began = time.monotonic()
+    if make_room_for_others():
+        say(
+            tr(
+                "Other programs keep the processors busy, so threads sleep while they wait (OMP_WAIT_POLICY=PASSIVE). "
+                "It would be faster without the others."
+            ),
+            quiet=quiet,
+        )
     settings = _read_toml(config_file) if config_file else {}
     given = {key: value for key, value in flags.items() if value is not None}
     if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
@@ -192,7 +199,7 @@ def train(
     settings |= given
 
     def make(folder: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
-        return _make_trainer(texts, folder, resume, init, dict(settings), device, began, quiet, measure_anew, tell)
+        return _make_trainer(texts, folder, resume, init, dict(settings), device, began, quiet, tell)
 
     if explain:
         if resume:
@@ -279,7 +286,6 @@ def _make_trainer(
     device: str,
     began: float,
     quiet: bool,
-    measure_anew: bool,
     tell: Callable[[str], None],
 ) -> tuple[Trainer, str]:
     """A trainer for what was asked, and a sentence on the text."""
@@ -297,8 +303,6 @@ def _make_trainer(
                 "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
                 "out."
             )
-        if measure_anew:
-            raise ConfigError("a run continues as it was decided at its start: leave --measure-anew out.")
         task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
         _refuse_strange(settings | reading, task)
         recorded = recorded_columns(out)
@@ -340,7 +344,6 @@ def _make_trainer(
         init=init,
         device=device,
         began=began,
-        measure_anew=measure_anew,
         tell=tell,
     )
     return trainer, text.describe()
@@ -415,7 +418,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"--config {path} is not TOML: {error}.") from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
     not_settings = {
-        "texts", "out", "resume", "init", "explain", "measure_anew", "config_file", "as_json", "quiet", "device",
+        "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device",
     }  # fmt: skip
     known = {p.name for p in train.params} - not_settings
     kinds = {

@@ -22,6 +22,7 @@ from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, Enc
 from jumok.config._fields import field_choices, field_types, from_dict, to_dict
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
 from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
+from jumok.config._size import count_blocks, count_cached, count_constants, count_kept, count_parameters
 from jumok.config._training import Attention, Precision, TaskName, TrainConfig
 
 __all__ = [
@@ -50,6 +51,11 @@ __all__ = [
     "RungConfig",
     "TaskName",
     "TrainConfig",
+    "count_blocks",
+    "count_cached",
+    "count_constants",
+    "count_kept",
+    "count_parameters",
     "did_you_mean",
     "field_choices",
     "field_types",

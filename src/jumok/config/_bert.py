@@ -8,7 +8,14 @@ from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
 from jumok.config._fields import require_types, setting
-from jumok.config._model import BlockConfig, ModelConfig, PoolingKind, distinct_labels, require_whole_heads
+from jumok.config._model import (
+    LARGEST_EPSILON,
+    BlockConfig,
+    ModelConfig,
+    PoolingKind,
+    distinct_labels,
+    require_whole_heads,
+)
 from jumok.errors import ConfigError
 
 Head = Literal["none", "pooler", "mlm", "classify"]
@@ -48,7 +55,7 @@ class BERTConfig(ModelConfig):
         self._require_sizes("mlp_width")
         require_range("dropout", self.dropout, 0, 0.95)
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
-        require_range("norm_eps", self.norm_eps, 0)
+        require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
         require_choice("head", self.head, typing.get_args(Head))
         require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
         require_id("pad_id", self.pad_id, self.vocab_size)

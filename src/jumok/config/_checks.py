@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:
@@ -26,11 +27,24 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
 
 def require_range(name: str, value: float, low: float, high: float | None = None) -> None:
     """Raise ConfigError unless low <= value (<= high) and value is finite."""
-    if not (low <= value and math.isfinite(value) and (high is None or value <= high)):
-        allowed = f"between {low:g} and {high:g}" if high is not None else f"at least {low:g}"
-        if value == math.inf:
-            allowed += ", and finite"
-        raise ConfigError(f"{name}={value!r} is out of range: it must be {allowed}.")
+    if low <= value < math.inf and (high is None or value <= high):
+        return
+    allowed = {"name": name, "value": _shown(value), "low": _plain(low), "high": "" if high is None else _plain(high)}
+    if high is not None:
+        raise ConfigError(tr("{name}={value} is out of range: it must be between {low} and {high}.", **allowed))
+    if value == math.inf:
+        raise ConfigError(tr("{name}={value} is out of range: it must be at least {low}, and finite.", **allowed))
+    raise ConfigError(tr("{name}={value} is out of range: it must be at least {low}.", **allowed))
+
+
+def _plain(limit: float) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
+def _shown(value: float) -> str:
+    """A number as it was given, or how long it is: some have hundreds of digits."""
+    digits = repr(value)
+    return digits if len(digits) <= 30 else f"{digits[:8]}... ({len(digits)} digits)"
 
 
 def require_type(name: str, value: object, kind: type) -> None:

@@ -9,11 +9,22 @@ from typing import Literal
 
 from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range
 from jumok.config._fields import require_types, setting
-from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind, distinct_labels, require_whole_heads
+from jumok.config._model import (
+    LARGEST_BASE,
+    LARGEST_EPSILON,
+    Activation,
+    BlockConfig,
+    ModelConfig,
+    PoolingKind,
+    distinct_labels,
+    require_whole_heads,
+)
 from jumok.errors import ConfigError
 
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
+
+MOST_NAMED = 128  # divisors up to here are named in a message
 
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
@@ -63,10 +74,10 @@ class GPTConfig(ModelConfig):
         self._fill("norm_eps", 1e-6 if modern else 1e-5)
         self._require_sizes("head_dim", "n_kv_head", "mlp_width")
         require_choice("activation", self.activation, ACTIVATIONS[self.family])
-        require_range("norm_eps", self.norm_eps, 0)
+        require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
         require_range("dropout", self.dropout, 0, 0.95)
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
-        require_range("rope_theta", self.rope_theta, 1)
+        require_range("rope_theta", self.rope_theta, 1, LARGEST_BASE)
         require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
         if self.pooling == "first":
             raise ConfigError(
@@ -75,7 +86,7 @@ class GPTConfig(ModelConfig):
             )
         require_id("pad_id", self.pad_id, self.vocab_size)
         if self.n_head % self.n_kv_head:
-            divisors = [str(n) for n in range(1, self.n_head + 1) if self.n_head % n == 0]
+            divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(
                 f"n_head={self.n_head} is not divisible by n_kv_head={self.n_kv_head}; "
                 f"use one of {', '.join(divisors)}."

@@ -9,6 +9,13 @@ from jumok.config._checks import nearest_multiples, require_range, require_type
 from jumok.config._fields import setting
 from jumok.errors import ConfigError
 
+# The largest size of anything, and the largest base and epsilon: what is above them is a slip or damage. Whether the
+# machine has the memory for what is below is another question, see `jumok.models.build`.
+LARGEST_SIZE = 100_000_000
+LARGEST_DEPTH = 10_000  # blocks
+LARGEST_BASE = 1e12
+LARGEST_EPSILON = 1.0
+
 Activation = Literal["silu", "gelu", "relu"]
 PoolingKind = Literal["first", "last", "mean", "attention"]
 
@@ -57,7 +64,8 @@ class ModelConfig:
 
     def _require_sizes(self, *names: str) -> None:
         for name in names:
-            require_range(name, getattr(self, name), 1)
+            most = LARGEST_DEPTH if name.endswith("_layer") else LARGEST_SIZE
+            require_range(name, getattr(self, name), 1, most)
 
 
 def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_range
 from jumok.config._fields import field_choices, require_types, setting
 from jumok.errors import ConfigError
+from jumok.messages import tr
+
+# Far above what makes sense, and far below what overflows.
+MOST = 1_000_000_000  # of anything that is counted
+MOST_PASSES = 100_000  # per optimizer step
+MOST_MINUTES = 1_000_000  # two years
+MOST_RATE = 1_000
 
 TaskName = Literal["lm", "mlm", "classify", "seq2seq"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -78,18 +84,26 @@ class TrainConfig:
         if self.steps is None and self.minutes is None:
             object.__setattr__(self, "minutes", 10.0)
         if self.steps is not None:
-            require_range("steps", self.steps, 1)
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ConfigError(f"minutes={self.minutes!r} is out of range: it must be more than 0 and finite.")
-        require_range("passes", self.passes, 0)
+            require_range("steps", self.steps, 1, MOST)
+        if self.minutes is not None and not 0 < self.minutes <= MOST_MINUTES:
+            raise ConfigError(
+                tr(
+                    "minutes={minutes} is out of range: it must be more than 0 and at most {most}.",
+                    minutes=repr(self.minutes),
+                    most=f"{MOST_MINUTES:,}",
+                )
+            )
+        require_range("passes", self.passes, 0, MOST)
         if self.stop_at is not None:
-            require_range("stop_at", self.stop_at, 0)
-        for name in ("batch_size", "accumulate"):
-            require_range(name, getattr(self, name), 1)
+            require_range("stop_at", self.stop_at, 0, MOST)
+        require_range("batch_size", self.batch_size, 1, MOST)
+        require_range("accumulate", self.accumulate, 1, MOST_PASSES)
         for name, allowed in field_choices(type(self)).items():
             require_choice(name, getattr(self, name), allowed)
-        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "clip", "save_every", "lm_weight"):
-            require_range(name, getattr(self, name), 0)
+        for name in ("learning_rate", "matrix_learning_rate", "weight_decay", "lm_weight"):
+            require_range(name, getattr(self, name), 0, MOST_RATE)
+        for name in ("clip", "save_every"):
+            require_range(name, getattr(self, name), 0, MOST)
         for name in ("final_rate", "warmup", "mask_rate", "label_smoothing", "token_dropout"):
             require_range(name, getattr(self, name), 0, 1)
         if self.schedule == "invsqrt" and self.warmup == 0:
@@ -101,5 +115,5 @@ class TrainConfig:
             require_range(name, getattr(self, name), 0, 0.99999)
         require_range("val", self.val, 0, 0.9)
         for name in ("eval_every", "eval_tokens", "patience", "sample_tokens"):
-            require_range(name, getattr(self, name), 0)
+            require_range(name, getattr(self, name), 0, MOST)
         require_range("seed", self.seed, 0, 2**31 - 1)

@@ -21,7 +21,7 @@ from jumok.interop.folder import MARK, read_tensors, require_replaceable, write_
 from jumok.interop.gpt import GPT2, QWEN3, GPTFormat
 from jumok.interop.tensors import Format, Tensors, to_ours, to_theirs
 from jumok.interop.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
-from jumok.models import Model, build_blank
+from jumok.models import Model, build_blank, require_stored
 from jumok.stock import (
     HEADS,
     our_config,
@@ -87,6 +87,7 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
         raise RunError(f"there is no folder {path}; give one with a config.json and a model.safetensors.")
     config = our_config(read_stock(path / "config.json"), str(path))
     tensors = read_tensors(path)
+    require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
     config = _format(config).fitted(config, tensors)
     parameters = from_stock(config, tensors, str(path))
     model = build_blank(config)

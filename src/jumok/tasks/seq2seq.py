@@ -53,6 +53,7 @@ IDS = {
 BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table of pairs shows a rare piece too seldom
 TIE = 1e-6  # weight of the loss between models that are right equally often
 SENTENCE = 3  # words that a text has on average, from which on it is taken for a sentence
+FEWEST_ROWS = 200  # that a validation answers, if there are as many
 ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
 
 
@@ -226,6 +227,11 @@ class Seq2Seq(Task[EncoderDecoder]):
         """Cross-entropy of the tokens of the targets, with label smoothing where that is on."""
         source, target = batch
         return (target_losses(model, source, target, self.smoothing).sum(),)
+
+    def fewest_tokens(self, context_length: int) -> int:
+        """Those of FEWEST_ROWS, or 8 contexts if that is more."""
+        rows = -(-FEWEST_ROWS * self.validation_tokens // max(1, len(self.held_out)))
+        return max(8 * context_length, rows * ANSWER_COST)
 
     def validate(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
         """Loss, exact match, chrF and BLEU of greedy answers to evenly spread rows; see `jumok.pairs`."""

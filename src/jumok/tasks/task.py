@@ -20,6 +20,8 @@ from jumok.tasks.goal import Goal
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 
+FEWEST_TOKENS = 5_000  # that a validation reads, whatever was planned
+
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
@@ -242,6 +244,10 @@ class Task(ABC, Generic[M]):
 
     def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `loss` computes outside the model's blocks."""
+
+    def fewest_tokens(self, context_length: int) -> int:
+        """How many tokens a validation reads at least, if there are as many: fewer would leave its figures to luck."""
+        return max(8, -(-FEWEST_TOKENS // context_length)) * context_length
 
     @abstractmethod
     def validate(self, model: M, max_tokens: int) -> dict[str, float]:

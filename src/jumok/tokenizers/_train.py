@@ -13,6 +13,7 @@ from threading import Event, Thread
 
 from tokenizers import trainers
 
+from jumok.config import require_range
 from jumok.errors import ConfigError, TokenizerError
 from jumok.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
@@ -22,6 +23,7 @@ from jumok.tokenizers._tokenizer import Tokenizer
 ALPHABETS = ("corpus", "ksx1001", "hangul")
 DEFAULT_BPE_VOCAB = 8_000
 DEFAULT_MIN_COUNT = 2
+MOST = 1_000_000_000  # ids, or occurrences: the library counts in 32 bits or so
 
 _SLICE = 1 << 20  # characters of a long text to look at in one go
 _BPE_SLICE = 1 << 13
@@ -160,8 +162,8 @@ def _check_settings(
     _check_choice("alphabet", alphabet, ALPHABETS)
     if alphabet != "corpus" and kind != "char":
         raise ConfigError(f"alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}")
-    if min_count is not None and min_count < 1:
-        raise ConfigError(f"min_count={min_count} is too small; use 1 or more")
+    if min_count is not None:
+        require_range("min_count", min_count, 1, MOST)
     if isinstance(special_tokens, str):
         raise ConfigError(f"special_tokens={special_tokens!r} is one string; give a list: [{special_tokens!r}]")
     for token in special_tokens:
@@ -182,6 +184,7 @@ def _check_settings(
             f"vocab_size={vocab_size} is too small; 256 bytes and {len(special_tokens)} special tokens need "
             f"{least} or more"
         )
+    require_range("vocab_size", vocab_size, least, MOST)
 
 
 def _check_choice(what: str, given: str, allowed: Sequence[str]) -> None:
