@@ -93,13 +93,18 @@ class Search:
         draws = self.sampling.temperature > 0
         if draws and self.beam > 1:
             raise ConfigError(
-                f"beam={self.beam} and temperature={self.sampling.temperature:g} were both given: a search looks for "
-                "the likeliest answer, drawing does not; use temperature=0, or beam=1."
+                "beam={beam} and temperature={temperature:g} were both given: beam search looks for the "
+                "likeliest answer, while a temperature above 0 draws answers at random; use "
+                "temperature=0, or beam=1.",
+                beam=self.beam,
+                temperature=self.sampling.temperature,
             )
         if not draws and self.n_best > self.beam:
             raise ConfigError(
-                f"n_best={self.n_best} is more than beam={self.beam}: a search ends with as many answers as it has "
-                f"beams; use beam={self.n_best}, or a temperature above 0 to draw several answers."
+                "n_best={n_best} is more than beam={beam}: beam search finds as many answers as it has "
+                "beams; use beam={n_best}, or a temperature above 0 to draw several answers.",
+                n_best=self.n_best,
+                beam=self.beam,
             )
 
     def limit(self, config: EncoderDecoderConfig) -> int:
@@ -164,15 +169,18 @@ def answer(
     )
     require_range("seed", seed or 0, 0)
     if isinstance(sources, str):
-        raise ConfigError(f"sources={sources!r} is one string; give a list: [{sources!r}].")
+        raise ConfigError("sources={sources!r} is one string; give a list: [{sources!r}].", sources=sources)
     tokenizer = require_answering(model)
     ids = []
     for number, text in enumerate(sources, 1):
         read = closed(tokenizer, text, model.config)
         if len(read) > model.config.context_length:
             raise TextError(
-                f"source {number} has {len(read):,} tokens, with those around it, and this model reads at most "
-                f"{model.config.context_length}; shorten it."
+                "source {number} has {count:,} tokens, special tokens included, and this model reads at "
+                "most {context_length}; shorten it.",
+                number=number,
+                count=len(read),
+                context_length=model.config.context_length,
             )
         ids.append(read)
     return answer_ids(model, ids, search, seed=seed)
@@ -187,14 +195,16 @@ def require_answering(model: Model) -> Tokenizer:
     """
     if not isinstance(model, EncoderDecoder):
         raise ConfigError(
-            f"only an EncoderDecoder answers, and this model is of the kind {type(model).__name__}; train one with "
-            "task seq2seq. A GPT continues a text: jumok.generate."
+            "only an EncoderDecoder answers, and this model is of the kind {kind}; train one with "
+            "task seq2seq. A GPT continues a text: jumok.generate.",
+            kind=type(model).__name__,
         )
     missing = [name for name in ("decoder_start_id", "eos_id") if getattr(model.config, name) is None]
     if missing:
         raise TokenizerError(
-            f"this model cannot answer: its configuration has no {' and no '.join(missing)}, so nothing says where an "
-            "answer begins and ends; give the ids of the special tokens that it was trained with."
+            "this model cannot answer: its configuration has no {names}, the ids that begin and end "
+            "an answer; give the ids of the special tokens that it was trained with.",
+            names=" and no ".join(missing),
         )
     return require_tokenizer(model)
 

@@ -81,7 +81,9 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
         raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
     run = RunFolder.create(Path(folder), allow_existing_run=True)
     if run.is_trained():
-        raise RunError(f"{folder} holds a training run, which saving would overwrite; choose another folder.")
+        raise RunError(
+            "{folder} holds a training run, which saving would overwrite; choose another folder.", folder=folder
+        )
     with run.lock():
         run.write_config(describe_model(model.config, model.tokenizer))
         run.write_tokenizer(model.tokenizer)
@@ -113,7 +115,12 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Mod
     model = from_hf(folder) if is_hf(folder) else _load_run(folder)
     if not isinstance(model, kind):
         found, wanted = type(model).__name__, kind.__name__
-        raise RunError(f"{path} holds a model of the kind {found}, and one of the kind {wanted} is needed here.")
+        raise RunError(
+            "{path} holds a model of the kind {found}, and one of the kind {wanted} is needed here.",
+            path=path,
+            found=found,
+            wanted=wanted,
+        )
     return model.to(device)
 
 
@@ -185,20 +192,25 @@ class RunFolder:
         path = self.path
         try:
             if path.exists() and not path.is_dir():
-                raise RunError(f"{path} is a file; give a folder for the run, for example --out {path}-run.")
+                raise RunError(
+                    "{path} is a file; give a folder for the run, for example {--out {path}-run}.", path=path
+                )
             if path.is_dir() and any(path.iterdir()) and not self._is_unfinished_start():
                 if not self._is_run():
-                    raise RunError(f"{path} holds other files and no jumok run; choose a new folder, or an empty one.")
+                    raise RunError(
+                        "{path} holds other files and no jumok run; choose a new folder, or an empty one.", path=path
+                    )
                 if not allow_existing_run:
                     raise RunError(
-                        f"{path} holds a run already. Continue it with --resume, or choose another --out; "
-                        "delete the folder yourself if you no longer want it."
+                        "{path} holds a run already. Continue it with {--resume}, or choose another {--out}; "
+                        "delete the folder yourself if you no longer want it.",
+                        path=path,
                     )
         except OSError as error:
             raise self._unusable(error) from None
 
     def _unusable(self, error: OSError) -> RunError:
-        return RunError(f"cannot use {self.path} for the run: {error.strerror or error}.")
+        return RunError("cannot use {path} for the run: {reason}.", path=self.path, reason=error.strerror or error)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -208,7 +220,7 @@ class RunFolder:
             RunError: there is none; close names are suggested.
         """
         if not path.is_dir():
-            raise RunError(f"there is no run folder {path}.{_other_runs(path)}")
+            raise RunError("there is no run folder {path}.{hint}", path=path, hint=_other_runs(path))
         run = cls(path)
         run.read_config()
         return run
@@ -252,11 +264,9 @@ class RunFolder:
                     held.enter_context(locked(self.state / "lock"))
                 except LockHeld:
                     raise RunError(
-                        tr(
-                            "another process is writing to {path}, or another Trainer of this one; wait for it, close "
-                            "the Trainer, or choose another {--out}.",
-                            path=self.path,
-                        )
+                        "another process is writing to {path}, or another Trainer of this one; wait for it, close "
+                        "the Trainer, or choose another {--out}.",
+                        path=self.path,
                     ) from None
                 for folder in (self.path, self.state):
                     for leftover in folder.glob(".*.tmp"):
@@ -274,9 +284,14 @@ class RunFolder:
             newest = config["format"]
             config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
         except (ValueError, KeyError, TypeError, OSError):
-            raise RunError(f"{path} is damaged or not written by jumok; restore it from a copy.") from None
+            raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
         if newest != FORMAT:
-            raise RunError(f"{path} has format {newest}; this jumok reads format {FORMAT}. Update jumok.")
+            raise RunError(
+                "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+                path=path,
+                found=newest,
+                known=FORMAT,
+            )
         return config
 
     def write_config(self, config: Mapping[str, Any]) -> None:
@@ -294,11 +309,18 @@ class RunFolder:
         kind = fields.pop("type")
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(map(repr, KINDS))
-            raise RunError(f"{self.path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.")
+            raise RunError(
+                "{path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.",
+                path=self.path,
+                kind=kind,
+                known=known,
+            )
         try:
             config = from_dict(KINDS[kind], fields)
         except ConfigError as error:
-            raise RunError(f"{self.path / 'config.json'} does not describe a model: {error}") from None
+            raise RunError(
+                "{path} does not describe a model: {error}", path=self.path / "config.json", error=error
+            ) from None
         with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` tells
             require_stored(config, _numbers_in(self.path / "model.safetensors"), str(self.path))
         return config
@@ -317,9 +339,14 @@ class RunFolder:
         made_with = self.read_config()["tokenizer"]
         if tokenizer.fingerprint != made_with["fingerprint"]:
             raise RunError(
-                f"{path} is of kind {tokenizer.kind!r} with {tokenizer.vocab_size:,} ids, but the model was made with "
-                f"another one, of kind {made_with['kind']!r} with {made_with['vocab_size']:,} ids (their fingerprints "
-                "differ); put back the one that belongs to it."
+                "{path} is of kind {kind!r} with {vocab_size:,} ids, but the model was made with another "
+                "tokenizer, of kind {expected_kind!r} with {expected_size:,} ids (their fingerprints "
+                "differ); restore the tokenizer of this model.",
+                path=path,
+                kind=tokenizer.kind,
+                vocab_size=tokenizer.vocab_size,
+                expected_kind=made_with["kind"],
+                expected_size=made_with["vocab_size"],
             )
         return tokenizer
 
@@ -339,13 +366,11 @@ class RunFolder:
             tensors = load_tensors(path)
         except (SafetensorError, OSError) as error:
             raise RunError(
-                tr(
-                    "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it anew; "
-                    "otherwise restore it from a copy.",
-                    path=path,
-                    error=error,
-                    command=shell("jumok", "train", "--resume", "--out", self.path),
-                )
+                "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it anew; "
+                "otherwise restore it from a copy.",
+                path=path,
+                error=error,
+                command=shell("jumok", "train", "--resume", "--out", self.path),
             ) from None
         restore_weights(model, tensors, where=str(path))
 
@@ -561,7 +586,9 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
         if name in tensors and tensors[name].shape != tensor.shape
     ]
     if faults:
-        raise RunError(f"{where} does not fit the model of config.json: {'; '.join(faults)}.")
+        raise RunError(
+            "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
+        )
     model.load_state_dict(dict(tensors), strict=False)  # not strict: the second name of a shared tensor is absent
 
 

@@ -61,9 +61,17 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
         ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RunError(f"{path}, the text as ids, cannot be read ({reason}). {REMEDY}") from None
+        raise RunError(
+            "{path}, the text as ids, cannot be read ({reason}). {remedy}", path=path, reason=reason, remedy=REMEDY
+        ) from None
     if count is not None and len(ids) != count:
-        raise RunError(f"{path} holds {len(ids):,} ids where the run had {count:,}. {REMEDY}")
+        raise RunError(
+            "{path} holds {count:,} ids where the run had {expected:,}. {remedy}",
+            path=path,
+            count=len(ids),
+            expected=count,
+            remedy=REMEDY,
+        )
     return ids
 
 

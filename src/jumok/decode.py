@@ -91,8 +91,9 @@ class Texts:
         self._plain = None if self._fast else _Plain(model, self.ids, cache)
         if weights != "full" and self._fast is None:
             raise ConfigError(
-                f"weights={weights!r} is for a plain GPT in float32 on the CPU, with a cache and without hooks; "
-                "leave it out, or move the model there: model.float().cpu()."
+                "weights={weights!r} is for a plain GPT in float32 on the CPU, with a cache and without "
+                "hooks; leave it out, or move the model there: model.float().cpu().",
+                weights=weights,
             )
 
     @torch.inference_mode()

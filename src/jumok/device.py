@@ -43,7 +43,12 @@ def choose_device(name: str = "auto") -> torch.device:
     numbers = {""} | {str(n) for n in range(torch.cuda.device_count() if kind == "cuda" else 1)}
     if not there.get(kind, False) or number not in numbers:
         found = ", ".join(kind for kind, ok in there.items() if ok)
-        raise ConfigError(f"device={name!r} is not available here; there is {found}. Leave it out to use the fastest.")
+        raise ConfigError(
+            "device={name!r} is not available here; the available devices are: {found}. Leave it out "
+            "to use the fastest.",
+            name=name,
+            found=found,
+        )
     return torch.device(name)
 
 
@@ -241,12 +246,10 @@ def require_memory(needed: int, what: str, free: int | None = None) -> None:
     free = free_memory() if free is None else free
     if free is not None and needed > MARGIN * free:
         raise ConfigError(
-            tr(
-                "{what} takes {needed} of memory at least, and {free} are free here; choose smaller sizes.",
-                what=what,
-                needed=bytes_of(needed),
-                free=bytes_of(free),
-            )
+            "{what} takes {needed} of memory at least, and {free} are free here; choose smaller sizes.",
+            what=what,
+            needed=bytes_of(needed),
+            free=bytes_of(free),
         )
 
 

@@ -119,7 +119,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
         path = Path(folder) / "ids.npy"
         ids = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
         if len(ids) == 0:
-            raise TextError(f"the tokenizer finds no token in the {chars} characters of the text.")
+            raise TextError("the tokenizer makes no tokens from the {chars} characters of the text.", chars=chars)
         yield ids
 
 
@@ -153,7 +153,7 @@ def score(
     stride = max(1, context // 2) if stride is None else stride
     count = len(ids) - (before is None)
     if count < 1:
-        raise TextError(f"a text of {len(ids)} tokens leaves none to predict; give a longer one.")
+        raise TextError("a text of {count} tokens leaves none to predict; give a longer one.", count=len(ids))
     chosen = windows(count, context, stride, max_windows)
     width = min(context, count)
     batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))

@@ -89,8 +89,9 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
     parts = text.split(name)
     if len(parts) == 1:
         raise ConfigError(
-            f"the text has no {name}, which marks what is to be filled in; write it where a token is missing, for "
-            f'example "나는 {name} 읽었다".'
+            "the text has no {mask}, which marks what is to be filled in; write it where a token is "
+            'missing, for example "나는 {mask} 읽었다".',
+            mask=name,
         )
     ids, places, allowed = _draft(parts, tokenizer, tokenizer.special_tokens[name])
     filled, choices = fill_ids(bert, ids, places, allowed, top)
@@ -113,8 +114,9 @@ def require_masked_model(model: Model) -> BERT:
     if not isinstance(model, BERT) or model.config.head != "mlm":
         found = f'BERT with head="{model.config.head}"' if isinstance(model, BERT) else type(model).__name__
         raise JumokError(
-            f'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train one with '
-            "`jumok train TEXT --task mlm`, or load a BertForMaskedLM."
+            'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train '
+            "one with `jumok train TEXT --task mlm`, or load a BertForMaskedLM.",
+            found=found,
         )
     return model
 
@@ -130,9 +132,11 @@ def mask_token(tokenizer: Tokenizer) -> str:
     if found is None:
         has = ", ".join(tokenizer.special_tokens) or "none at all"
         raise TokenizerError(
-            f"hidden words need a tokenizer with {' or '.join(names)} as a special token, and this one has {has}; "
-            'train one with jumok.train_tokenizer(..., special_tokens=["[PAD]", "[CLS]", "[SEP]", "[MASK]"]), as '
-            "`jumok train --task mlm` does without --tokenizer FILE."
+            "hidden words need a tokenizer with {names} as a special token, and this one has {has}; "
+            'train one with jumok.train_tokenizer(..., special_tokens=["[PAD]", "[CLS]", "[SEP]", '
+            '"[MASK]"]), as `jumok train --task mlm` does by default.',
+            names=" or ".join(names),
+            has=has,
         )
     return found
 

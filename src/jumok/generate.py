@@ -21,7 +21,6 @@ from jumok.config import require_choice, require_range
 from jumok.decode import WEIGHTS, Texts, Weights
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.hangul import nfc
-from jumok.messages import tr
 from jumok.models import Model, require_room_to_write
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
@@ -78,7 +77,9 @@ class Sampling:
         require_range("temperature", self.temperature, 0)
         require_range("top_k", self.top_k or 0, 0)
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p={self.top_p!r} is out of range: it must be more than 0 and at most 1 (off).")
+            raise ConfigError(
+                "top_p={top_p!r} is out of range: it must be more than 0 and at most 1 (off).", top_p=self.top_p
+            )
         require_range("min_p", self.min_p, 0, 1)
 
 
@@ -237,8 +238,10 @@ def require_tokenizer(model: Model) -> Tokenizer:
         raise TokenizerError("this model has no tokenizer to read text with; use jumok.load, or set model.tokenizer.")
     if tokenizer.vocab_size > model.config.vocab_size:
         raise TokenizerError(
-            f"the tokenizer has {tokenizer.vocab_size} ids, the model only {model.config.vocab_size}; "
-            "use the tokenizer that the model was trained with."
+            "the tokenizer has {vocab_size} ids, the model only {model_size}; use the tokenizer that "
+            "the model was trained with.",
+            vocab_size=tokenizer.vocab_size,
+            model_size=model.config.vocab_size,
         )
     return tokenizer
 
@@ -256,8 +259,8 @@ def start_id(tokenizer: Tokenizer) -> int:
         if len(ids):
             return int(ids[-1])
     raise TokenizerError(
-        "a text that begins from nothing stands after a newline (or a full stop), and this tokenizer encodes neither; "
-        "give a prompt, or a tokenizer of kind char, jamo or bpe."
+        "a text without a prompt begins after a newline (or a full stop), and this tokenizer "
+        "encodes neither; give a prompt, or a tokenizer of kind char, jamo or bpe."
     )
 
 
@@ -267,14 +270,15 @@ def _prepare(
     """Check what the two calls share; the tokenizer, and the ids that each text starts from."""
     if not isinstance(model, GPT):
         raise ConfigError(
-            f"generate continues a text with a GPT, and this model is of the kind {type(model).__name__}. "
-            "An EncoderDecoder answers a text: from jumok.answer import answer."
+            "generate continues a text with a GPT, and this model is of the kind {kind}. An "
+            "EncoderDecoder answers a text: from jumok.answer import answer.",
+            kind=type(model).__name__,
         )
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
     require_choice("weights", weights, WEIGHTS)
     if isinstance(stop, str):
-        raise ConfigError(f"stop={stop!r} is one string; give a list: [{stop!r}].")
+        raise ConfigError("stop={stop!r} is one string; give a list: [{stop!r}].", stop=stop)
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)
@@ -287,10 +291,8 @@ def _prepare(
 def not_finite() -> JumokError:
     """What to raise where logits are not finite."""
     return JumokError(
-        tr(
-            "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
-            "Train again with a lower learning rate, or load an earlier copy."
-        )
+        "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
+        "Train again with a lower learning rate, or load an earlier copy."
     )
 
 

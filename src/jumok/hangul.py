@@ -51,7 +51,9 @@ def split(syllable: str) -> tuple[str, str, str]:
     """
     composed = nfc(syllable)
     if not is_syllable(composed):
-        raise ConfigError(f"{syllable!r} is not one modern Hangul syllable; give one between '가' and '힣'")
+        raise ConfigError(
+            "{syllable!r} is not one modern Hangul syllable; give one between '가' and '힣'", syllable=syllable
+        )
     rest, tail = divmod(ord(composed) - _FIRST, len(TAILS))
     lead, vowel = divmod(rest, len(VOWELS))
     return LEADS[lead], VOWELS[vowel], TAILS[tail]
@@ -67,7 +69,12 @@ def join(lead: str, vowel: str, tail: str = "") -> str:
     """
     for place, part, allowed in (("lead", lead, LEADS), ("vowel", vowel, VOWELS), ("tail", tail, TAILS)):
         if part not in tuple(allowed):
-            raise ConfigError(f"{part!r} cannot be the {place} of a syllable; it is one of {' '.join(allowed)}")
+            raise ConfigError(
+                "{part!r} cannot be the {place} of a syllable; choose from {allowed}",
+                part=part,
+                place=place,
+                allowed=" ".join(allowed),
+            )
     index = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
     return chr(_FIRST + index)
 
@@ -101,8 +108,9 @@ def josa(word: str, pair: str) -> str:
     closed, slash, opened = pair.partition("/")
     if not slash or "/" in opened or pair in _SWAPPED:
         raise ConfigError(
-            f"{pair!r} is not a pair of particles; write the form after a consonant, a slash, and the form after "
-            "a vowel, like '은/는', '이/가', '을/를', '으로/로'"
+            "{pair!r} is not a pair of particles; write the form after a consonant, a slash, and the "
+            "form after a vowel, like '은/는', '이/가', '을/를', '으로/로'",
+            pair=pair,
         )
     final = _final(word)
     takes_open = final == "" or (final == "ㄹ" and closed == "으" + opened)
@@ -126,7 +134,7 @@ def _final(word: str) -> str:
     while read and not _is_read(read[-1]):
         read = read[:-1]
     if not read:
-        raise ConfigError(f"{word!r} has no Hangul, digit or Latin letter that would decide its particle")
+        raise ConfigError("{word!r} has no Hangul, digit or Latin letter that would decide its particle", word=word)
     last = read[-1]
     if is_syllable(last):
         return split(last)[2]

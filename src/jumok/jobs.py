@@ -10,7 +10,6 @@ from jumok.checkpoint import load
 from jumok.errors import ConfigError
 from jumok.evaluate import Evaluation, evaluate_text
 from jumok.masking import MaskedEvaluation, evaluate_masked
-from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -126,11 +125,11 @@ def evaluate(
     task = task_of(model)
     for name, value, wanted in (("stride", stride, "lm"), ("beam", beam, "seq2seq")):
         if value is not None and task != wanted:
-            raise ConfigError(tr("{name} is not for a model of task {task}; leave it out.", name=name, task=task))
+            raise ConfigError("{name} is not for a model of task {task}; leave it out.", name=name, task=task)
     names = columns_of(task)
     if not isinstance(material, str | os.PathLike | Text | Table):
         if not names:
-            raise ConfigError(tr("a list of rows was given, and this model reads a text; give a string or a Path."))
+            raise ConfigError("a list of rows was given, and this model reads a text; give a string or a Path.")
         material = from_rows(names, list(material))
     found = material_of(_named(material, columns, names), names)
     if isinstance(model, EncoderDecoder):
@@ -138,7 +137,7 @@ def evaluate(
     if names:
         return evaluate_classes(model, _table(found, names))
     if isinstance(found, Table):
-        raise ConfigError(tr("a table was given, and this model reads a text; give jumok.text.read(path, column=...)."))
+        raise ConfigError("a table was given, and this model reads a text; give jumok.text.read(path, column=...).")
     return evaluate_masked(model, found) if isinstance(model, BERT) else evaluate_text(model, found, stride=stride)
 
 
@@ -162,11 +161,9 @@ def _named(given: Material, columns: Sequence[str] | None, names: Sequence[str])
         return given
     if not isinstance(given, os.PathLike) or len(columns) != len(names):
         raise ConfigError(
-            tr(
-                "columns={columns!r} names the columns of a table at a Path, {count} for this task; leave it out.",
-                columns=list(columns),
-                count=len(names) or "none",
-            )
+            "columns={columns!r} names the columns of a table at a Path, {count} for this task; leave it out.",
+            columns=list(columns),
+            count=len(names) or "none",
         )
     return read_table(os.fspath(given), list(columns)).renamed(tuple(names))
 
@@ -175,5 +172,5 @@ def _table(found: Text | Table, names: Sequence[str]) -> Table:
     if isinstance(found, Table):
         return found
     raise ConfigError(
-        tr("this model is held against a table with {names}, and a text was given.", names=" and ".join(names))
+        "this model is held against a table with {names}, and a text was given.", names=" and ".join(names)
     )

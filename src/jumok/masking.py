@@ -255,8 +255,9 @@ def evaluate_masked(model: Model, text: str | Text) -> MaskedEvaluation:
         together = cloze.together(bert, ids)
         if not together.hidden:
             raise TextError(
-                f"the tokenizer of this model knows none of the {len(ids):,} tokens of the text, so there is nothing "
-                "to hide; give a text in the language and the script that it was trained on."
+                "the tokenizer of this model knows none of the {count:,} tokens of the text, so there is "
+                "nothing to hide; give a text in the language and the script that it was trained on.",
+                count=len(ids),
             )
         alone = cloze.alone(bert, ids, cloze.usual_count(len(ids)))
         return MaskedEvaluation(

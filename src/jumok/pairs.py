@@ -99,7 +99,9 @@ def evaluate_pairs(
     given = as_pairs(pairs)
     kept = whole_pairs(given)
     if not kept:
-        raise TextError(f"none of the {len(given):,} rows has both a source and a target; there is nothing to answer.")
+        raise TextError(
+            "none of the {count:,} rows has both a source and a target; there is nothing to answer.", count=len(given)
+        )
     coded = [encode_pair(tokenizer, model.config, pair) for pair in kept]
     loss, accuracy = forced_figures(model, coded)
     answers = answer_ids(model, [one.source for one in coded], search, seed=0)

@@ -89,8 +89,9 @@ def require_possible(config: TrainConfig, device: torch.device) -> None:
     """Raise ConfigError for what the device cannot do."""
     if config.attention == "explicit" and device.type != "cpu":
         raise ConfigError(
-            f"attention='explicit' is made for CPUs, and this run trains on {device}; leave it out, or give --device "
-            "cpu."
+            "attention='explicit' is made for CPUs, and this run trains on {device}; leave it out, "
+            "or give {--device cpu}.",
+            device=device,
         )
 
 

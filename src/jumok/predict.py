@@ -26,7 +26,6 @@ from jumok.data import LengthBatches, Rows
 from jumok.errors import JumokError, TextError
 from jumok.evaluate import require_finite_losses
 from jumok.generate import eval_mode, finite_rows, not_finite, require_tokenizer
-from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framed, Framing
@@ -89,18 +88,20 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
     """
     if isinstance(texts, str | os.PathLike):
         raise TextError(
-            tr(
-                "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
-                'jumok.text.read_table(path, ["text"]).column("text").',
-                kind="string" if isinstance(texts, str) else "path",
-            )
+            "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
+            'jumok.text.read_table(path, ["text"]).column("text").',
+            kind="string" if isinstance(texts, str) else "path",
         )
     for text in texts:
         require_no_file_name(text)
     found = predict_whole(model, texts)
     for number, prediction in enumerate(found, 1):
         if prediction is None:
-            raise TextError(f"text {number:,} of {len(texts):,} is empty, and nothing has no class; leave it out.")
+            raise TextError(
+                "text {number:,} of {count:,} is empty, and an empty text has no class; leave it out.",
+                number=number,
+                count=len(texts),
+            )
     return [prediction for prediction in found if prediction is not None]
 
 
@@ -144,8 +145,11 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
     unknown = Counter(label for text, label in cells if text and label not in labels and label)
     if unknown:
         raise TextError(
-            f"{sum(unknown.values()):,} rows have labels that this model does not know: {listed(unknown)}. It knows "
-            f"{listed(labels, most=12)}; take those rows out, or evaluate a model that was trained with these labels."
+            "{count:,} rows have labels that this model does not know: {unknown}. It knows {known}; "
+            "take those rows out, or evaluate a model that was trained with these labels.",
+            count=sum(unknown.values()),
+            unknown=listed(unknown),
+            known=listed(labels, most=12),
         )
     framed = _framed(classifier, [text if label else "" for text, label in cells])
     whole = [(text, label) for text, (_, label) in zip(framed, cells, strict=True) if text is not None]
@@ -174,9 +178,10 @@ def require_classifier(model: Model) -> Classifier:
     """
     if not isinstance(model, GPT | BERT) or not model.config.labels:
         raise JumokError(
-            f"this {type(model).__name__} is no classifier: it has no labels to choose from. Train one with "
-            "`jumok train reviews.tsv --task classify`; with --init it begins with the weights of this model, if it is "
-            "a GPT or a BERT."
+            "this {kind} is no classifier: it has no labels to choose from. Train one with `jumok "
+            "train reviews.tsv --task classify`; with {--init} it begins with the weights of this "
+            "model, if it is a GPT or a BERT.",
+            kind=type(model).__name__,
         )
     return model
 
@@ -189,8 +194,10 @@ def labelled(table: Table) -> list[tuple[str, str]]:
     """
     if len(table.columns) != 2:
         raise TextError(
-            f"a classifier needs two columns, the texts and their labels in this order, and this table has "
-            f"{len(table.columns)}: {', '.join(table.columns)}. Name two of them when reading it."
+            "a classifier needs two columns, the texts and their labels in this order, and this "
+            "table has {count}: {columns}. Name two of them when reading it.",
+            count=len(table.columns),
+            columns=", ".join(table.columns),
         )
     return [(text.strip(), label.strip()) for text, label in table.rows]
 

@@ -122,8 +122,9 @@ def rollout(weights: Sequence[Tensor]) -> Tensor:
     shapes = {tuple(layer.shape[:-3]) + tuple(layer.shape[-2:]) for layer in weights}
     if len(shapes) != 1 or weights[0].shape[-1] != weights[0].shape[-2]:
         raise ConfigError(
-            "rollout needs the weights of all layers of one stack of self-attention, each (..., H, T, T); given: "
-            f"{[tuple(layer.shape) for layer in weights]}."
+            "rollout needs the weights of all layers of one stack of self-attention, each (..., H, "
+            "T, T); given: {shapes}.",
+            shapes=[tuple(layer.shape) for layer in weights],
         )
     reached = stay = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)  # (T, T)
     for layer in weights:
@@ -159,8 +160,9 @@ def repetition(model: Model, *, length: int | None = None, sequences: int = 4, s
     """
     if not isinstance(model, GPT):
         raise ViewError(
-            f"repeated tokens are a test for models that write from left to right, and this one is of the kind "
-            f"{type(model).__name__}; give a GPT."
+            "repeated tokens are a test for models that write from left to right, and this one is of "
+            "the kind {kind}; give a GPT.",
+            kind=type(model).__name__,
         )
     most = model.config.context_length // 2
     length = min(32, most) if length is None else length
@@ -255,7 +257,7 @@ def _checked(model: Model, head: tuple[str, int, int] | tuple[int, int]) -> Head
     if len(head) == 2:
         if isinstance(model, EncoderDecoder):
             raise ConfigError(
-                f"head {head} names no block; an encoder–decoder has several: ('cross', 0, 1) for example."
+                "head {head} names no block; an encoder–decoder has several: ('cross', 0, 1) for example.", head=head
             )
         head = ("self", *head)
     block, layer, number = head
@@ -267,7 +269,10 @@ def _checked(model: Model, head: tuple[str, int, int] | tuple[int, int]) -> Head
         there = ", ".join(f"{known!r} with layers 0 to {count - 1}" for known, count in counts.items())
         width = next(iter(layers.values())).n_head if layers else 0
         raise ConfigError(
-            f"there is no head {head}; this model has {there or 'none'}, and heads 0 to {width - 1} in each."
+            "there is no head {head}; this model has {blocks}, and heads 0 to {last} in each.",
+            head=head,
+            blocks=there or "none",
+            last=width - 1,
         )
     return Head(block, layer, number)
 
@@ -306,7 +311,7 @@ class Passage:
             self._inputs = text[None, :-1]  # (1, T-1)
             self.targets = text[1:]  # (N,)
         if not len(self.targets):
-            raise TextError(f"a text of {len(text)} tokens leaves none to predict; give a longer one.")
+            raise TextError("a text of {count} tokens leaves none to predict; give a longer one.", count=len(text))
 
     @classmethod
     def of(cls, model: Model, text: str, target: str | None = None) -> Passage:
@@ -328,7 +333,8 @@ class Passage:
         if not isinstance(model, EncoderDecoder):
             if target is not None:
                 raise ConfigError(
-                    f"a target is for an encoder–decoder, and this model is of the kind {type(model).__name__}."
+                    "a target is for an encoder–decoder, and this model is of the kind {kind}.",
+                    kind=type(model).__name__,
                 )
             ids = tokenizer.encode(text)
             if isinstance(model, BERT):
@@ -344,7 +350,10 @@ class Passage:
         for name, found in (("text", source), ("target", written)):
             if len(found) > most:
                 raise TextError(
-                    f"the {name} has {len(found):,} tokens, and this model reads at most {most:,}; shorten it."
+                    "the {name} has {count:,} tokens, and this model reads at most {most:,}; shorten it.",
+                    name=name,
+                    count=len(found),
+                    most=most,
                 )
         return cls(model, written, source)
 
@@ -430,8 +439,9 @@ def require_language_head(model: Model) -> None:
     else:
         return
     raise ViewError(
-        f"this model is {found}: it predicts no tokens, so there is no loss that could change. Its attention can be "
-        "looked at without probes."
+        "this model is {found}: it predicts no tokens, so there is no change of loss to measure. "
+        "Its attention can be viewed without probes.",
+        found=found,
     )
 
 

@@ -126,7 +126,12 @@ class AttentionRecord:
         q, k, mask = self.q, self.k, self.mask
         if head is not None:
             if head not in self.heads:
-                raise ConfigError(f"head={head!r} of {self.name} was not recorded; there are {list(self.heads)}.")
+                raise ConfigError(
+                    "head={head!r} of {name} was not recorded; there are {heads}.",
+                    head=head,
+                    name=self.name,
+                    heads=list(self.heads),
+                )
             place = self.heads.index(head)
             shared = q.shape[1] // k.shape[1]  # heads that a key head serves
             q, k = q[:, place : place + 1], k[:, place // shared : place // shared + 1]
@@ -143,8 +148,10 @@ class AttentionRecord:
     def _read(self, rows: _Rows) -> Tensor:
         if self._reordered:
             raise ViewError(
-                f"the rows of the batch were exchanged while {self.name} was recorded, as a beam search does, so what "
-                "was recorded before belongs to other texts; write first, then record one pass over what was written."
+                "the rows of the batch were exchanged while {name} was recorded, as a beam search does, "
+                "so what was recorded before belongs to other texts; generate first, then record one "
+                "pass over the generated text.",
+                name=self.name,
             )
         return rows.joined()
 
@@ -236,7 +243,12 @@ class Recording:
         found = {(record.block, record.layer): record for record in self.attentions}
         if (block, layer) not in found:
             there = ", ".join(f"{kind} {number}" for kind, number in found)
-            raise ConfigError(f"the attention {block} {layer} was not recorded; there are {there}.")
+            raise ConfigError(
+                "the attention {block} {layer} was not recorded; there are {there}.",
+                block=block,
+                layer=layer,
+                there=there,
+            )
         return found[block, layer]
 
     @property
@@ -324,7 +336,9 @@ def _stacks(model: nn.Module) -> dict[BlockKind, list[Block]]:
     if isinstance(model, GPT | BERT):
         return {"self": _blocks(model.blocks)}
     hint = "; record the model that was given to torch.compile, and call that one" * hasattr(model, "_orig_mod")
-    raise ConfigError(f"only a GPT, BERT or EncoderDecoder can be recorded, not a {type(model).__name__}{hint}.")
+    raise ConfigError(
+        "only a GPT, BERT or EncoderDecoder can be recorded, not a {kind}{hint}.", kind=type(model).__name__, hint=hint
+    )
 
 
 def _blocks(stack: nn.ModuleList) -> list[Block]:
@@ -339,7 +353,12 @@ def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, 
     if wrong or not numbers:
         there = f"{name}s 0 to {count - 1}" if count > 1 else f"one {name}, 0"
         given = reprlib.repr(list(numbers))  # it may be a long range
-        raise ConfigError(f"{name}s={given}: this model has {there}; give some of them, or None for all.")
+        raise ConfigError(
+            "{name}s={given}: this model has {there}; give some of them, or None for all.",
+            name=name,
+            given=given,
+            there=there,
+        )
     return tuple(sorted(set(numbers)))
 
 

@@ -21,7 +21,6 @@ from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, from_dict, require_range
 from jumok.errors import ConfigError, JumokError, RunError
-from jumok.messages import tr
 
 Stock = Mapping[str, Any]
 
@@ -181,11 +180,15 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunError(f"{path.parent} has no {path.name}; is it the folder of a Hugging Face model?") from None
+        raise RunError(
+            "{folder} has no {name}; is it the folder of a Hugging Face model?", folder=path.parent, name=path.name
+        ) from None
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); restore it from a copy.") from None
+        raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
     if not isinstance(values, dict):
-        raise RunError(f"{path} holds a {type(values).__name__}, not settings; restore it from a copy.")
+        raise RunError(
+            "{path} holds a {type}, not settings; restore it from a copy.", path=path, type=type(values).__name__
+        )
     return values
 
 
@@ -198,14 +201,14 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
     try:
         return READERS[architecture(stock, where)](stock, where)
     except KeyError as error:
-        raise RunError(f"{where}/config.json does not say {error}; restore it from a copy.") from None
+        raise RunError(
+            "{where}/config.json does not say {name}; restore it from a copy.", where=where, name=error
+        ) from None
     except (AttributeError, TypeError) as error:  # a list where a word belongs, a number where an object does
         raise RunError(
-            tr(
-                "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
-                where=where,
-                error=error,
-            )
+            "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
+            where=where,
+            error=error,
         ) from None
 
 
@@ -220,7 +223,7 @@ def architecture(stock: Stock, where: str) -> str:
     name = names[0] if isinstance(names, list) and names else PLAIN.get(str(kind))
     if name not in READERS:
         found = f"a model {name}" if name else f"of model_type {kind!r}, and names no class"
-        raise JumokError(f"{where} is {found}; jumok reads {', '.join(READERS)}.")
+        raise JumokError("{where} is {found}; jumok reads {known}.", where=where, found=found, known=", ".join(READERS))
     return str(name)
 
 
@@ -316,7 +319,8 @@ def _named_labels(stock: Stock, where: str) -> list[str]:
         if isinstance(error, ConfigError):
             raise
         raise RunError(
-            f"{where}/config.json has an id2label that does not name the classes 0, 1, 2 and so on; mend it."
+            "{where}/config.json has an id2label that does not name the classes 0, 1, 2 and so on; correct it.",
+            where=where,
         ) from None
 
 
@@ -373,7 +377,9 @@ def _ours(stock: Stock, names: Mapping[str, str], defaults: Stock) -> dict[str, 
 def _refuse(where: str, faults: Mapping[str, bool]) -> None:
     found = [fault for fault, there in faults.items() if there]
     if found:
-        raise JumokError(f"{where} needs what jumok's model has not: {', '.join(found)}.")
+        raise JumokError(
+            "{where} needs what jumok's model does not support: {features}.", where=where, features=", ".join(found)
+        )
 
 
 READERS: dict[str, Callable[[Stock, str], ModelConfig]] = {
@@ -408,8 +414,8 @@ def stock_class(config: ModelConfig) -> str:
             return ("GPT2" if config.family == "classic" else "Qwen3") + CLASSIFIER
         return "GPT2LMHeadModel" if config.family == "classic" else "Qwen3ForCausalLM"
     raise JumokError(
-        "this is a rung of the ladder, a GPT with parts left out, and no stock class can express it; train a whole "
-        "one with `jumok train` to take it to transformers."
+        "this is a rung of the ladder, a GPT with parts left out, and no stock class can express "
+        "it; train a whole one with `jumok train` to export it to transformers."
     )
 
 
@@ -505,8 +511,9 @@ def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:
 def _to_marian(config: EncoderDecoderConfig) -> dict[str, Any]:
     if config.decoder_start_id is None:
         raise JumokError(
-            "MarianMTModel, the stock class of the Transformer of 2017, needs to know what its decoder sees first, and "
-            "this model has decoder_start_id=None; give its configuration the id that it was trained with."
+            "MarianMTModel, the stock class of the Transformer of 2017, needs the id that its "
+            "decoder begins with, and this model has decoder_start_id=None; give its configuration "
+            "the id that it was trained with."
         )
     return {
         **_to_bart(config),

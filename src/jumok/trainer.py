@@ -304,13 +304,17 @@ class Trainer:
             kind = task_type.kinds[0] if other is None else type(other.config)
         if kind not in task_type.kinds:
             raise ConfigError(
-                f"a model of the kind {kind_name(kind)!r} cannot be trained for this task; choose from "
-                f"{', '.join(map(kind_name, task_type.kinds))}."
+                "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
+                kind=kind_name(kind),
+                allowed=", ".join(map(kind_name, task_type.kinds)),
             )
         if other is not None and kind is not type(other.config):
             raise ConfigError(
-                f"{init} holds a model of the kind {kind_name(type(other.config))!r}, and one of the kind "
-                f"{kind_name(kind)!r} cannot begin with its weights; leave the kind out."
+                "{init} holds a model of the kind {found!r}, and one of the kind {kind!r} cannot begin "
+                "with its weights; leave the kind out.",
+                init=init,
+                found=kind_name(type(other.config)),
+                kind=kind_name(kind),
             )
         if other is not None:
             settings = {**configuration.INIT_DEFAULTS, **{k: v for k, v in (settings or {}).items() if v is not None}}
@@ -414,7 +418,7 @@ class Trainer:
         folder = RunFolder.open(Path(out))
         recorded = folder.read_config()
         if "train" not in recorded or "data" not in recorded:
-            raise ResumeError(f"{out} holds a model, but no training to continue; train into another folder.")
+            raise ResumeError("{out} holds a model, but no training to continue; train into another folder.", out=out)
         try:
             data, ended, stages = recorded["data"], recorded.get("finished"), list(recorded.get("stages", []))
             current = stages[-1] if stages else recorded
@@ -425,9 +429,15 @@ class Trainer:
             task_type = TASKS[config.task]
             missing = task_type.keys - data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(f"{folder.path / 'config.json'} is damaged ({error}); restore it from a copy.") from None
+            raise RunError(
+                "{path} is damaged ({error}); restore it from a copy.", path=folder.path / "config.json", error=error
+            ) from None
         if missing:
-            raise RunError(f"{folder.path / 'config.json'} is damaged: data lacks {', '.join(sorted(missing))}.")
+            raise RunError(
+                "{path} is damaged: data lacks {missing}.",
+                path=folder.path / "config.json",
+                missing=", ".join(sorted(missing)),
+            )
         settings = {name: value for name, value in (settings or {}).items() if value is not None}
         further = ended is not None and not settings.keys().isdisjoint(("steps", "minutes"))
         asked = {name: settings.pop(name) for name in OF_A_STAGE if further and name in settings}
@@ -516,9 +526,12 @@ class Trainer:
         except torch.OutOfMemoryError as error:
             shape = self.model.config
             raise TrainingError(
-                f"the device has too little memory for batch_size={self.config.batch_size} at "
-                f"context_length={shape.context_length}. Start a new run with a smaller --batch-size (and --accumulate "
-                "to keep the product), a shorter --context-length or a smaller --size."
+                "the device has too little memory for batch_size={batch_size} at "
+                "context_length={context_length}. Start a new run with a smaller {--batch-size} (and a "
+                "larger {--accumulate} to keep the product), a shorter {--context-length} or a smaller "
+                "{--size}.",
+                batch_size=self.config.batch_size,
+                context_length=shape.context_length,
             ) from error
         finally:
             self.close()
@@ -526,7 +539,7 @@ class Trainer:
     def _require_open(self) -> None:
         if not self._release.alive:
             raise RunError(
-                tr("this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path)
+                "this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path
             )
 
     def _events(self) -> Iterator[Event]:
@@ -1182,8 +1195,8 @@ def _require_reachable(task: type[Task[Any]], config: TrainConfig, *, holds_out:
     task.goal.require(config.stop_at)
     if not holds_out:
         raise ConfigError(
-            f"stop_at={config.stop_at:g} is a figure of the part that is held out, and val=0 holds nothing out; leave "
-            "one of them out."
+            "stop_at={stop_at:g} is measured on the held-out part, and val=0 holds nothing out; leave one of them out.",
+            stop_at=config.stop_at,
         )
 
 
@@ -1211,8 +1224,11 @@ def _inherited(
     for key in named & (asked.keys() - free):
         if fields[key] != asked[key]:
             raise ConfigError(
-                f"{key}={asked[key]!r} was given, and the model to begin with has {fields[key]!r}; leave it out, or "
-                "leave out --init."
+                "{key}={given!r} was given, and the model to begin with has {found!r}; leave it out, or "
+                "leave out {--init}.",
+                key=key,
+                given=asked[key],
+                found=fields[key],
             )
     chosen = named & free
     if isinstance(config, GPTConfig) and not config.labels:  # it has never summed up a text yet
@@ -1269,9 +1285,13 @@ def _refuse_other_texts(
             size = f"{data[chars]:,} characters" if chars in data else f"{data[rows]:,} rows"
             before = f"with another {what}: {size}, sha256 {digest[:12]}…" if digest else "without a held-out file"
             raise ResumeError(
-                f"{out} was started {before}; now {', '.join(source.name for source in given.sources)} was given: "
-                f"{_size(given)}, sha256 {given.sha256[:12]}…. Leave it out to continue with what the run has, or "
-                "start a new run with another --out."
+                "{out} was started {before}; now {names} was given: {size}, sha256 {sha256}…. Leave it "
+                "out to continue with what the run has, or start a new run with another {--out}.",
+                out=out,
+                before=before,
+                names=", ".join(source.name for source in given.sources),
+                size=_size(given),
+                sha256=given.sha256[:12],
             )
 
 

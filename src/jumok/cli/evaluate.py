@@ -70,7 +70,12 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     known = (*READING, *COLUMN_NAMES, "beam")
     strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
     if strange:
-        raise ConfigError(f"--{strange[0]} is not for the model in {run}; it takes --{', --'.join(OPTIONS[task])}.")
+        raise ConfigError(
+            "--{option} is not for the model in {run}; it takes --{options}.",
+            option=strange[0],
+            run=run,
+            options=", --".join(OPTIONS[task]),
+        )
     material = read_material(task, texts, flags, recorded_columns(run))
     say(material.describe(), quiet=quiet)
     measured = dataclasses.asdict(_measure(task, model, material, flags["beam"] or 1))

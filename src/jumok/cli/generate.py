@@ -64,18 +64,18 @@ def generate(
     task = task_of(model)
     if task == "classify":
         raise ConfigError(
-            tr(
-                "{run} holds a classifier, which does not write; ask it with `{command} TEXT`.",
-                run=run,
-                command=shell("jumok", "predict", run),
-            )
+            "{run} holds a classifier, which does not write; ask it with `{command} TEXT`.",
+            run=run,
+            command=shell("jumok", "predict", run),
         )
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     strange = [name for name in (*given, *(["seed"] if seed is not None else [])) if name not in OPTIONS[task]]
     if strange:
         flag = strange[0].replace("_", "-")
         allowed = ", ".join(f"--{name.replace('_', '-')}" for name in OPTIONS[task])
-        raise ConfigError(f"--{flag} is not for the model in {run}; it takes {allowed}.")
+        raise ConfigError(
+            "--{flag} is not for the model in {run}; it takes {allowed}.", flag=flag, run=run, allowed=allowed
+        )
     if task == "mlm":
         from jumok.cli.fill import run_fill
 
@@ -91,15 +91,13 @@ def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None
     if len(given) > 1:
         together = " ".join(given).replace('"', '\\"')
         raise ConfigError(
-            tr(
-                'PROMPT is one argument, and {count} were given; put quotes around it: jumok generate {run} "{prompt}"',
-                count=len(given),
-                run=run,
-                prompt=together,
-            )
+            'PROMPT is one argument, and {count} were given; put quotes around it: jumok generate {run} "{prompt}"',
+            count=len(given),
+            run=run,
+            prompt=together,
         )
     if given and option is not None:
-        raise ConfigError(tr("the prompt was given twice, as PROMPT and with {--prompt}; leave one of them out."))
+        raise ConfigError("the prompt was given twice, as PROMPT and with {--prompt}; leave one of them out.")
     return given[0] if given else option
 
 

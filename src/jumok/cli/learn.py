@@ -173,7 +173,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
         hint = did_you_mean(lesson, [LADDER])
         if Path(lesson).exists():
             hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
-        raise ConfigError(f"{error}{hint}") from None
+        raise ConfigError("{error}{hint}", error=error, hint=hint) from None
 
 
 def _described(chapter: Chapter) -> dict[str, Any]:

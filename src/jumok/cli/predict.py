@@ -57,14 +57,18 @@ def predict(
     from jumok.predict import predict_whole
 
     if text is not None and column is not None and text != column:
-        raise ConfigError(f"--text {text} and --column {column} name two columns, and one is read; leave one out.")
+        raise ConfigError(
+            "{--text {text}} and {--column {column}} name two columns, but only one is read; leave one out.",
+            text=text,
+            column=column,
+        )
     chosen = text or column
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
     model = checkpoint.load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     empty = predictions.count(None)
     if empty == len(given):
-        raise TextError(f"text 1 of {len(given):,} is empty, and so is any other: there is nothing to sort.")
+        raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))
     if empty:
         say(f"{empty:,} of {len(given):,} texts are empty, and nothing has no class.", quiet=quiet)
     failed = sum(prediction is not None and prediction.label is None for prediction in predictions)
@@ -117,7 +121,7 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
     if not arguments and not sys.stdin.isatty():
         arguments = ("-",)
     if not arguments:
-        raise ConfigError("no text was given; write one behind the run folder, in quotes, or - to read stdin.")
+        raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
     found: list[str] = []
     for argument in arguments:
         kind = None if "\n" in argument else FORMATS.get(Path(argument).suffix.lower())

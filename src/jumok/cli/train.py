@@ -204,13 +204,13 @@ def train(
     if explain:
         if resume:
             raise ConfigError(
-                "--explain is for a run that has not begun; what one decided stands in its config.json. Leave --resume "
-                "out."
+                "{--explain} is for a run that has not begun; the decisions of an existing run are in "
+                "its config.json. Leave {--resume} out."
             )
         _explain(make, quiet, as_json)
         return
     if resume and out is None:
-        raise ConfigError("--resume needs --out RUN, the folder of the run to continue.")
+        raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
     folder = out or _free_folder(texts)
     from jumok.console import TrainingView
 
@@ -300,8 +300,8 @@ def _make_trainer(
     if resume:
         if tokenizer is not None or tokenizer_options or init is not None or model is not None:
             raise ConfigError(
-                "a run continues with its own model and tokenizer: leave --init, --model, --tokenizer and its options "
-                "out."
+                "a run continues with its own model and tokenizer: leave {--init}, {--model}, "
+                "{--tokenizer} and its options out."
             )
         task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
         _refuse_strange(settings | reading, task)
@@ -317,7 +317,7 @@ def _make_trainer(
             return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
         return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
     if init is not None and (tokenizer is not None or tokenizer_options):
-        raise ConfigError(f"{init} has its own tokenizer: leave --tokenizer and its options out.")
+        raise ConfigError("{init} has its own tokenizer: leave {--tokenizer} and its options out.", init=init)
     task = settings.get("task") or "lm"
     require_choice("task", task, TASK_DEFAULTS)
     if model is not None:
@@ -355,8 +355,11 @@ def _refuse_strange(given: Mapping[str, Any], task: str) -> None:
         if given.get(name) is not None and task not in tasks:
             instead = f"; its columns are named by --{' and --'.join(COLUMNS[task])}" if task in COLUMNS else ""
             raise ConfigError(
-                f"--{name.replace('_', '-')} is for --task {' and '.join(tasks)}, and this task is {task}"
-                f"{instead if name == 'column' else ''}; leave it out."
+                "--{option} is for {--task {tasks}}, and this task is {task}{instead}; leave it out.",
+                option=name.replace("_", "-"),
+                tasks=" and ".join(tasks),
+                task=task,
+                instead=instead if name == "column" else "",
             )
 
 
@@ -365,7 +368,7 @@ def _built_in(task: str) -> Text | Table:
     from jumok import text as reader
 
     if task == "classify":
-        raise ConfigError("--task classify needs a table with texts and their labels: jumok train reviews.tsv ...")
+        raise ConfigError("{--task classify} needs a table with texts and their labels: jumok train reviews.tsv ...")
     if task == "seq2seq":
         from jumok.corpora import numbers
 
@@ -393,7 +396,11 @@ def _tokenizer(name: str | None, options: Mapping[str, Any]) -> Any:
     if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
         return name
     if options:
-        raise ConfigError(f"{', '.join(options)} cannot be chosen for a tokenizer that is trained already ({name}).")
+        raise ConfigError(
+            "{options} cannot be set for a tokenizer that is already trained ({path}).",
+            options=", ".join(options),
+            path=name,
+        )
     from jumok.tokenizers import Tokenizer
 
     return Tokenizer.load(name)
@@ -413,9 +420,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read --config {path}: {error.strerror}.") from None
+        raise ConfigError("cannot read {--config {path}}: {reason}.", path=path, reason=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {path} is not TOML: {error}.") from None
+        raise ConfigError("{--config {path}} is not TOML: {error}.", path=path, error=error) from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
     not_settings = {
         "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device",
@@ -429,7 +436,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     }
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"--config {path}: unknown setting {key!r}.{did_you_mean(key, known)}")
+            raise ConfigError(
+                "{--config {path}}: unknown setting {key!r}.{hint}", path=path, key=key, hint=did_you_mean(key, known)
+            )
         if key != "val" or not isinstance(value, str):  # a share or the name of a file
             require_type(key, value, kinds.get(key, str))
     return values

@@ -87,7 +87,9 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     off = None if flags["without"] is None else _heads(flags["without"])
     given = _text(text, flags["file"])
     if not given and not flags["tokens"]:
-        raise TextError("the text is empty; give some words to look at, or --tokens to let a GPT begin by itself.")
+        raise TextError(
+            "the text is empty; give some words to look at, or {--tokens} to let a GPT write from the start."
+        )
 
     from jumok import checkpoint
     from jumok import device as devices
@@ -153,9 +155,9 @@ def _text(text: str | None, file: Path | None) -> str:
     from jumok import text as reader
 
     if text is not None and file is not None:
-        raise ConfigError(f"a text and --file {file} were both given, and one is read; leave one out.")
+        raise ConfigError("a text and {--file {file}} were both given, but only one is read; leave one out.", file=file)
     if file is None and text is None and sys.stdin.isatty():
-        raise ConfigError("no text was given; write one behind the run folder, in quotes, or - to read stdin.")
+        raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
     if file is None and text not in (None, "-"):
         return text or ""
     read = reader.read([str(file) if file is not None else "-"])
@@ -169,8 +171,9 @@ def _heads(given: str) -> list[tuple[str, int, int] | tuple[int, int]]:
         named = re.fullmatch(r"(?:([a-z]+)\.)?(\d{1,4})\.(\d{1,4})", part.strip())
         if named is None:
             raise ConfigError(
-                f"--without {given!r} names no heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of layer 3, and "
-                "of an encoder-decoder its block before them: cross.0.1."
+                "{--without {given!r}} names no heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of "
+                "layer 3, and for an encoder-decoder put the block first: cross.0.1.",
+                given=given,
             )
         block, layer, head = named.groups()
         found.append((block, int(layer), int(head)) if block else (int(layer), int(head)))
@@ -185,12 +188,23 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
     for part in given.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ConfigError(f"--{option} {given!r} is no list of numbers; write 0,2-4 for 0, 2, 3 and 4.")
+            raise ConfigError(
+                "--{option} {given!r} is no list of numbers; write 0,2-4 for 0, 2, 3 and 4.", option=option, given=given
+            )
         if max(len(first), len(last)) > len(str(MOST_NUMBERED)):
-            raise ConfigError(f"--{option} {given!r}: no model has that many; numbers go up to {MOST_NUMBERED}.")
+            raise ConfigError(
+                "--{option} {given!r}: no model has that many; numbers go up to {most}.",
+                option=option,
+                given=given,
+                most=MOST_NUMBERED,
+            )
         found += range(int(first), int(last or first) + 1)
     if not found:
-        raise ConfigError(f"--{option} {given!r} names none: the first of a range must not be above the last.")
+        raise ConfigError(
+            "--{option} {given!r} is an empty range: the first of a range must not be above the last.",
+            option=option,
+            given=given,
+        )
     return found
 
 
@@ -201,10 +215,10 @@ def _require_picture(path: Path | None, scale: float | None) -> None:
     suffix = "" if path is None else path.suffix.lower()
     if path is not None and suffix not in FORMATS:
         raise ConfigError(
-            tr("{--picture} {path}: give a name that ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
+            "{--picture} {path}: give a name that ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS)
         )
     if scale is not None and suffix != ".png":
-        raise ConfigError(tr("{--scale} is for the pixels of a {--picture FILE.png}; leave it out."))
+        raise ConfigError("{--scale} is for the pixels of a {--picture FILE.png}; leave it out.")
 
 
 # What jumok writes near the beginning or the end of its pages and pictures.
@@ -228,9 +242,9 @@ def _refuse_to_replace(path: Path) -> None:
         return
     except OSError as error:
         raise ViewError(
-            tr("cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror)
+            "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror
         ) from None
     if ends and not any(mark in ends for mark in MARKS):
         raise ConfigError(
-            tr("{path} is there already and was not made by jumok; give another name, or {--force}.", path=path)
+            "{path} is there already and was not made by jumok; give another name, or {--force}.", path=path
         )

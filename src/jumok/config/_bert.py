@@ -66,7 +66,9 @@ class BERTConfig(ModelConfig):
             raise ConfigError('head="classify" needs labels, the names of the classes; give for example ["no", "yes"].')
         if self.head != "classify" and self.labels:
             raise ConfigError(
-                f'labels={list(self.labels)} are for head="classify", and head is {self.head!r}; leave one of them out.'
+                'labels={labels} are for head="classify", and head is {head!r}; leave one of them out.',
+                labels=list(self.labels),
+                head=self.head,
             )
 
     def block(self) -> BlockConfig:

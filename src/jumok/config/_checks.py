@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable
 
 from jumok.errors import ConfigError
-from jumok.messages import tr
 
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:
@@ -21,7 +20,11 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise ConfigError(
-            f"{name}={value!r} is not known; choose from {', '.join(allowed)}.{did_you_mean(str(value), allowed)}"
+            "{name}={value!r} is not known; choose from {allowed}.{hint}",
+            name=name,
+            value=value,
+            allowed=", ".join(allowed),
+            hint=did_you_mean(str(value), allowed),
         )
 
 
@@ -31,10 +34,10 @@ def require_range(name: str, value: float, low: float, high: float | None = None
         return
     allowed = {"name": name, "value": _shown(value), "low": _plain(low), "high": "" if high is None else _plain(high)}
     if high is not None:
-        raise ConfigError(tr("{name}={value} is out of range: it must be between {low} and {high}.", **allowed))
+        raise ConfigError("{name}={value} is out of range: it must be between {low} and {high}.", **allowed)
     if value == math.inf:
-        raise ConfigError(tr("{name}={value} is out of range: it must be at least {low}, and finite.", **allowed))
-    raise ConfigError(tr("{name}={value} is out of range: it must be at least {low}.", **allowed))
+        raise ConfigError("{name}={value} is out of range: it must be at least {low}, and finite.", **allowed)
+    raise ConfigError("{name}={value} is out of range: it must be at least {low}.", **allowed)
 
 
 def _plain(limit: float) -> str:
@@ -51,7 +54,13 @@ def require_type(name: str, value: object, kind: type) -> None:
     """Raise ConfigError unless `value` is a `kind`; a whole number is a float too, a bool is no number."""
     allowed = (int, float) if kind is float else (kind,)
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{name}={value!r} is of type {type(value).__name__}; it must be of type {kind.__name__}.")
+        raise ConfigError(
+            "{name}={value!r} is of type {found}; it must be of type {expected}.",
+            name=name,
+            value=value,
+            found=type(value).__name__,
+            expected=kind.__name__,
+        )
 
 
 def require_id(name: str, value: int | None, vocab_size: int) -> None:

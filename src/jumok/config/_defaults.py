@@ -89,8 +89,10 @@ def resolve(
     of_size = SIZES.get(size or "", {})
     if foreign := [key for key in of_size if key not in fields]:
         raise ConfigError(
-            f"size={size!r} is one of a GPT: it sets {', '.join(foreign)}, which this model has not; choose from "
-            f"{', '.join(name for name, values in SIZES.items() if values.keys() <= fields.keys())}."
+            "size={size!r} is for a GPT: it sets {settings}, which this model does not have; choose from {allowed}.",
+            size=size,
+            settings=", ".join(foreign),
+            allowed=", ".join((name for name, values in SIZES.items() if values.keys() <= fields.keys())),
         )
     of_task = {key: value for key, value in TASK_DEFAULTS[task].items() if key in fields}
     if not issubclass(kind, GPTConfig):
@@ -107,7 +109,12 @@ def resolve(
     for key in chosen:
         if key == "vocab_size" or key not in fields:
             known = sorted(fields.keys() - {"vocab_size"})
-            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
+            raise ConfigError(
+                "unknown setting {key!r}.{hint} Known: {known}.",
+                key=key,
+                hint=did_you_mean(key, known),
+                known=", ".join(known),
+            )
     return (
         {key: value for key, value in chosen.items() if key in model_fields},
         {key: value for key, value in chosen.items() if key in train_fields},

@@ -57,11 +57,16 @@ def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
     allowed = field_types(config)
     for key in values:
         if key not in allowed:
-            raise ConfigError(f"unknown setting {key!r}.{did_you_mean(key, allowed)} Known: {', '.join(allowed)}.")
+            raise ConfigError(
+                "unknown setting {key!r}.{hint} Known: {known}.",
+                key=key,
+                hint=did_you_mean(key, allowed),
+                known=", ".join(allowed),
+            )
     try:
         return config(**values)
     except TypeError as error:
-        raise ConfigError(f"{config.__name__}: {error}") from None
+        raise ConfigError("{config}: {error}", config=config.__name__, error=error) from None
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:

@@ -81,25 +81,30 @@ class GPTConfig(ModelConfig):
         require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
         if self.pooling == "first":
             raise ConfigError(
-                "pooling='first' is for a BERT: the first position of a GPT sees nothing of the text behind it; choose "
-                "last, mean or attention."
+                "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
+                "it; choose last, mean or attention."
             )
         require_id("pad_id", self.pad_id, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(
-                f"n_head={self.n_head} is not divisible by n_kv_head={self.n_kv_head}; "
-                f"use one of {', '.join(divisors)}."
+                "n_head={n_head} is not divisible by n_kv_head={n_kv_head}; use one of {divisors} for n_kv_head.",
+                n_head=self.n_head,
+                n_kv_head=self.n_kv_head,
+                divisors=", ".join(divisors),
             )
         if modern and self.head_dim % 2:
             raise ConfigError(
-                f"head_dim={self.head_dim} is odd, and rotary positions turn pairs; "
-                f"use {nearest_multiples(self.head_dim, 2)}."
+                "head_dim={head_dim} is odd, and rotary positions rotate pairs of dimensions; use {nearest}.",
+                head_dim=self.head_dim,
+                nearest=nearest_multiples(self.head_dim, 2),
             )
         if not modern and self.n_kv_head != self.n_head:
             raise ConfigError(
-                f"n_kv_head={self.n_kv_head} differs from n_head={self.n_head}, which the classic family does not "
-                "have; leave it out, or use --family modern."
+                "n_kv_head={n_kv_head} differs from n_head={n_head}, which the classic family does not "
+                "support; leave it out, or use {--family modern}.",
+                n_kv_head=self.n_kv_head,
+                n_head=self.n_head,
             )
 
     def block(self) -> BlockConfig:
@@ -145,9 +150,13 @@ class RungConfig(GPTConfig):
             and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd
         ):
             raise ConfigError(
-                f'mixing="average" needs heads that together are as wide as the model, queries and values alike: '
-                f"n_head={self.n_head} and n_kv_head={self.n_kv_head} of head_dim={self.head_dim} are not "
-                f"n_embd={self.n_embd}. Leave n_kv_head and head_dim out."
+                'mixing="average" needs heads that together are as wide as the model, queries and values '
+                "alike: n_head={n_head} and n_kv_head={n_kv_head} of head_dim={head_dim} are not "
+                "n_embd={n_embd}. Leave n_kv_head and head_dim out.",
+                n_head=self.n_head,
+                n_kv_head=self.n_kv_head,
+                head_dim=self.head_dim,
+                n_embd=self.n_embd,
             )
 
     def block(self) -> BlockConfig:

@@ -72,8 +72,12 @@ def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwis
     """Raise ConfigError unless `n_embd` splits into `n_head` heads, a number that the field `name` has."""
     if n_embd % n_head:
         raise ConfigError(
-            f"n_embd={n_embd} is not divisible by {name}={n_head}; use n_embd="
-            f"{nearest_multiples(n_embd, n_head)}{otherwise}."
+            "n_embd={n_embd} is not divisible by {name}={n_head}; use n_embd={nearest}{otherwise}.",
+            n_embd=n_embd,
+            name=name,
+            n_head=n_head,
+            nearest=nearest_multiples(n_embd, n_head),
+            otherwise=otherwise,
         )
 
 
@@ -90,5 +94,5 @@ def distinct_labels(labels: object) -> tuple[str, ...]:
     for name in names:
         require_type("a label", name, str)
     if len(set(names)) < len(names):
-        raise ConfigError(f"labels={list(names)} names a class twice; give each class a name of its own.")
+        raise ConfigError("labels={labels} names a class twice; give each class a name of its own.", labels=list(names))
     return names

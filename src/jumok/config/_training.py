@@ -8,7 +8,6 @@ from typing import Literal
 from jumok.config._checks import require_choice, require_range
 from jumok.config._fields import field_choices, require_types, setting
 from jumok.errors import ConfigError
-from jumok.messages import tr
 
 # Far above what makes sense, and far below what overflows.
 MOST = 1_000_000_000  # of anything that is counted
@@ -80,18 +79,20 @@ class TrainConfig:
     def __post_init__(self) -> None:
         require_types(self)
         if self.steps is not None and self.minutes is not None:
-            raise ConfigError(f"steps={self.steps} and minutes={self.minutes:g} were both given; give one of them.")
+            raise ConfigError(
+                "steps={steps} and minutes={minutes:g} were both given; give one of them.",
+                steps=self.steps,
+                minutes=self.minutes,
+            )
         if self.steps is None and self.minutes is None:
             object.__setattr__(self, "minutes", 10.0)
         if self.steps is not None:
             require_range("steps", self.steps, 1, MOST)
         if self.minutes is not None and not 0 < self.minutes <= MOST_MINUTES:
             raise ConfigError(
-                tr(
-                    "minutes={minutes} is out of range: it must be more than 0 and at most {most}.",
-                    minutes=repr(self.minutes),
-                    most=f"{MOST_MINUTES:,}",
-                )
+                "minutes={minutes} is out of range: it must be more than 0 and at most {most}.",
+                minutes=repr(self.minutes),
+                most=f"{MOST_MINUTES:,}",
             )
         require_range("passes", self.passes, 0, MOST)
         if self.stop_at is not None:
@@ -108,8 +109,9 @@ class TrainConfig:
             require_range(name, getattr(self, name), 0, 1)
         if self.schedule == "invsqrt" and self.warmup == 0:
             raise ConfigError(
-                "schedule='invsqrt' with warmup=0 would have a rate of zero throughout, for it falls with the time "
-                "counted in warm-ups; give a warmup above 0, for example 0.02, or another schedule."
+                "schedule='invsqrt' with warmup=0 would keep the learning rate at zero, because this "
+                "schedule measures time in warm-ups; give a warmup above 0, for example 0.02, or another "
+                "schedule."
             )
         for name in ("beta1", "beta2", "momentum"):
             require_range(name, getattr(self, name), 0, 0.99999)

@@ -117,8 +117,13 @@ def get(
     except OSError as error:
         hint = "free some space" if error.errno == errno.ENOSPC else "mend it"
         raise CorpusError(
-            f"corpus {name!r} ({corpus.bytes:,} bytes) cannot be kept in {folder}: {error.strerror or error}; "
-            f"{hint} or choose another cache folder; what is already downloaded stays"
+            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; {hint} or "
+            "choose another cache folder; what is already downloaded stays",
+            name=name,
+            bytes=corpus.bytes,
+            folder=folder,
+            reason=error.strerror or error,
+            hint=hint,
         ) from error
 
 
@@ -128,7 +133,9 @@ def _named(name: str) -> Corpus:
         return known[name]
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    raise CorpusError(f"no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)")
+    raise CorpusError(
+        "no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)", name=name, hint=hint
+    )
 
 
 def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _Downloader) -> Path:
@@ -146,9 +153,13 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _D
                 downloader.fetch(file, path, report)
             except _Unreachable as error:
                 raise CorpusError(
-                    f"corpus {corpus.name!r} is not in the cache and cannot be downloaded: {error}. Try again when "
-                    f"the network is back (what has arrived is kept), save {file.url} as {path} by hand, "
-                    "or train on the built-in 'stories', which needs no network"
+                    "corpus {name!r} is not in the cache and cannot be downloaded: {error}. Try again when "
+                    "the network is back (what has arrived is kept), save {url} as {path} by hand, or train "
+                    "on the built-in 'stories', which needs no network",
+                    name=corpus.name,
+                    error=error,
+                    url=file.url,
+                    path=path,
                 ) from None
         paths.append(path)
         done += file.bytes
@@ -227,7 +238,9 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if urlsplit(newurl).scheme != "https":
-            raise CorpusError(f"{req.full_url} leads to {newurl}, which is not https; it was not followed")
+            raise CorpusError(
+                "{url} leads to {target}, which is not https; it was not followed", url=req.full_url, target=newurl
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -261,9 +274,13 @@ class _Downloader:
                 part.unlink()
                 if not resumed:
                     raise CorpusError(
-                        f"{url} holds something else than the catalogue says: expected {file.bytes:,} bytes with "
-                        f"sha256 {file.sha256}, got {found} that do not match; nothing was kept. A proxy or a login "
-                        "page may stand in between; otherwise report it to jumok"
+                        "{url} holds something else than the catalogue says: expected {bytes:,} bytes with "
+                        "sha256 {sha256}, got {found} that do not match; nothing was kept. A proxy or a login "
+                        "page may stand in between; otherwise report it to jumok",
+                        url=url,
+                        bytes=file.bytes,
+                        sha256=file.sha256,
+                        found=found,
                     )
                 reason, best = "the part from an earlier try was damaged", 0
             failures += 1
@@ -278,7 +295,7 @@ class _Downloader:
         if self._base_url is not None:
             return self._base_url.rstrip("/") + parts.path
         if parts.scheme != "https":
-            raise CorpusError(f"{file.url} is not https; such an address is not fetched")
+            raise CorpusError("{url} is not https; such an address is not fetched", url=file.url)
         return file.url
 
     def _receive(self, url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
@@ -321,8 +338,11 @@ class _Downloader:
                 if error.code >= 500 or error.code in (408, 416, 429):
                     raise _Interrupted(f"the server answered {error.code} {error.reason}") from None
                 raise CorpusError(
-                    f"{request.full_url}: the server answered {error.code} {error.reason}; "
-                    "the file has moved or is barred: see whether there is a newer jumok"
+                    "{url}: the server answered {code} {reason}; the file was moved or access to it was "
+                    "blocked: check whether there is a newer jumok",
+                    url=request.full_url,
+                    code=error.code,
+                    reason=error.reason,
                 ) from None
         except urllib.error.URLError as error:
             raise _Interrupted(str(error.reason)) from None

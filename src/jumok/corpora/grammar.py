@@ -91,7 +91,11 @@ class Grammar:
                 slot, dot, _form = field.partition(".")
                 tokens.append(Word(slot, tuple(josa(t, pair) for t in texts) if pair else texts, bool(dot)))
             else:
-                raise CorpusError(f"the template {template!r} has the slot {field!r}, which the grammar does not know")
+                raise CorpusError(
+                    "the template {template!r} has the slot {field!r}, which the grammar does not know",
+                    template=template,
+                    field=field,
+                )
         return tuple(tokens)
 
     def derive(self, choose: Callable[[int], Iterable[int]], observed: str | None = None) -> Iterator[Derivation]:
@@ -167,7 +171,11 @@ class Grammar:
             if isinstance(token, str) or token.slot in chosen:
                 return rest(after, chosen)
             if token.recalled:
-                raise CorpusError(f"a further form of the word {token.slot!r} precedes its first mention: {template}")
+                raise CorpusError(
+                    "a further form of the word {slot!r} precedes its first mention: {template}",
+                    slot=token.slot,
+                    template=template,
+                )
             count, nats = rest(after, chosen | {token.slot})
             return count * len(token.texts), nats + math.log(len(token.texts))
 
@@ -185,5 +193,5 @@ def _columns(header: str, table: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     rows = [[form.strip() for form in row.split("=")] for row in entries(table)]
     fields = [slot, *(f"{slot}.{form}" for form in further)]
     if any(len(row) != len(fields) for row in rows):
-        raise CorpusError(f"each option of the word {slot!r} must have {len(fields)} forms")
+        raise CorpusError("each option of the word {slot!r} must have {count} forms", slot=slot, count=len(fields))
     return zip(fields, zip(*rows, strict=True), strict=True)

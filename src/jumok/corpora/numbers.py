@@ -90,7 +90,7 @@ def read_native(number: int, *, before_noun: bool = False) -> str:
 def read_digits(digits: str, *, zero: str = "영") -> str:
     """One syllable for each digit: 이공이사 for "2024" with `zero="공"`."""
     if not re.fullmatch("[0-9]+", digits):
-        raise ConfigError(f"digits={digits!r} is not a row of digits from 0 to 9")
+        raise ConfigError("digits={digits!r} is not a row of digits from 0 to 9", digits=digits)
     return "".join(zero if digit == "0" else _DIGITS[int(digit)] for digit in digits)
 
 
@@ -102,7 +102,7 @@ def read_decimal(decimal: str) -> str:
     """
     whole, point, fraction = decimal.partition(".")
     if not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+|[0-9]+", whole) or (point and not fraction):
-        raise ConfigError(f"decimal={decimal!r} is not a number such as 3.14 or 1,000.05")
+        raise ConfigError("decimal={decimal!r} is not a number such as 3.14 or 1,000.05", decimal=decimal)
     read = read_number(int(whole.replace(",", "")))
     return f"{read} 점 {read_digits(fraction)}" if point else read
 
@@ -123,7 +123,13 @@ def read_date(year: int | None, month: int, day: int) -> str:
     try:
         date(2000 if year is None else year, month, day)  # a leap year, so that 29 February is a day
     except (ValueError, TypeError, OverflowError) as error:
-        raise ConfigError(f"year={year!r}, month={month!r}, day={day!r} is not a date: {error}") from None
+        raise ConfigError(
+            "year={year!r}, month={month!r}, day={day!r} is not a date: {error}",
+            year=year,
+            month=month,
+            day=day,
+            error=error,
+        ) from None
     parts = [] if year is None else [f"{read_number(year)}년"]
     return " ".join([*parts, _MONTHS.get(month, f"{read_number(month)}월"), f"{read_number(day)}일"])
 
@@ -158,7 +164,13 @@ def _read_group(group: int) -> str:
 
 def _check(name: str, value: int, lowest: int, highest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise ConfigError(f"{name}={value!r} is not a whole number from {lowest:,} to {highest:,}")
+        raise ConfigError(
+            "{name}={value!r} is not a whole number from {lowest:,} to {highest:,}",
+            name=name,
+            value=value,
+            lowest=lowest,
+            highest=highest,
+        )
 
 
 # --- What is read: pools of pairs, each a function of its place in the pool ---------------------------------------
@@ -398,19 +410,23 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
     """
     for name, value in (("rows", rows), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError(f"{name}={value!r} is not a whole number of 0 or more")
+            raise ConfigError("{name}={value!r} is not a whole number of 0 or more", name=name, value=value)
     names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
     for name in names:
         if name not in _KINDS:
             near = difflib.get_close_matches(name, KINDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"unknown kind {name!r}; the kinds are {', '.join(KINDS)}{hint}")
+            raise ConfigError(
+                "unknown kind {name!r}; the kinds are {kinds}{hint}", name=name, kinds=", ".join(KINDS), hint=hint
+            )
     chosen = [_KINDS[name] for name in dict.fromkeys(names)]
     size = sum(pool.size for kind in chosen for pool in kind.pools)
     if rows > size:
         raise ConfigError(
-            f"rows={rows}: there are {size:,} different sources of {', '.join(names) or 'no kind'}; "
-            "ask for no more, or for more kinds"
+            "rows={rows}: there are {size:,} different sources of {kinds}; ask for fewer rows, or for more kinds",
+            rows=rows,
+            size=size,
+            kinds=", ".join(names) or "no kind",
         )
     return _write(_quotas(chosen, rows), Random(seed).random)
 

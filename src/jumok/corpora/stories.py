@@ -35,7 +35,7 @@ class Tale(NamedTuple):
 def tales(seed: int = 0) -> Iterator[Tale]:
     """Independent tales without end, determined by `seed` (0 or more, else `ConfigError`)."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"seed={seed!r} is not a whole number of 0 or more")
+        raise ConfigError("seed={seed!r} is not a whole number of 0 or more", seed=seed)
     return _tales(Random(seed))
 
 
@@ -46,7 +46,7 @@ def write(chars: int, seed: int = 0) -> Iterator[str]:
     and a longer text begins with each shorter one. Raises `ConfigError` if `chars` is negative.
     """
     if isinstance(chars, bool) or not isinstance(chars, int) or chars < 0:
-        raise ConfigError(f"chars={chars!r} is not a whole number of 0 or more")
+        raise ConfigError("chars={chars!r} is not a whole number of 0 or more", chars=chars)
     return _write(chars, tales(seed))
 
 
@@ -54,7 +54,7 @@ def score(tale_text: str) -> float:
     """The nats of one tale, without its separator. Raises `CorpusError` if the grammar cannot write this text."""
     for derivation in grammar().derive(range, tale_text):
         return math.log(derivation.ways)
-    raise CorpusError(f"this is not a tale of the corpus 'stories': {_excerpt(tale_text)}")
+    raise CorpusError("this is not a tale of the corpus 'stories': {excerpt}", excerpt=_excerpt(tale_text))
 
 
 def floor(text: str) -> float:
@@ -79,8 +79,10 @@ def floor(text: str) -> float:
             chars += len(piece) + len(SEPARATOR)
     if not nats:
         raise CorpusError(
-            f"there is no whole tale of the corpus 'stories' in this text of {len(text)} characters: {_excerpt(text)}; "
-            "write one with `jumok corpus write stories --chars 2000000`"
+            "there is no whole tale of the corpus 'stories' in this text of {count} characters: "
+            "{excerpt}; write one with `jumok corpus write stories --chars 2000000`",
+            count=len(text),
+            excerpt=_excerpt(text),
         )
     return math.fsum(nats) / chars
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from jumok.errors import RunError
 from jumok.files import atomic_folder, space
 from jumok.interop.tensors import load_tensors
-from jumok.messages import tr
 from jumok.stock import read_json
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -36,7 +35,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     for name in _weight_files(folder):
         path = folder / Path(name).name  # an index cannot point out of its folder
         if not path.is_file():
-            raise RunError(f"{folder} has no {name}; restore it from a copy.")
+            raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=name)
         tensors.update(_read_pickle(path) if path.suffix == ".bin" else _read_safetensors(path))
     return tensors
 
@@ -47,18 +46,25 @@ def _weight_files(folder: Path) -> list[str]:
         if index.is_file():
             places = read_json(index).get("weight_map")
             if not isinstance(places, dict):
-                raise RunError(f"{index} does not say which file holds which tensor; restore it from a copy.")
+                raise RunError(
+                    "{index} does not say which file holds which tensor; restore it from a copy.", index=index
+                )
             return sorted({str(name) for name in places.values()})
         if (folder / name).is_file():
             return [name]
-    raise RunError(f"{folder} has no {WEIGHTS[0]}, and no {WEIGHTS[1]} either; restore it from a copy.")
+    raise RunError(
+        "{folder} has no {name}, and no {older} either; restore it from a copy.",
+        folder=folder,
+        name=WEIGHTS[0],
+        older=WEIGHTS[1],
+    )
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_tensors(path)
     except (SafetensorError, OSError) as error:
-        raise RunError(f"{path} is damaged ({error}); restore it from a copy.") from None
+        raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
@@ -68,11 +74,15 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged bytes end in nearly any exception
         reason = str(error).strip().partition("\n")[0][:200]
         raise RunError(
-            f"{path} is damaged, or holds more than tensors, which could run code and is not opened ({reason}); get "
-            "the model as model.safetensors."
+            "{path} is damaged, or holds more than tensors, which could run code and is not opened "
+            "({reason}); get the model as model.safetensors.",
+            path=path,
+            reason=reason,
         ) from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise RunError(f"{path} holds something else than tensors by name; get the model as model.safetensors.")
+        raise RunError(
+            "{path} holds something else than tensors by name; get the model as model.safetensors.", path=path
+        )
     return dict(tensors)
 
 
@@ -82,14 +92,15 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 def require_replaceable(target: Path) -> None:
     """Raise RunError unless `target` is absent, empty, or an export of ours."""
     if target.exists() and not target.is_dir():
-        raise RunError(f"{target} is a file; give a folder for the export.")
+        raise RunError("{target} is a file; give a folder for the export.", target=target)
     if not target.is_dir() or not any(target.iterdir()):
         return
     names = {path.name for path in target.iterdir()}
     ours = names <= set(FILES) and "config.json" in names and MARK in read_json(target / "config.json")
     if not ours:
         raise RunError(
-            f"{target} holds other files, which an export would replace; give a new folder, or an empty one."
+            "{target} holds other files, which an export would replace; give a new folder, or an empty one.",
+            target=target,
         )
 
 
@@ -113,4 +124,4 @@ def write_folder(
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
-        raise RunError(tr("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room)) from error
+        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error

@@ -116,8 +116,11 @@ def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tens
     heads = next((h for h in range(config.n_head, config.n_embd // config.head_dim + 1) if config.n_embd % h == 0), 0)
     if not heads:
         raise JumokError(
-            f"GPT2LMHeadModel cannot express this model: n_head={config.n_head} heads of head_dim={config.head_dim} "
-            f"do not fit into n_embd={config.n_embd} there. Train with n_head * head_dim of at most n_embd."
+            "GPT2LMHeadModel cannot express this model: n_head={n_head} heads of head_dim={head_dim} "
+            "do not fit into n_embd={n_embd} there. Train with n_head * head_dim of at most n_embd.",
+            n_head=config.n_head,
+            head_dim=config.head_dim,
+            n_embd=config.n_embd,
         )
     width = config.n_embd // heads
     if (heads, width) == (config.n_head, config.head_dim):

@@ -121,7 +121,9 @@ def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, wher
         if name in tensors and tensors[name].shape != shape
     ]
     if faults:
-        raise RunError(f"the tensors of {where} do not fit its config.json: {'; '.join(faults)}.")
+        raise RunError(
+            "the tensors of {where} do not fit its config.json: {faults}.", where=where, faults="; ".join(faults)
+        )
     parameters: Tensors = {}
     for their, row in rows.items():
         parts = row.change.back(tensors[their]).split([shapes[our][0] for our in row.ours])

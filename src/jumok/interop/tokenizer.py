@@ -55,8 +55,12 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     tokenizer = Tokenizer(pipeline)
     if tokenizer.vocab_size > config.vocab_size:
         raise RunError(
-            f"{folder}: {name} has {tokenizer.vocab_size} ids, but the model was made for {config.vocab_size}; "
-            f"put the {name} back that belongs to it."
+            "{folder}: {name} has {vocab_size} ids, but the model was made for {expected}; restore "
+            "the {name} of this model.",
+            folder=folder,
+            name=name,
+            vocab_size=tokenizer.vocab_size,
+            expected=config.vocab_size,
         )
     return tokenizer
 
@@ -81,10 +85,10 @@ def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> H
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a piece may be U+2028
     except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read ({error}); restore it from a copy.") from None
+        raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
     vocab = {piece: i for i, piece in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     if not vocab:
-        raise RunError(f"{path} is empty; restore it from a copy.")
+        raise RunError("{path} is empty; restore it from a copy.", path=path)
     pipeline = HFTokenizer(models.WordPiece(vocab, unk_token=roles["unk_token"]))
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,

@@ -136,8 +136,10 @@ def chapters(language: Language = "ko") -> list[Chapter]:
     files = sorted(path for path in (FOLDER / language).glob("*.md") if _FILE.fullmatch(path.name))
     if not files:
         raise LessonError(
-            f"the chapters are missing in this installation: {FOLDER / language} holds none. Install jumok again; on a "
-            "system without symbolic links, from a wheel. They are the folder docs/learn of the project."
+            "the chapters are missing in this installation: {path} holds none. Install jumok again; "
+            "on a system without symbolic links, install it from a wheel. The chapters are in the "
+            "folder docs/learn of the project.",
+            path=FOLDER / language,
         )
     questions = _questions(language)
     return [_chapter(path, language, questions.get(path.name, "")) for path in files]
@@ -154,7 +156,10 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         found = [each for each in known if each.number == int(name)]
         if not found:
             raise ConfigError(
-                f"there is no chapter {name}; there are chapters {known[0].number} to {known[-1].number}."
+                "there is no chapter {key}; there are chapters {first} to {last}.",
+                key=name,
+                first=known[0].number,
+                last=known[-1].number,
             )
         return found[0]
     slug = re.sub(r"^\d\d?-", "", name)
@@ -168,8 +173,12 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         close = difflib.get_close_matches(slug, words, n=1, cutoff=0.7)
         hint = f" Did you mean {words[close[0]]!r}?" if close else ""
     raise ConfigError(
-        f"there is no chapter {str(key)!r}; give a number from {known[0].number} to {known[-1].number}, or one of "
-        f"{', '.join(slugs)}.{hint}"
+        "there is no chapter {key!r}; give a number from {first} to {last}, or one of {slugs}.{hint}",
+        key=str(key),
+        first=known[0].number,
+        last=known[-1].number,
+        slugs=", ".join(slugs),
+        hint=hint,
     )
 
 
@@ -181,7 +190,9 @@ def ladder_page(language: Language = "ko") -> Chapter:
     require_choice("language", language, LANGUAGES)
     path = FOLDER / language / "ladder.md"
     if not path.is_file():
-        raise LessonError(f"the page on the ladder is missing in this installation: {path}. Install jumok again.")
+        raise LessonError(
+            "the page on the ladder is missing in this installation: {path}. Install jumok again.", path=path
+        )
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
     return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
@@ -259,7 +270,9 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
     """See the top of this module. path: of the chapter; its pictures are found from there, and errors name it."""
     fences = [number for number, line in enumerate(text.split("\n"), 1) if line.startswith("```")]
     if len(fences) % 2:
-        raise LessonError(f"{path.name}: a fence of code does not end; the last one is on line {fences[-1]}.")
+        raise LessonError(
+            "{name}: a code fence is not closed; the last one is on line {line}.", name=path.name, line=fences[-1]
+        )
     begin = 0
     for match in _PART.finditer(text):
         if match["other"] is not None:  # a fence in another language is read, not run
@@ -288,7 +301,7 @@ def _chapter(path: Path, language: Language, question: str) -> Chapter:
     with path.open(encoding="utf-8") as file:
         heading = _TITLE.fullmatch(file.readline().strip())
     if heading is None or int(heading[1]) != int(number):
-        raise LessonError(f"{path.name} must begin with the line '# {int(number)}. TITLE'.")
+        raise LessonError("{name} must begin with the line '# {number}. TITLE'.", name=path.name, number=int(number))
     return Chapter(number=int(number), slug=slug, language=language, title=heading[2], question=question, path=path)
 
 

@@ -275,7 +275,7 @@ def default_folder(text: Text, config: LadderConfig, runs: Path = Path("runs")) 
             continue
         if record.config == config and record.text.sha256 == facts.sha256:
             return folder
-    raise RunError(f"{runs} holds 9,999 ladders; name a folder with --out.")
+    raise RunError("{runs} holds 9,999 ladders; name a folder with {--out}.", runs=runs)
 
 
 def _require_enough(text: Text, config: LadderConfig) -> None:
@@ -284,9 +284,13 @@ def _require_enough(text: Text, config: LadderConfig) -> None:
     enough = 1 + math.ceil(max(batch / (1 - HELD_OUT), window / HELD_OUT))  # a character is a token, or several
     if text.chars < enough:
         raise TextError(
-            f"the text has {text.chars:,} characters, too short for the ladder: it takes at least {enough:,}, so that "
-            f"the training part fills a batch of {config.batch_size} x {config.context_length} and the held-out tenth "
-            "a window. Give more text."
+            "the text has {chars:,} characters, too short for the ladder: it takes at least "
+            "{enough:,}, so that the training part fills a batch of {batch_size} x {context_length} "
+            "and the held-out tenth fills a window. Give more text.",
+            chars=text.chars,
+            enough=enough,
+            batch_size=config.batch_size,
+            context_length=config.context_length,
         )
 
 
@@ -299,12 +303,18 @@ def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | 
         return dataclasses.replace(record, asked=asked or record.asked)
     try:
         if out.exists() and not out.is_dir():
-            raise RunError(f"{out} is a file; give a folder for the ladder, for example --out {out}-ladder.")
+            raise RunError("{out} is a file; give a folder for the ladder, for example {--out {out}-ladder}.", out=out)
         if out.is_dir() and any(not LEFTOVER.fullmatch(entry.name) for entry in out.iterdir()):
-            raise RunError(f"{out} holds other files and no ladder; choose a new folder with --out, or an empty one.")
+            raise RunError(
+                "{out} holds other files and no ladder; choose a new folder with {--out}, or an empty one.", out=out
+            )
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot use {out} for the ladder: {error.strerror or error}. Choose another --out.") from None
+        raise RunError(
+            "cannot use {out} for the ladder: {reason}. Choose another {--out}.",
+            out=out,
+            reason=error.strerror or error,
+        ) from None
     record = LadderRecord(config=config, text=facts, asked=asked)
     record.write(out)
     return record
@@ -322,8 +332,10 @@ def _lock(out: Path) -> Iterator[None]:
             held.enter_context(locked(out / ".lock"))
         except LockHeld:
             raise RunError(
-                f"another process is climbing the ladder in {out}; wait for it, or choose another --out."
+                "another process is climbing the ladder in {out}; wait for it, or choose another {--out}.", out=out
             ) from None
         except OSError as error:
-            raise RunError(f"cannot write in {out}: {error.strerror or error}. Choose another --out.") from None
+            raise RunError(
+                "cannot write in {out}: {reason}. Choose another {--out}.", out=out, reason=error.strerror or error
+            ) from None
         yield

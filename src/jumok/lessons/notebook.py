@@ -15,7 +15,6 @@ from typing import Any
 from jumok.errors import LessonError
 from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
-from jumok.messages import tr
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -58,16 +57,20 @@ def write_notebook(chapter: Chapter, path: Path, *, replace: bool = False) -> No
     end in .ipynb; or if it cannot be written. Nothing is lost or left behind then.
     """
     if path.suffix != ".ipynb":
-        raise LessonError(f"{path} is no name for a notebook: Jupyter opens files that end in .ipynb.")
+        raise LessonError("{path} is no name for a notebook: Jupyter opens files that end in .ipynb.", path=path)
     if path.exists() and not replace:
-        raise LessonError(tr("{path} exists already; give another name, or {--force}.", path=path))
+        raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
     content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
     try:
         write_atomic(path, content)
     except FileNotFoundError:
-        raise LessonError(f"cannot write {path}: there is no folder {path.parent}. Make it first.") from None
+        raise LessonError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        ) from None
     except OSError as error:
-        raise LessonError(f"cannot write {path}: {error.strerror}. Give a file in a folder of yours.") from None
+        raise LessonError(
+            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
+        ) from None
 
 
 def _outputs(output: str) -> list[dict[str, Any]]:
@@ -80,7 +83,9 @@ def _embedded(picture: Picture) -> dict[str, Any]:
         content = base64.b64encode(picture.path.read_bytes()).decode("ascii")
     except OSError as error:
         raise LessonError(
-            f"the picture {picture.path} cannot be read: {error.strerror}. Install jumok again."
+            "the picture {path} cannot be read: {reason}. Install jumok again.",
+            path=picture.path,
+            reason=error.strerror,
         ) from None
     name = picture.path.name
     return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}

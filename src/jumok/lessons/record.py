@@ -126,8 +126,10 @@ class LadderRecord:
             )
         if differing:
             raise ResumeError(
-                f"{out} holds a ladder that was begun with {'; '.join(differing)}. It continues with what it was begun "
-                "with: give the same again, or choose another --out for a new one."
+                "{out} holds a ladder that was begun with {differing}. It continues with the text and "
+                "the settings of its start: give the same again, or choose another {--out} for a new one.",
+                out=out,
+                differing="; ".join(differing),
             )
 
     # --- the file ---------------------------------------------------------------------------------------------------
@@ -153,7 +155,12 @@ class LadderRecord:
             values = json.loads(path.read_text(encoding="utf-8"))
             written = values.pop("format")
             if written != FORMAT:
-                raise RunError(f"{path} has format {written}; this jumok reads format {FORMAT}. Update jumok.")
+                raise RunError(
+                    "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+                    path=path,
+                    found=written,
+                    known=FORMAT,
+                )
             text = values.pop("text")
             asked = values.pop("asked")
             return cls(
@@ -164,10 +171,12 @@ class LadderRecord:
                 **values,
             )
         except OSError as error:
-            raise RunError(f"{path} cannot be read: {error.strerror}.") from None
+            raise RunError("{path} cannot be read: {reason}.", path=path, reason=error.strerror) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(
-                f"{path} is damaged ({error}); restore it from a copy, or choose another --out for a new ladder."
+                "{path} is damaged ({error}); restore it from a copy, or choose another {--out} for a new ladder.",
+                path=path,
+                error=error,
             ) from None
 
 
@@ -197,6 +206,8 @@ def write_output(path: Path, content: str | bytes) -> None:
         write_atomic(path, content)
     except OSError as error:
         raise RunError(
-            f"cannot write {path}: {error.strerror or error}. Make room or mend the folder, then give the same command "
-            "again: finished rungs are kept."
+            "cannot write {path}: {reason}. Free some space or repair the folder, then give the same "
+            "command again: finished rungs are kept.",
+            path=path,
+            reason=error.strerror or error,
         ) from error

@@ -173,8 +173,10 @@ class LadderConfig:
     def __post_init__(self) -> None:
         if self.minutes_per_rung is not None and self.steps_per_rung is not None:
             raise ConfigError(
-                f"minutes_per_rung={self.minutes_per_rung:g} and steps_per_rung={self.steps_per_rung} were both given; "
-                "give one of them."
+                "minutes_per_rung={minutes_per_rung:g} and steps_per_rung={steps_per_rung} were both "
+                "given; give one of them.",
+                minutes_per_rung=self.minutes_per_rung,
+                steps_per_rung=self.steps_per_rung,
             )
         if self.minutes_per_rung is None and self.steps_per_rung is None:
             object.__setattr__(self, "minutes_per_rung", MINUTES)
@@ -182,7 +184,8 @@ class LadderConfig:
             require_type("minutes_per_rung", self.minutes_per_rung, float)
             if not 0 < self.minutes_per_rung < float("inf"):
                 raise ConfigError(
-                    f"minutes_per_rung={self.minutes_per_rung:g} is out of range: it must be more than 0 and finite."
+                    "minutes_per_rung={minutes_per_rung:g} is out of range: it must be more than 0 and finite.",
+                    minutes_per_rung=self.minutes_per_rung,
                 )
         if self.steps_per_rung is not None:
             require_type("steps_per_rung", self.steps_per_rung, int)

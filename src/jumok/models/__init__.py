@@ -109,13 +109,11 @@ def require_stored(config: ModelConfig, stored: int, where: str) -> None:
     parameters = count_parameters(config)
     if parameters > FAR * stored:
         raise RunError(
-            tr(
-                "{where}/config.json describes a model of {count} parameters, and the weights beside it are {stored} "
-                "numbers; restore config.json from a copy.",
-                where=where,
-                count=_count(parameters),
-                stored=f"{stored:,}",
-            )
+            "{where}/config.json describes a model of {count} parameters, and the weights beside it are {stored} "
+            "numbers; restore config.json from a copy.",
+            where=where,
+            count=_count(parameters),
+            stored=f"{stored:,}",
         )
 
 

@@ -94,7 +94,9 @@ class BERT(nn.Module):
         """
         config = read_config(path)
         if not isinstance(config, BERTConfig):
-            raise JumokError(f"{path} describes a model that is no BERT; jumok.load loads the other kinds, too.")
+            raise JumokError(
+                "{path} describes a model that is no BERT; jumok.load loads the other kinds, too.", path=path
+            )
         return cls(config)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
@@ -178,6 +180,8 @@ class BERT(nn.Module):
 
     def _lacks(self, head: str) -> JumokError:
         return JumokError(
-            f"this BERT has head={self.config.head!r}, and this needs head={head!r}; train it with one, or load a "
-            "model that has it."
+            "this BERT has head={head!r}, and this needs head={needed!r}; train one with this head, "
+            "or load a model that has it.",
+            head=self.config.head,
+            needed=head,
         )

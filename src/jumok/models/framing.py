@@ -57,8 +57,10 @@ class Framing:
         room = config.context_length - len(before) - len(after)
         if room < 1:
             raise ConfigError(
-                f"context_length={config.context_length} has no room for a text and the {len(before) + len(after)} ids "
-                "around it; use a longer one."
+                "context_length={context_length} has no room for a text and the {count} ids around it; "
+                "use a longer one.",
+                context_length=config.context_length,
+                count=len(before) + len(after),
             )
         pad = pad_id(tokenizer) if config.pad_id is None else config.pad_id
         return cls(tuple(before), tuple(after), pad, room)

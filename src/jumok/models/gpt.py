@@ -114,7 +114,7 @@ class GPT(nn.Module):
         """
         if self.pooling is None or self.classifier is None:
             raise JumokError(
-                "this GPT has no labels to choose from; train it with --task classify, or load a model that has some."
+                "this GPT has no labels to choose from; train it with {--task classify}, or load a model that has some."
             )
         return self.classifier(self.pooling(hidden, mask))
 

@@ -103,16 +103,19 @@ class Classification(Task[Any]):
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
                 raise TextError(
-                    f"a classifier learns from a table of texts and their labels, and {type(table).__name__} was "
-                    'given; read one with jumok.text.read_table("reviews.tsv", ["text", "label"]).'
+                    "a classifier learns from a table of texts and their labels, and {type} was given; read "
+                    'one with jumok.text.read_table("reviews.tsv", ["text", "label"]).',
+                    type=type(table).__name__,
                 )
         material = Material.of(source, held_out, config.val)
         train, val = _parts(material)
         _require_classes(train, val, shared=held_out is None)
         if config.val > 0 and not val:
             raise TextError(
-                f"nothing is left to hold out: val={config.val:g} of {len(source):,} rows; give more rows, a larger "
-                "--val, or --val 0 to train without validation."
+                "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
+                "{--val}, or {--val 0} to train without validation.",
+                val=config.val,
+                count=len(source),
             )
         return material
 
@@ -144,8 +147,9 @@ class Classification(Task[Any]):
         assert isinstance(model, GPTConfig | BERTConfig)
         if config.lm_weight and isinstance(model, BERTConfig):
             raise ConfigError(
-                f"lm_weight={config.lm_weight:g} asks for the loss of the next token, which a BERT sees; leave it out, "
-                "or train a gpt."
+                "lm_weight={lm_weight:g} adds the loss of the next token, which a BERT already sees; "
+                "leave it out, or train a gpt.",
+                lm_weight=config.lm_weight,
             )
         train, val = _parts(material)
         framing = Framing.of(model, tokenizer)
@@ -156,7 +160,9 @@ class Classification(Task[Any]):
         assert isinstance(material.source, Table)
         given = sum(count or 0 for count in material.rows().values())
         if not len(learned.part.rows):
-            raise TextError("the tokenizer makes nothing of any text of the training part; give another tokenizer.")
+            raise TextError(
+                "the tokenizer makes no tokens from the texts of the training part; give another tokenizer."
+            )
         return {
             **material.identity(),
             **material.rows(),
@@ -417,7 +423,9 @@ def _require_classes(train: Sequence[Labelled], val: Sequence[Labelled], *, shar
             if len(everything) > 1 and shared
             else "a classifier needs two classes or more; is the label in another column?"
         )
-        raise TextError(f"all rows of the training part have the label {known.pop()!r}: {remedy}")
+        raise TextError(
+            "all rows of the training part have the label {label!r}: {remedy}", label=known.pop(), remedy=remedy
+        )
     unseen = Counter(label for _, label in val if label not in known)
     if unseen:
         raise TextError(

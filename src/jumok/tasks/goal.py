@@ -24,7 +24,12 @@ class Goal:
         """Raise ConfigError unless a run could stop at this value."""
         if value <= 0 or 0 < self.best < value:
             most = f" and at most {self.best:g}" if self.best else ""
-            raise ConfigError(f"stop_at={value!r} is out of range: for this task it is {self.unit}, more than 0{most}.")
+            raise ConfigError(
+                "stop_at={value!r} is out of range: for this task it is {unit}, more than 0{most}.",
+                value=value,
+                unit=self.unit,
+                most=most,
+            )
 
     def shortfall(self, figures: Mapping[str, float]) -> float:
         """How far the figures are from the best, 0 or more."""

@@ -60,7 +60,7 @@ class LanguageModelling(Task[GPT]):
         """A text; its last part is held out, or another text."""
         for text in (source, held_out):
             if text is not None and not isinstance(text, Text):
-                raise TextError(f"a language model learns from a text, and {type(text).__name__} was given.")
+                raise TextError("a language model learns from a text, and {type} was given.", type=type(text).__name__)
         return Material.of(source, held_out, config.val)
 
     @classmethod
@@ -88,14 +88,19 @@ class LanguageModelling(Task[GPT]):
             val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
         if len(train_ids) <= model.context_length:
             raise TextError(
-                f"the text has {len(train_ids):,} tokens to train on, and context_length={model.context_length} needs "
-                f"at least {model.context_length + 1}; give more text, or --context-length "
-                f"{max(1, len(train_ids) // 4)}."
+                "the text has {count:,} tokens to train on, and context_length={context_length} needs at "
+                "least {least}; give more text, or {--context-length {longest}}.",
+                count=len(train_ids),
+                context_length=model.context_length,
+                least=model.context_length + 1,
+                longest=max(1, len(train_ids) // 4),
             )
         if config.val > 0 and len(val_ids) == 0:
             raise TextError(
-                f"nothing is left to hold out: val={config.val:g} of {text.chars:,} characters; give more text, a "
-                "larger --val, or --val 0 to train without validation."
+                "nothing is left to hold out: val={val:g} of {chars:,} characters; give more text, a "
+                "larger {--val}, or {--val 0} to train without validation.",
+                val=config.val,
+                chars=text.chars,
             )
         return {
             **material.identity(),

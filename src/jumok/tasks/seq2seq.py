@@ -99,8 +99,9 @@ class Seq2Seq(Task[EncoderDecoder]):
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
                 raise TextError(
-                    "task seq2seq learns from a table with the columns source and target (.tsv, .csv or .jsonl), and "
-                    f"a {type(table).__name__} was given; read it with read_table(paths, ('source', 'target'))."
+                    "task seq2seq learns from a table with the columns source and target (.tsv, .csv or "
+                    ".jsonl), and a {type} was given; read it with read_table(paths, ('source', 'target')).",
+                    type=type(table).__name__,
                 )
             if table is not None:
                 as_pairs(table)  # a column may be missing
@@ -145,9 +146,12 @@ class Seq2Seq(Task[EncoderDecoder]):
         missing = [" or ".join(IDS[name]) for name, token_id in found.items() if token_id is None and name != "bos_id"]
         if missing:
             raise TokenizerError(
-                f"task seq2seq needs the special tokens {', '.join(SPECIAL_TOKENS)}, and this tokenizer has no "
-                f"{', no '.join(dict.fromkeys(missing))}; leave --tokenizer to jumok, or train one with "
-                f"train_tokenizer(..., special_tokens={SPECIAL_TOKENS})."
+                "task seq2seq needs the special tokens {names}, and this tokenizer has no {missing}; "
+                "leave {--tokenizer} out, or train one with train_tokenizer(..., "
+                "special_tokens={special_tokens}).",
+                names=", ".join(SPECIAL_TOKENS),
+                missing=", no ".join(dict.fromkeys(missing)),
+                special_tokens=SPECIAL_TOKENS,
             )
         return {**found, "forced_bos_id": None}  # what is learned begins as the targets do
 
@@ -344,8 +348,9 @@ def _has_sentences(material: Material) -> bool:
 
 def _nothing_to_learn(material: Material) -> TextError:
     return TextError(
-        f"none of the {material.cut:,} rows to train on has both a source and a target; fill the two columns, or give "
-        "more rows."
+        "none of the {count:,} rows to train on has both a source and a target; fill the two "
+        "columns, or give more rows.",
+        count=material.cut,
     )
 
 
@@ -353,8 +358,10 @@ def _nothing_to_hold_out(material: Material, config: TrainConfig) -> TextError:
     if material.held_out is not None:
         return TextError("none of the held-out rows has both a source and a target; fill the two columns.")
     return TextError(
-        f"nothing is left to hold out: val={config.val:g} of {len(_table(material.source)):,} rows; give more rows, a "
-        "larger --val, or --val 0 to train without validation."
+        "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
+        "{--val}, or {--val 0} to train without validation.",
+        val=config.val,
+        count=len(_table(material.source)),
     )
 
 
@@ -376,9 +383,17 @@ def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
     try:
         pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     except (OSError, ValueError) as error:
-        raise RunError(f"{path}, the held-out pairs, cannot be read ({error}). {REMEDY}") from None
+        raise RunError(
+            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=REMEDY
+        ) from None
     if len(pairs) != count:
-        raise RunError(f"{path} holds {len(pairs):,} pairs where the run had {count:,}. {REMEDY}")
+        raise RunError(
+            "{path} holds {count:,} pairs where the run had {expected:,}. {remedy}",
+            path=path,
+            count=len(pairs),
+            expected=count,
+            remedy=REMEDY,
+        )
     return pairs
 
 

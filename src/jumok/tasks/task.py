@@ -46,12 +46,10 @@ class Material:
         for one in held_out.sources if held_out is not None else ():
             if one.sha256 in learned:
                 raise TextError(
-                    tr(
-                        "{held_out} is to be held out, and holds the same as {source}, which is trained on; a model "
-                        "knows by heart what it was trained on. Give another file, or a share such as {--val 0.1}.",
-                        held_out=one.name,
-                        source=learned[one.sha256],
-                    )
+                    "{held_out} is to be held out, and holds the same as {source}, which is trained on; a model "
+                    "knows by heart what it was trained on. Give another file, or a share such as {--val 0.1}.",
+                    held_out=one.name,
+                    source=learned[one.sha256],
                 )
         size = source.chars if isinstance(source, Text) else len(source)
         return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)

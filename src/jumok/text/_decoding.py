@@ -97,14 +97,16 @@ def detect(data: IO[bytes], name: str) -> Encoding:
             return Encoding(codec, len(mark))
     bom = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
     if kind := next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None):
-        raise TextError(f"{name} looks binary ({kind}); save it as plain text first")
+        raise TextError("{name} looks binary ({kind}); save it as plain text first", name=name, kind=kind)
     nul = _first_nul(data)
     wide, share = _best_wide(head)
     if nul is not None:
         if share >= 0.9 and not bom:
             return Encoding(wide)
         raise TextError(
-            f"{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with --encoding"
+            "{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with {--encoding}",
+            name=name,
+            nul=nul,
         )
     not_utf8 = _misfit(data, "utf-8")
     if not_utf8 is not None and share >= 0.9 and _is_bare_utf16(head, wide) and _misfit(data, wide) is None:
@@ -112,8 +114,11 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     controls = len(head) - len(head.translate(None, _CONTROLS))
     if controls > len(head) // 20:
         raise TextError(
-            f"{name} looks binary ({controls} of its first {len(head)} bytes are control characters); "
-            "give a text file, or name its encoding with --encoding"
+            "{name} looks binary ({controls} of its first {count} bytes are control characters); "
+            "give a text file, or name its encoding with {--encoding}",
+            name=name,
+            controls=controls,
+            count=len(head),
         )
     if not_utf8 is None:
         return Encoding("utf-8", bom)
@@ -134,8 +139,12 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     if not_cp949 is None:
         return Encoding("cp949")
     raise TextError(
-        f"{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, {not_utf8}; "
-        f"as CP949, {not_cp949}; name its encoding with --encoding, or repair the file"
+        "{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, "
+        "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding}, or repair the "
+        "file",
+        name=name,
+        not_utf8=not_utf8,
+        not_cp949=not_cp949,
     )
 
 
@@ -244,7 +253,7 @@ def known_codec(encoding: str) -> str:
         names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
         near = difflib.get_close_matches(encoding.lower().replace("-", "_"), names, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "try utf-8, cp949, euc-kr, utf-16 or johab"
-        raise TextError(f"unknown encoding {encoding!r}; {hint}")
+        raise TextError("unknown encoding {encoding!r}; {hint}", encoding=encoding, hint=hint)
     # What calls itself EUC-KR is CP949 more often than not (the WHATWG Encoding Standard reads it so as well).
     return {"utf-8-sig": "utf-8", "euc_kr": "cp949"}.get(info.name, info.name)
 
@@ -260,7 +269,12 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
         codec = wide if wide.startswith(codec) else f"{codec}-le"
     misfit = _misfit(data, codec)
     if misfit is not None:
-        raise TextError(f"{name} is not {display(codec)}, which --encoding asked for: {misfit}")
+        raise TextError(
+            "{name} is not {encoding}, which {--encoding} asked for: {misfit}",
+            name=name,
+            encoding=display(codec),
+            misfit=misfit,
+        )
     return Encoding(codec)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import overload
 
 from jumok.errors import ConfigError
-from jumok.messages import tr
 from jumok.text._inputs import FORMATS
 from jumok.text._table import Table, read_table
 from jumok.text._text import Text, from_string, read
@@ -27,12 +26,10 @@ def require_no_file_name(text: str) -> str:
     ends_like_one = Path(text).suffix.lower() in FORMATS and not any(map(str.isspace, text))
     if ends_like_one or os.path.isfile(text):
         raise ConfigError(
-            tr(
-                "{text!r} looks like the name of a file, and a string is the text itself. Give Path({text!r}) for what "
-                "is in the file, or jumok.text.from_string({text!r}) for these {count} characters.",
-                text=text,
-                count=len(text),
-            )
+            "{text!r} looks like the name of a file, and a string is the text itself. Give Path({text!r}) for what "
+            "is in the file, or jumok.text.from_string({text!r}) for these {count} characters.",
+            text=text,
+            count=len(text),
         )
     return text
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
-from jumok.messages import tr
 
 Format = Literal["text", "jsonl", "csv", "tsv"]
 
@@ -49,7 +48,7 @@ class Input(NamedTuple):
 def require_one_stdin(paths: Sequence[str | Path]) -> None:
     """Raise TextError if standard input is named more than once."""
     if [str(path) for path in paths].count("-") > 1:
-        raise TextError(tr("- was given twice, and standard input can be read once; name it once."))
+        raise TextError("- was given twice, and standard input can be read once; name it once.")
 
 
 def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "text") -> list[Input]:
@@ -63,7 +62,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "tex
         return [Input(name, str(path), FORMATS.get(path.suffix.lower(), "text"), named=True)]
 
     def refuse(error: OSError) -> None:
-        raise TextError(f"{error.filename} cannot be read: {error.strerror}") from error
+        raise TextError("{path} cannot be read: {reason}", path=error.filename, reason=error.strerror) from error
 
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
@@ -72,7 +71,12 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "tex
             if file.suffix.lower() in formats and file.is_file():
                 found.append(file)
     if not found:
-        raise TextError(f"{name} is a folder with no {what} in it; jumok looks for {', '.join(formats)}")
+        raise TextError(
+            "{name} is a folder with no {what} in it; jumok looks for {formats}",
+            name=name,
+            what=what,
+            formats=", ".join(formats),
+        )
     return [
         Input(str(file), str(file), formats[file.suffix.lower()], named=False)
         for file in sorted(found, key=lambda file: file.parts)
@@ -84,13 +88,15 @@ def _same_name_in_another_form(path: Path) -> Path:
     try:
         siblings = {unicodedata.normalize("NFC", sibling.name): sibling for sibling in path.parent.iterdir()}
     except OSError as error:
-        raise TextError(f"{path} does not exist: its folder {path.parent}: {error.strerror}") from error
+        raise TextError(
+            "{path} does not exist: its folder {folder}: {reason}", path=path, folder=path.parent, reason=error.strerror
+        ) from error
     wanted = unicodedata.normalize("NFC", path.name)
     if wanted in siblings and siblings[wanted].exists():
         return siblings[wanted]
     near = difflib.get_close_matches(wanted, siblings, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise TextError(f"{path} does not exist{hint}")
+    raise TextError("{path} does not exist{hint}", path=path, hint=hint)
 
 
 def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:
@@ -100,14 +106,12 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
             return _copy(sys.stdin.buffer, spool_dir, in_memory)
         kind = os.stat(file.path).st_mode
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
-            raise TextError(
-                tr("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
-            )
+            raise TextError("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
         if stat.S_ISFIFO(kind):
             return _open_pipe(file, spool_dir, in_memory)
         stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     except OSError as error:
-        raise TextError(f"{file.name} cannot be read: {error.strerror}") from error
+        raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
     if stream.seekable():
         return stream
     with stream:
@@ -124,10 +128,8 @@ def _open_pipe(file: Input, spool_dir: Path | None, in_memory: int) -> IO[bytes]
         while (first := pipe.read(1)) == b"":  # None where there is a writer, but nothing to read yet
             if time.monotonic() > until:
                 raise TextError(
-                    tr(
-                        "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
-                        name=file.name,
-                    )
+                    "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
+                    name=file.name,
                 )
             time.sleep(0.01)
         os.set_blocking(pipe.fileno(), True)
@@ -154,6 +156,8 @@ def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
 def no_room(spool_dir: Path | None, error: OSError) -> TextError:
     """The error to raise where a temporary file cannot be written."""
     return TextError(
-        f"the temporary copy of the text cannot be written to {spool_dir or tempfile.gettempdir()}: {error.strerror}; "
-        "free some space there, or point TMPDIR to a folder with room"
+        "the temporary copy of the text cannot be written to {folder}: {reason}; free some space "
+        "there, or point TMPDIR to a folder with room",
+        folder=spool_dir or tempfile.gettempdir(),
+        reason=error.strerror,
     )

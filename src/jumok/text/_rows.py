@@ -70,12 +70,20 @@ def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
         try:
             row = json.loads(line, object_pairs_hook=JsonObject)
         except (ValueError, RecursionError) as error:  # a ValueError that is no JSONDecodeError: thousands of digits
-            raise TextError(f"{where}: not JSON: {error}; each line must be one JSON object") from None
+            raise TextError(
+                "{where}: not JSON: {error}; each line must be one JSON object", where=where, error=error
+            ) from None
         if not isinstance(row, JsonObject):
             kind = type(row).__name__
-            raise TextError(f"{where}: a JSON {kind}; each line must be an object such as {{...}}")
+            raise TextError(
+                "{where}: a JSON {kind}; each line must be an object such as {{...}}", where=where, kind=kind
+            )
         if row.repeated:
-            raise TextError(f"{where}: the name {row.repeated[0]!r} occurs more than once in this object; rename one")
+            raise TextError(
+                "{where}: the name {key!r} occurs more than once in this object; rename one",
+                where=where,
+                key=row.repeated[0],
+            )
         yield number, row
 
 
@@ -112,18 +120,30 @@ def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[
                 fields = [unicodedata.normalize("NFC", field) for field in fields]
             elif len(fields) != width:
                 raise TextError(
-                    f"{name}, line {number:,}: {len(fields)} fields where the header has {width}; "
-                    f"a field with {dialect.delimiter!r} or a newline in it must stand in double quotes"
+                    "{name}, line {number:,}: {count} fields where the header has {width}; a field with "
+                    "{delimiter!r} or a newline in it must stand in double quotes",
+                    name=name,
+                    number=number,
+                    count=len(fields),
+                    width=width,
+                    delimiter=dialect.delimiter,
                 )
             yield number, fields
     except csv.Error as error:
-        raise TextError(f"{name}, after line {number:,}: broken quoting: {error}") from None
+        raise TextError(
+            "{name}, after line {number:,}: broken quoting: {error}", name=name, number=number, error=error
+        ) from None
 
 
 def only_place(name: str, header: list[str], column: str) -> int:
     """The place of a column that is in the header; a `TextError` if it is there more than once."""
     if header.count(column) > 1:
-        raise TextError(f"{name}: the column {column!r} occurs {header.count(column)} times in the header; rename one")
+        raise TextError(
+            "{name}: the column {column!r} occurs {count} times in the header; rename one",
+            name=name,
+            column=column,
+            count=header.count(column),
+        )
     return header.index(column)
 
 

@@ -148,7 +148,7 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
     try:
         size = data.seek(0, os.SEEK_END)
         if size == 0 and file.named:
-            raise TextError(f"{file.name} is empty; jumok needs text to work with")
+            raise TextError("{name} is empty; jumok needs text to work with", name=file.name)
         if size == 0:
             yield None
         else:
@@ -156,15 +156,18 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
             yield Reading(file, data, size, found)
     except Undecodable as error:
         raise TextError(
-            f"{file.name} is not {display(error.codec)}: {error}; repair the file, or name its encoding with --encoding"
+            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding}",
+            name=file.name,
+            encoding=display(error.codec),
+            error=error,
         ) from None
     except OSError as error:
-        raise TextError(f"{file.name} cannot be read: {error.strerror}") from error
+        raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
 
 
 def blank(file: Input) -> TextError:
     """The error to raise where an input is all white space."""
-    return TextError(f"{file.name} holds nothing but white space; jumok needs text to work with")
+    return TextError("{name} holds nothing but white space; jumok needs text to work with", name=file.name)
 
 
 def half_pair(char: str) -> str:

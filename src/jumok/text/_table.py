@@ -45,7 +45,9 @@ class Table:
         """The cells of one column, from the first row to the last. Raises `TextError` if there is no such column."""
         wanted = unicodedata.normalize("NFC", name)
         if wanted not in self.columns:
-            raise TextError(f"no column {wanted!r} in this table; {_known(wanted, self.columns)}")
+            raise TextError(
+                "no column {wanted!r} in this table; {known}", wanted=wanted, known=_known(wanted, self.columns)
+            )
         at = self.columns.index(wanted)
         return [row[at] for row in self.rows]
 
@@ -124,7 +126,7 @@ def read_table(
             if found is not None:
                 _read_source(found, writer)
     if not writer.sources:
-        raise TextError(f"{paths[0]} holds only empty tables; jumok needs rows to work with")
+        raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
     return writer.finish()
 
 
@@ -143,12 +145,17 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
         where = f"{name}, row {number:,}"
         if isinstance(row, str) or len(row) != len(wanted.columns):
             given = repr(row) if isinstance(row, str) else f"{len(row)} cells"
-            raise TextError(f"{where}: {given} where a sequence of {len(wanted.columns)} cells is expected")
+            raise TextError(
+                "{where}: {given} where a sequence of {count} cells is expected",
+                where=where,
+                given=given,
+                count=len(wanted.columns),
+            )
         cells = [_spelled(where, column, cell) for column, cell in zip(wanted.columns, row, strict=True)]
         writer.write(where, cells)
         size += sum(len(cell.encode()) for cell in cells)
     if not writer.rows:
-        raise TextError(f"{name} has no rows; jumok needs rows to work with")
+        raise TextError("{name} has no rows; jumok needs rows to work with", name=name)
     writer.end_source(
         Source(
             name=name,
@@ -188,7 +195,7 @@ class _Wanted:
         if not self.required:
             raise ConfigError("columns=() names no column; name at least one")
         if len(set(self.columns)) < len(self.columns):
-            raise ConfigError(f"columns {self.columns} name one of them twice; name each column once")
+            raise ConfigError("columns={columns} names a column twice; name each column once", columns=self.columns)
 
 
 def _find(name: str) -> list[Input]:
@@ -197,8 +204,10 @@ def _find(name: str) -> list[Input]:
     for file in files:
         if file.format == "text" and file.path != "-":
             raise TextError(
-                f"{file.name} is no table that jumok knows by its suffix; give {', '.join(TABLES)} files with named "
-                "columns, or - for standard input"
+                "{name} is no table, judging by its suffix; give {suffixes} files with named columns, or "
+                "- for standard input",
+                name=file.name,
+                suffixes=", ".join(TABLES),
             )
     return files
 
@@ -231,7 +240,12 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
         yield number, [_spelled(where, column, row.get(column)) for column in writer.wanted.columns]
     for column in writer.wanted.required if writer.new_rows else ():
         if column not in names:
-            raise TextError(f"{table.file.name}: no column {column!r} in any line; {_known(column, list(names))}")
+            raise TextError(
+                "{name}: no column {column!r} in any line; {known}",
+                name=table.file.name,
+                column=column,
+                known=_known(column, list(names)),
+            )
     writer.present.update(names)
 
 
@@ -243,7 +257,12 @@ def _spelled(where: str, column: str, value: object) -> str:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise TextError(f"{where}: column {column!r} holds {str(value)[:40]}, which is no text, number or truth value")
+    raise TextError(
+        "{where}: column {column!r} holds {value}, which is no text, number or truth value",
+        where=where,
+        column=column,
+        value=str(value)[:40],
+    )
 
 
 def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
@@ -255,14 +274,17 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
     for column in writer.wanted.required:
         if column not in header:
             raise TextError(
-                f"{name}: no column {column!r} in its first line, which must name the columns; "
-                f"{_known(column, header)}{_other_suffix(column, header)}"
+                "{name}: no column {column!r} in its first line, which must name the columns; {known}{hint}",
+                name=name,
+                column=column,
+                known=_known(column, header),
+                hint=_other_suffix(column, header),
             )
     places = [only_place(name, header, column) if column in header else None for column in writer.wanted.columns]
     for number, fields in rows:
         yield number, ["" if at is None else fields[at] for at in places]
     if not writer.new_rows and table.file.named:
-        raise TextError(f"{name} has a header and no rows; jumok needs rows to work with")
+        raise TextError("{name} has a header and no rows; jumok needs rows to work with", name=name)
     writer.present.update(header)
 
 
@@ -304,7 +326,7 @@ class _TableWriter:
             try:
                 normal.encode()
             except UnicodeEncodeError as error:
-                raise TextError(f"{where}: {half_pair(normal[error.start])}") from None
+                raise TextError("{where}: {problem}", where=where, problem=half_pair(normal[error.start])) from None
             self.composed = self.composed or normal != unified
             self.chars += len(normal)
             row.append(normal)

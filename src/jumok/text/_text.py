@@ -114,13 +114,17 @@ def read(
         raise TextError("no text was given; name at least one file or folder, or - for standard input")
     if column is not None and not any(_is_table(file, column) for file in inputs):
         names = ", ".join(file.name for file in inputs[:3])
-        raise TextError(f"column {column!r} was asked of plain text ({names}); only .jsonl, .csv and .tsv have columns")
+        raise TextError(
+            "column {column!r} was given for plain text ({names}); only .jsonl, .csv and .tsv have columns",
+            column=column,
+            names=names,
+        )
     with _TextWriter(spool_dir, in_memory) as writer:
         for file in inputs:
             with open_input(file, spool_dir, in_memory) as data:
                 _read_source(file, data, codec, column, writer)
         if not writer.sources:
-            raise TextError(f"{paths[0]} holds only empty and blank files; jumok needs text to work with")
+            raise TextError("{path} holds only empty and blank files; jumok needs text to work with", path=paths[0])
         return writer.finish()
 
 
@@ -133,7 +137,12 @@ def from_string(s: str, name: str = "<string>") -> Text:
         try:
             data = io.BytesIO(s.encode())
         except UnicodeEncodeError as error:
-            raise TextError(f"{name}: {half_pair(s[error.start])} at character {error.start}") from None
+            raise TextError(
+                "{name}: {problem} at character {start}",
+                name=name,
+                problem=half_pair(s[error.start]),
+                start=error.start,
+            ) from None
         _read_source(Input(name, name, "text", named=True), data, "utf-8", None, writer)
         return writer.finish()
 
@@ -191,15 +200,20 @@ def _json_column(table: Reading, column: str) -> Iterator[str]:
     for number, row in json_objects(table):
         where = f"{table.file.name}, line {number:,}"
         if column not in row:
-            raise TextError(f"{where}: no column {column!r}; {_choice(row)}")
+            raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=_choice(row))
         value = row[column]
         if not isinstance(value, str | None):
-            raise TextError(f"{where}: column {column!r} holds {json.dumps(value)[:40]}, which is no text")
+            raise TextError(
+                "{where}: column {column!r} holds {value}, which is no text",
+                where=where,
+                column=column,
+                value=json.dumps(value)[:40],
+            )
         if value:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise TextError(f"{where}: {half_pair(value[error.start])}") from None
+                raise TextError("{where}: {problem}", where=where, problem=half_pair(value[error.start])) from None
             yield value
 
 
@@ -209,7 +223,7 @@ def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -
     _, header = next(rows, (1, []))
     if column not in header:
         asked = f"no column {column!r}" if named else "it is not said which column holds the text"
-        raise TextError(f"{name}: {asked}; {_choice(header)}")
+        raise TextError("{name}: {asked}; {known}", name=name, asked=asked, known=_choice(header))
     at = only_place(name, header, column)
     for _, fields in rows:
         if fields[at]:

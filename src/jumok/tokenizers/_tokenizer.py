@@ -98,17 +98,18 @@ class Tokenizer:
             content = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise TokenizerError(
-                f"there is no tokenizer at {path}; give the path of a tokenizer.json, "
-                "or train one with jumok.train_tokenizer"
+                "there is no tokenizer at {path}; give the path of a tokenizer.json, or train one with "
+                "jumok.train_tokenizer",
+                path=path,
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(
-                f"cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json"
+                "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json", path=path, error=error
             ) from error
         try:
             return cls.from_json(content)
         except TokenizerError as error:
-            raise TokenizerError(f"{path}: {error}") from error
+            raise TokenizerError("{path}: {error}", path=path, error=error) from error
 
     @classmethod
     def from_json(cls, content: str) -> Tokenizer:
@@ -117,8 +118,9 @@ class Tokenizer:
             pipeline = HFTokenizer.from_str(content)
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
-                f"this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "
-                "save it again, or train a new one with jumok.train_tokenizer"
+                "this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "
+                "save it again, or train a new one with jumok.train_tokenizer",
+                error=error,
             ) from error
         return cls(pipeline)
 
@@ -249,7 +251,8 @@ class Tokenizer:
                 encodings = self._pipeline.encode_batch_fast(batch, add_special_tokens=False)
             except Exception as error:  # the library raises bare Exception
                 raise TokenizerError(
-                    f"the tokenizer cannot encode this text ({error}); use one with an unknown token or byte fallback"
+                    "the tokenizer cannot encode this text ({error}); use one with an unknown token or byte fallback",
+                    error=error,
                 ) from error
             parts.extend(np.array(encoding.ids, self.dtype) for encoding in encodings)
         return np.concatenate(parts)
@@ -258,14 +261,18 @@ class Tokenizer:
         array = np.asarray(ids)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise TokenizerError(
-                f"ids must be whole numbers in one dimension, not shape {array.shape} of {array.dtype}; "
-                "decode the rows of a batch one by one"
+                "ids must be whole numbers in one dimension, not shape {shape} of {dtype}; decode the "
+                "rows of a batch one by one",
+                shape=array.shape,
+                dtype=array.dtype,
             )
         outside = array[(array < 0) | (array >= self.vocab_size)] if array.size else array
         if outside.size:
             raise TokenizerError(
-                f"id {outside[0]} is outside the vocabulary, whose ids are 0 to {self.vocab_size - 1}; "
-                "decode with the tokenizer that belongs to the model"
+                "id {id} is outside the vocabulary, whose ids are 0 to {last}; decode with the tokenizer "
+                "that belongs to the model",
+                id=outside[0],
+                last=self.vocab_size - 1,
             )
         return [int(token_id) for token_id in array.tolist()]
 
@@ -275,8 +282,10 @@ def _require_utf8(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise TokenizerError(
-            f"character {error.start} is U+{ord(text[error.start]):04X}, half of a surrogate pair, which is not "
-            "text; read the file with the right encoding, or remove it"
+            "character {start} is U+{code:04X}, half of a surrogate pair, which is not text; read "
+            "the file with the right encoding, or remove it",
+            start=error.start,
+            code=ord(text[error.start]),
         ) from None
 
 

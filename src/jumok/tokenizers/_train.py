@@ -139,15 +139,18 @@ def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
     for number, chunk in enumerate(chunks):
         if not isinstance(chunk, str):
             raise TokenizerError(
-                f"chunk {number} of the text is {type(chunk).__name__}, not str; decode bytes first, for example "
-                "with jumok.text"
+                "chunk {number} of the text is {type}, not str; decode bytes first, for example with jumok.text",
+                number=number,
+                type=type(chunk).__name__,
             )
         try:
             chunk.encode()
         except UnicodeEncodeError as error:
             raise TokenizerError(
-                f"chunk {number} of the text holds half of a surrogate pair at character {error.start}; "
-                "read the file with the right encoding, or remove it"
+                "chunk {number} of the text holds half of a surrogate pair at character {start}; read "
+                "the file with the right encoding, or remove it",
+                number=number,
+                start=error.start,
             ) from None
         empty = empty and not chunk
         yield chunk
@@ -161,28 +164,39 @@ def _check_settings(
     _check_choice("tokenizer", kind, _pipeline.KINDS)
     _check_choice("alphabet", alphabet, ALPHABETS)
     if alphabet != "corpus" and kind != "char":
-        raise ConfigError(f"alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}")
+        raise ConfigError(
+            "alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}", alphabet=alphabet, kind=kind
+        )
     if min_count is not None:
         require_range("min_count", min_count, 1, MOST)
     if isinstance(special_tokens, str):
-        raise ConfigError(f"special_tokens={special_tokens!r} is one string; give a list: [{special_tokens!r}]")
+        raise ConfigError(
+            "special_tokens={special_tokens!r} is one string; give a list: [{special_tokens!r}]",
+            special_tokens=special_tokens,
+        )
     for token in special_tokens:
         if not _SPECIAL_TOKEN.fullmatch(token):
-            raise ConfigError(f"special token {token!r} is not letters in brackets; use [NAME], <NAME> or <|NAME|>")
+            raise ConfigError(
+                "special token {token!r} is not letters in brackets; use [NAME], <NAME> or <|NAME|>", token=token
+            )
     if len(set(special_tokens)) < len(special_tokens):
-        raise ConfigError(f"special_tokens={list(special_tokens)} names a token twice; give each once")
+        raise ConfigError("special_tokens={tokens} names a token twice; give each once", tokens=list(special_tokens))
     if vocab_size is None:
         return
     if kind != "bpe":
         raise ConfigError(
-            f"vocab_size={vocab_size} is for the bpe tokenizer; the vocabulary of {kind} follows from the text and "
-            "min_count"
+            "vocab_size={vocab_size} is for the bpe tokenizer; the vocabulary of {kind} follows from "
+            "the text and min_count",
+            vocab_size=vocab_size,
+            kind=kind,
         )
     least = len(_pipeline.BYTE_LETTERS) + len(special_tokens)
     if vocab_size < least:
         raise ConfigError(
-            f"vocab_size={vocab_size} is too small; 256 bytes and {len(special_tokens)} special tokens need "
-            f"{least} or more"
+            "vocab_size={vocab_size} is too small; 256 bytes and {count} special tokens need {least} or more",
+            vocab_size=vocab_size,
+            count=len(special_tokens),
+            least=least,
         )
     require_range("vocab_size", vocab_size, least, MOST)
 
@@ -192,4 +206,10 @@ def _check_choice(what: str, given: str, allowed: Sequence[str]) -> None:
         return
     close = difflib.get_close_matches(str(given), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ConfigError(f"unknown {what} {given!r}; choose one of {', '.join(allowed)}{hint}")
+    raise ConfigError(
+        "unknown {what} {given!r}; choose one of {allowed}{hint}",
+        what=what,
+        given=given,
+        allowed=", ".join(allowed),
+        hint=hint,
+    )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from jumok.errors import ConfigError
 from jumok.files import atomic_path
-from jumok.messages import tr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +59,11 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
     path = Path(path)
     metadata = FORMATS.get(path.suffix.lower())
     if metadata is None:
-        raise ConfigError(
-            tr("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
-        )
+        raise ConfigError("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
     if not path.parent.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+        raise ConfigError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        )
     with rc_context():
         rcdefaults()  # whatever the settings of this person are, the picture is the same
         rcParams.update({"font.family": _families(), "axes.unicode_minus": False, "svg.hashsalt": "jumok"})

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jumok.errors import ConfigError
-from jumok.messages import tr
 from jumok.view.canvas import canvas
 from jumok.view.trace import Attention, Trace
 
@@ -56,15 +55,11 @@ def draw_heads(
     """
     if not 0.1 <= scale <= LARGEST_SCALE:
         raise ConfigError(
-            tr(
-                "{--scale} {scale:g} is out of range: it goes from 0.1 to {largest}.",
-                scale=scale,
-                largest=LARGEST_SCALE,
-            )
+            "{--scale} {scale:g} is out of range: it goes from 0.1 to {largest}.", scale=scale, largest=LARGEST_SCALE
         )
     attention = chosen(trace, block, layer, head)
     if head is not None and layer is None:
-        raise ConfigError(f"head={head} is a head of each layer; name the layer too.")
+        raise ConfigError("head={head} was given without a layer; name the layer too.", head=head)
     if layer is None:
         _draw_all(trace, attention, path, scale * DPI)
     else:
@@ -81,11 +76,18 @@ def chosen(trace: Trace, block: str | None, layer: int | None, head: int | None)
     name = block or ("cross" if "cross" in by_block else next(iter(by_block)))
     attention = next((found for known, found in by_block.items() if known == name), None)
     if attention is None:
-        raise ConfigError(f"block={name!r} is not there; this model has {', '.join(map(repr, by_block))}.")
+        raise ConfigError(
+            "block={name!r} is not there; this model has {blocks}.", name=name, blocks=", ".join(map(repr, by_block))
+        )
     for what, number, there in (("layer", layer, attention.layers), ("head", head, attention.heads)):
         if number is not None and number not in there:
             known = ", ".join(map(str, there))
-            raise ConfigError(f"{what}={number} is not there; {what}s count from 0, and here are {known}.")
+            raise ConfigError(
+                "{what}={number} is not there; {what}s count from 0, and here are {known}.",
+                what=what,
+                number=number,
+                known=known,
+            )
     return attention
 
 

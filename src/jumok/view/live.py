@@ -57,7 +57,7 @@ def live(
     """
     if not isinstance(model, GPT) or model.config.labels:
         raise ConfigError(
-            f"only a GPT that continues texts can be watched while it writes, not a {type(model).__name__}."
+            "only a GPT that continues texts can be watched while it writes, not a {kind}.", kind=type(model).__name__
         )
     require_range("tokens", tokens, 1)
     tokenizer = require_tokenizer(model)

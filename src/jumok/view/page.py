@@ -89,7 +89,9 @@ class Page:
         try:
             write_atomic(path, self.html)
         except OSError as error:
-            raise ViewError(f"cannot write {path}: {error.strerror or error}; choose another place.") from None
+            raise ViewError(
+                "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror or error
+            ) from None
         return path
 
     def show(self) -> Path:
@@ -157,9 +159,13 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     """
     path = Path(path)
     if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
-        raise ConfigError(f"cannot write {path}: it is a folder. Name a file in it: {path / 'page.html'}.")
+        raise ConfigError(
+            "cannot write {path}: it is a folder. Name a file in it: {file}.", path=path, file=path / "page.html"
+        )
     if not os.path.isdir(path.parent):
-        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+        raise ConfigError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        )
     return path
 
 
@@ -170,7 +176,7 @@ def open_in_browser(path: Path) -> None:
         ViewError: there is none.
     """
     if not webbrowser.open(path.resolve().as_uri()):
-        raise ViewError(f"no browser could be opened here; open the file yourself: {path}")
+        raise ViewError("no browser could be opened here; open the file yourself: {path}", path=path)
 
 
 def embedded(values: Mapping[str, Any]) -> str:

@@ -94,9 +94,13 @@ def draw_matrices(
     shapes = {matrix.shape for matrix in matrices}
     if len(shapes) != 1:
         given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-        raise ConfigError(f"values must be matrices of one shape; given: {given}.")
+        raise ConfigError("values must be matrices of one shape; given: {given}.", given=given)
     if len(titles) != len(matrices):
-        raise ConfigError(f"titles has {len(titles)} entries for {len(matrices)} matrices; give one for each.")
+        raise ConfigError(
+            "titles has {count} entries for {matrices} matrices; give one for each.",
+            count=len(titles),
+            matrices=len(matrices),
+        )
     across = min(PER_ROW, len(matrices))
     down = math.ceil(len(matrices) / across)
     height, width = matrices[0].shape
@@ -142,7 +146,12 @@ def draw_lines(
     points = {name: (_vector(xs, name), _vector(ys, name)) for name, (xs, ys) in series.items()}
     for name, (xs, ys) in points.items():
         if len(xs) != len(ys):
-            raise ConfigError(f"series {name!r} has {len(xs)} xs and {len(ys)} ys; give as many of each.")
+            raise ConfigError(
+                "series {name!r} has {count} xs and {ys} ys; give as many of each.",
+                name=name,
+                count=len(xs),
+                ys=len(ys),
+            )
     with canvas(path, 6.4, 3.8, dpi=DPI) as figure:
         axes = figure.add_subplot()
         for index, (name, (xs, ys)) in enumerate(points.items()):
@@ -212,7 +221,12 @@ def _label_cells(
     axes.xaxis.tick_top()
     for axis, name, labels, count in (("y", "rows", rows, shape[0]), ("x", "columns", columns, shape[1])):
         if labels is not None and len(labels) != count:
-            raise ConfigError(f"{name} has {len(labels)} labels for {count} {name}; give one for each.")
+            raise ConfigError(
+                "{name} has {count} labels for {expected} {name}; give one for each.",
+                name=name,
+                count=len(labels),
+                expected=count,
+            )
         step = 1 if labels is not None else _step(count, cell)
         size = min(10.0, step * cell * 72 * 0.75)
         ticks = list(range(0, count, step))
@@ -283,14 +297,18 @@ def _colour_range(matrices: Sequence[np.ndarray[Any, Any]], diverging: bool) -> 
 def _matrix(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
     matrix = _numbers(values, name)
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ConfigError(f"{name} has the shape {matrix.shape}; give a matrix (T, S), e.g. one head of one text.")
+        raise ConfigError(
+            "{name} has the shape {shape}; give a matrix (T, S), e.g. one head of one text.",
+            name=name,
+            shape=matrix.shape,
+        )
     return matrix
 
 
 def _vector(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
     vector = _numbers(values, name)
     if vector.ndim != 1:
-        raise ConfigError(f"{name!r} has the shape {vector.shape}; give a list of numbers.")
+        raise ConfigError("{name!r} has the shape {shape}; give a list of numbers.", name=name, shape=vector.shape)
     return vector
 
 
@@ -301,7 +319,7 @@ def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name!r} is not made of numbers, or its rows are of different lengths.") from None
+        raise ConfigError("{name!r} is not made of numbers, or its rows are of different lengths.", name=name) from None
 
 
 def _short(value: float, whole: bool | None = None) -> str:

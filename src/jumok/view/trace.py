@@ -274,11 +274,17 @@ def trace(
     require_range("top", top, 1)
     if target is not None and not isinstance(model, EncoderDecoder):
         raise ConfigError(
-            f"target={target!r} is the answer of an encoder–decoder, and this model is of the kind "
-            f"{type(model).__name__}; leave it out."
+            "target={target!r} is the answer of an encoder–decoder, and this model is of the kind "
+            "{kind}; leave it out.",
+            target=target,
+            kind=type(model).__name__,
         )
     if tokens and (isinstance(model, BERT) or (isinstance(model, GPT) and model.config.labels)):
-        raise ConfigError(f"tokens={tokens}: this {type(model).__name__} reads texts and writes none; leave it out.")
+        raise ConfigError(
+            "tokens={tokens}: this {kind} reads texts and writes none; leave it out.",
+            tokens=tokens,
+            kind=type(model).__name__,
+        )
     reader = Reader(require_tokenizer(model))
     with eval_mode(model):
         if isinstance(model, GPT):
@@ -294,7 +300,12 @@ def trace(
         for option, given in (("layer", [] if open_layer is None else [open_layer]), ("neurons", neurons)):
             wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
             if wrong:
-                raise ConfigError(f"{option}={reprlib.repr(wrong)}: no such layer is looked at here; there are {kept}.")
+                raise ConfigError(
+                    "{option}={layers}: there is no such layer here; the layers are {kept}.",
+                    option=option,
+                    layers=reprlib.repr(wrong),
+                    kept=kept,
+                )
         predictions, found_lens = _expected(model, recording, reading, reader, top, lens)
     return Trace(
         model=model_facts(model, os.fsencode(name or type(model).__name__).decode(errors="replace")),
@@ -533,7 +544,9 @@ def _runner(call: Callable[..., object], model: Model, ids: list[int]) -> Callab
 
 
 def _empty(what: str, remedy: str = "") -> TextError:
-    return TextError(f"the {what} has nothing that the tokenizer makes a token of; give some words{remedy}.")
+    return TextError(
+        "the {what} has nothing that the tokenizer can encode; give some words{remedy}.", what=what, remedy=remedy
+    )
 
 
 def _lost(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Note]:
@@ -606,8 +619,10 @@ def _expected(
     for name, stream in streams.items():
         if not bool(torch.isfinite(stream[-1]).all()):
             raise ViewError(
-                f"the model's numbers are not finite (residual stream {name!r}): its weights are damaged or its "
-                "training diverged. Train again with a lower learning rate, or load an earlier copy."
+                "the model's numbers are not finite (residual stream {name!r}): its weights are damaged "
+                "or its training diverged. Train again with a lower learning rate, or load an earlier "
+                "copy.",
+                name=name,
             )
     if judged is None:
         return None, None
