@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +215,9 @@ def test_ids_mapped_from_a_file_are_fine(tmp_path: Path):
 def test_the_size_of_a_batch_has_no_influence(monkeypatch: pytest.MonkeyPatch):
     model = tiny()
     whole = score(model, some_ids(200), stride=2)
-    monkeypatch.setattr("jumok.evaluate.LARGEST_BATCH", 3)
+    monkeypatch.setattr(sys.modules["jumok.evaluate"], "LARGEST_BATCH", 3)
     assert score(model, some_ids(200), stride=2).nats == pytest.approx(whole.nats, rel=1e-12)
-    monkeypatch.setattr("jumok.evaluate.MOST_LOGITS", 1)  # a vocabulary too large for two windows
+    monkeypatch.setattr(sys.modules["jumok.evaluate"], "MOST_LOGITS", 1)  # a vocabulary too large for two windows
     assert score(model, some_ids(200), stride=2).nats == pytest.approx(whole.nats, rel=1e-12)
 
 

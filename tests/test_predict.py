@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_predictions_come_in_the_order_of_the_texts(model: GPT):
 
 def test_many_texts_make_many_batches(model: GPT, monkeypatch: pytest.MonkeyPatch):
     together = predict(model, TEXTS * 3)
-    monkeypatch.setattr("jumok.predict.BATCH_TOKENS", 24)
+    monkeypatch.setattr(sys.modules["jumok.predict"], "BATCH_TOKENS", 24)
     for one, other in zip(together, predict(model, TEXTS * 3), strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
 

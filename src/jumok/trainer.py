@@ -634,6 +634,7 @@ class Trainer:
     def _stand_at_stage(self) -> None:
         """Go where the newest stage begins, to the best weights; no state is needed for that."""
         self.folder.read_weights(self.model)
+        self.foreseen, self.validation_reads = 0.0, 0
         stage = self.stages[-1]
         self.step = self.validated = stage["step"]
         self.best_step, self.best_metrics, self.stage_began = stage["best_step"], stage["metrics"], stage["seconds"]
