@@ -298,7 +298,7 @@ def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path
     events = list(trainer.run())
     evals = [event for event in events if isinstance(event, Eval)]
     assert [event.step for event in evals] == [4, 8]
-    assert {"loss", "accuracy", "f1_macro", "tokens"} == set(evals[0].figures)
+    assert {"loss", "accuracy", "f1_macro", "rows", "tokens"} == set(evals[0].figures)
     finish = events[-1]
     assert isinstance(finish, Finish)
     assert {"f1[긍정]", "f1[부정]"} <= set(finish.figures)
@@ -509,13 +509,13 @@ def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_pat
     counts = np.eye(classes, dtype=int) * 40 + 1
     draw_confusion(counts.tolist(), [f"갈래 {i}번에 드는 글" for i in range(classes)], tmp_path / "one.png")
     draw_confusion(
-        (counts + np.eye(classes, dtype=int)).tolist(), ["가" * (i + 1) for i in range(classes)], tmp_path / "b"
+        (counts + np.eye(classes, dtype=int)).tolist(), ["가" * (i + 1) for i in range(classes)], tmp_path / "b.png"
     )
     content = (tmp_path / "one.png").read_bytes()
     width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
     assert content.startswith(b"\x89PNG")
     assert height < width < 1500
-    assert content != (tmp_path / "b").read_bytes()
+    assert content != (tmp_path / "b.png").read_bytes()
 
 
 def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:

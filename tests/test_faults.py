@@ -39,6 +39,7 @@ from jumok.trainer import Eval, Event, Save, Trainer
 from test_resume import assert_same, state_of
 
 FAULTS = ("full", "error", "interrupt", "kill")
+STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
 ALL = bool(os.environ.get("JUMOK_ALL_FAULTS"))
 RUN = {**TINY, "n_embd": 8, "context_length": 8, "steps": 3, "eval_every": 1, "sample_tokens": 1, "save_every": 0.0}
 CHANGING = ("replace", "rename", "unlink", "rmdir", "mkdir", "link", "truncate", "chmod", "fsync")
@@ -164,6 +165,12 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
     return trainer.run()
 
 
+def train_further(run: Path, text: Text) -> Iterator[Event]:
+    """What a user asks for who wants a finished run to go on: a stage more, or the end of one that has begun."""
+    begun = "stages" in RunFolder(run).read_config()
+    return Trainer.resume(run, settings={} if begun else {"steps": 3}, device="cpu").run()
+
+
 def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple[int, int]:
     """Do it with a fault at operation n. Returns the last step that was reported as saved, and how many operations."""
     saved, disk = 0, None
@@ -219,6 +226,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
 
 
 @pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Text) -> Path:
+    """The same, trained further, and left alone."""
+    run = tmp_path_factory.mktemp("faults") / "extended"
+    shutil.copytree(finished, run)
+    attempt(train_further, run, text, None, "error")
+    return run
+
+
+@pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
     """A run that has taken no step."""
     run = tmp_path_factory.mktemp("faults") / "begun"
@@ -244,23 +260,21 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
     return run
 
 
-# The folder there is before, and what is done to it.
-SCENARIOS: dict[str, tuple[str | None, Act]] = {
-    "a run is begun": (None, stop_at_once),
-    "a run is trained": ("begun", run_to_the_end),
-    "a finished run is resumed": ("finished", run_to_the_end),
-    "a run is stopped right after its resume": ("torn", stop_at_once),
+# The folder there is before, what is done to it, how it goes on after a fault, and where it ends.
+SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
+    "a run is begun": (None, stop_at_once, run_to_the_end, "finished"),
+    "a run is trained": ("begun", run_to_the_end, run_to_the_end, "finished"),
+    "a finished run is trained further": ("finished", train_further, train_further, "extended"),
+    "a run is stopped right after its resume": ("torn", stop_at_once, run_to_the_end, "finished"),
 }
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_fault_loses_anything(
-    scenario: str, tmp_path: Path, text: Text, finished: Path, request: pytest.FixtureRequest
-) -> None:
+def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:
     """A kill between the removal of a state and the renaming of the next left none, and a finished run began anew."""
-    base, act = SCENARIOS[scenario]
-    run = tmp_path / "run"
+    base, act, go_on, end = SCENARIOS[scenario]
+    run, reference = tmp_path / "run", request.getfixturevalue(end)
 
     def prepare() -> int:
         shutil.rmtree(run, ignore_errors=True)
@@ -273,16 +287,16 @@ def test_no_fault_loses_anything(
     _, operations = attempt(act, run, text, None, "error")
     assert operations > 20
     tried = dict.fromkeys(FAULTS, 0)
-    for n in range(0, operations, 1 if ALL else 3):
-        for fault in FAULTS if ALL else [FAULTS[n // 3 % len(FAULTS)]]:
+    for n in range(0, operations, 1 if ALL else STRIDE):
+        for fault in FAULTS if ALL else [FAULTS[n // STRIDE % len(FAULTS)]]:
             before = prepare()
             saved = killed(act, run, text, n) if fault == "kill" else attempt(act, run, text, n, fault)[0]
             place = f"{fault} at operation {n}"
             if max(before, saved):
                 assert state_of(run).step >= max(before, saved), place
             with watched():
-                list(run_to_the_end(run, text))
-            assert_same(run, finished)
+                list(go_on(run, text))
+            assert_same(run, reference)
             assert list(run.rglob("*.tmp")) == [], place
             tried[fault] += 1
     print(f"{scenario}: {operations} operations, faults tried: {tried}")

@@ -47,17 +47,17 @@ def test_any_events_make_a_picture(events: list[dict[str, Any]], tmp_path: Path)
 def test_the_curves_show_the_losses(tmp_path: Path) -> None:
     """Another run, another picture; the same run, the same one."""
     events = [step(n, 6.0 / n) for n in range(1, 50)]
-    for name, extra in (("one", []), ("same", []), ("other", [held_out(30, 1.0)])):
+    for name, extra in (("one.png", []), ("same.png", []), ("other.png", [held_out(30, 1.0)])):
         draw_loss([*events, *extra], tmp_path / name)
-    one, same, other = ((tmp_path / name).read_bytes() for name in ("one", "same", "other"))
+    one, same, other = ((tmp_path / name).read_bytes() for name in ("one.png", "same.png", "other.png"))
     assert one == same != other
 
 
 def test_the_best_validation_is_not_always_that_of_the_least_loss(tmp_path: Path) -> None:
-    for name, best in (("first", (True, False)), ("second", (True, True))):
+    for name, best in (("first.png", (True, False)), ("second.png", (True, True))):
         events = [held_out(10, 1.0, best=best[0]), held_out(20, 2.0, best=best[1])]
         draw_loss(events, tmp_path / name)
-    assert (tmp_path / "first").read_bytes() != (tmp_path / "second").read_bytes()
+    assert (tmp_path / "first.png").read_bytes() != (tmp_path / "second.png").read_bytes()
 
 
 def test_a_picture_replaces_the_one_before(tmp_path: Path) -> None:

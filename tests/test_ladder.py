@@ -648,7 +648,7 @@ def test_a_ladder_that_is_not_finished_says_so() -> None:
     record = dataclasses.replace(made_up(), results=made_up().results[:3])
     html = report.page(record, "en")
     assert "Rungs still to come: 7." in html
-    assert "jumok generate OUT/03-one-head &quot;그날&quot;" in html
+    assert "jumok generate OUT/03-one-head 그날" in html
     assert "Rungs still to come" not in report.page(made_up(), "en")
 
 
@@ -662,7 +662,7 @@ def test_the_page_writes_with_a_word_that_its_models_know(language: Language) ->
         [command] = re.findall(r"<code>(jumok generate .*)</code>", html)
         return command
 
-    assert told('\n"Alas, poor') == "jumok generate OUT/10-modern &quot;Alas&quot;"
+    assert told('\n"Alas, poor') == "jumok generate OUT/10-modern Alas"
     assert told("?! …") == "jumok generate OUT/10-modern"
     assert "OUT" in words()[language]["write"]
 

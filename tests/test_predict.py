@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import math
 import sys
@@ -337,6 +339,7 @@ def test_from_a_table_to_an_answer(command: Command, tmp_path: Path):
     assert "held out accuracy" in end.err
     figures = json.loads(end.out.splitlines()[-1])
     assert {"accuracy", "f1_macro", "f1[0]", "f1[1]"} <= set(figures)
-    answers = command("new.tsv", "--column=document", folder="trained").out.splitlines()
-    assert [line.split("\t")[2] for line in answers[:2]] == ['정말 "좋아요"', "아, 지루해요"]
-    assert {line.split("\t")[0] for line in answers} <= {"0", "1"}
+    table = command("new.tsv", "--column=document", folder="trained").out
+    answers = list(csv.reader(io.StringIO(table), "excel-tab"))
+    assert [text for _, _, text in answers[:2]] == ['정말 "좋아요"', "아, 지루해요"]
+    assert {label for label, _, _ in answers} <= {"0", "1"}
