@@ -4,7 +4,7 @@ A run is a sequence of writes, flushes, renames and removals. Here the n-th of t
 input/output error, Ctrl-C) or the process is killed in the middle of it. Whatever n: every state that was reported as
 saved is there, and the run goes on from the newest one to the same weights and the same figures, bit for bit.
 
-JUMOK_ALL_FAULTS=1 tries every fault at every operation, which takes minutes; without it every third operation has one
+JUMOK_ALL_FAULTS=1 tries every fault at every operation, which takes minutes; without it one operation in seven has one
 fault, in turns.
 """
 
