@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from gettext import gettext, ngettext
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -306,19 +307,21 @@ class Stoppable(Protocol):
 def stopping(training: Stoppable, tell: Callable[[str], None]) -> Iterator[None]:
     """Ctrl-C and SIGTERM ask a training to stop after its step; a second Ctrl-C ends at once."""
     asked = False
+    # In a thread of its own: the signal may come while this one prints and holds the lock of the terminal.
+    telling = Thread(target=lambda: tell(notice), daemon=True)
+    notice = tr(
+        "Finishing this step, then saving ... (Ctrl-C again: stop at once and lose what came after the last save)"
+    )
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if asked:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         asked = True
         training.request_stop()
-        tell(
-            tr(
-                "Finishing this step, then saving ... "
-                "(Ctrl-C again: stop at once and lose what came after the last save)"
-            )
-        )
+        telling.start()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -326,3 +329,5 @@ def stopping(training: Stoppable, tell: Callable[[str], None]) -> Iterator[None]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if asked:
+            telling.join()
