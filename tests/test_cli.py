@@ -169,7 +169,7 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--task", "mlm", "--text", "document"], "--text is for --task classify, and this task is mlm; leave it out."),
     (["--task", "classify", "--column", "document"], "its columns are named by --text and --label; leave it out."),
     (["--mask-rate", "0.2"], "--mask-rate is for --task mlm, and this task is lm; leave it out."),
-    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is one of a GPT: it sets family, head_dim,"),
+    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets family, head_dim,"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
 ]
@@ -869,7 +869,7 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
     (["4", "--column", "text"], "--column makes no sense here"),
     (["4", "--encoding", "cp949"], "--encoding makes no sense here"),
     (["--notebook", "a.ipynb"], "--notebook makes no sense here: say which chapter"),
-    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is no chapter"),
+    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is not a chapter"),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]
 

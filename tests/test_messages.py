@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pickle
+import re
+import signal
+import threading
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 
+from conftest import TINY, Jumok
+from jumok import cli
+from jumok.cli._verbs import stopping
+from jumok.console import TrainingView
 from jumok.errors import ConfigError
-from jumok.messages import speaking, tr, users_language
+from jumok.messages import catalogue, speaking, tr, users_language
+from jumok.trainer import Step
 
 
 def test_a_setting_is_named_as_the_reader_can_type_it() -> None:
@@ -51,3 +65,161 @@ def test_the_language_is_that_of_the_user(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert users_language() == language
+
+
+# --- the command line in Korean ---
+
+HANGUL = re.compile("[가-힣]")
+VERBS = {name: [name] for name in cli.app.commands} | {
+    f"corpus {name}": ["corpus", name] for name in ("list", "get", "write")
+}
+# What click says to a person, in the versions that jumok works with.
+CLICK = {
+    "Error: {message}", "Try '{command} {option}' for help.", "Did you mean {possibility}?",
+    "(Did you mean one of: {possibilities}?)", "(Possible options: {possibilities})", "No such option {name!r}.",
+    "No such option: {name}", "No such command {name!r}.", "Missing command.", "Missing argument", "Missing option",
+    "Choose from:\n\t{choices}", "Invalid value: {message}", "Invalid value for {param_hint}: {message}",
+    "{value!r} is not {choice}.", "{value!r} is not one of {choices}.", "{value!r} is not a valid {number_type}.",
+    "{value} is not in the range {range}.", "Option {name!r} requires an argument.",
+    "Option {name!r} does not take a value.", "Got unexpected extra argument ({args})",
+    "Got unexpected extra arguments ({args})",
+}  # fmt: skip
+
+
+def help_texts() -> set[str]:
+    """Everything in English that --help and click's own errors show: the keys of the catalogue that no tr() names."""
+    headings = {"Options", "Commands", "Examples"}
+    return CLICK | headings | set(filter(None, _help_of(cli.app, "jumok")))
+
+
+def _help_of(command: click.Command, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name)
+    yield inspect.cleandoc(command.help or "")
+    yield command.short_help or ""
+    for parameter in command.get_params(context):
+        yield (parameter.get_help_record(context) or ("", ""))[1]
+        yield getattr(parameter, "section", "")
+    if isinstance(command, click.Group):
+        for verb, under in command.commands.items():
+            yield from _help_of(under, verb)
+
+
+def fields_of(template: str) -> list[str]:
+    """The fields of a template, those of settings included."""
+    return sorted(re.findall(r"\{[^{}]*\}", template))
+
+
+def test_all_of_the_help_has_korean() -> None:
+    assert sorted(text for text in help_texts() if not HANGUL.search(catalogue().get(text, ""))) == []
+    assert [text for text in CLICK if fields_of(text) != fields_of(catalogue()[text])] == []
+
+
+def test_all_that_the_command_line_says_has_korean() -> None:
+    """Each literal message of the command line and the console, found in their source."""
+    room = Path(cli.__file__).parent
+    missing = []
+    for path in (*room.glob("*.py"), room.parent / "console.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
+                continue
+            first = node.args[0]
+            if node.func.id == "tr" and isinstance(first, ast.Constant) and first.value not in catalogue():
+                missing.append(f"{path.name}:{node.lineno}: {first.value!r}")
+    assert missing == []
+
+
+def prose_of(page: str) -> str:
+    """A page of --help without its examples, the names of options and the choices that they take."""
+    page = re.split(r"\n *(?:Examples|예시):\n", page)[0]
+    page = "\n".join(line for line in page.splitlines() if not line.startswith(("Usage:", "사용법:")))
+    page = re.sub(r"(?m)^  -.*?(?:  +|$)", "", page)
+    return re.sub(r"\[[^\]]*\]", "", page)
+
+
+@pytest.mark.parametrize("verb", [[], *VERBS.values()], ids=["jumok", *VERBS])
+def test_help_speaks_the_language_of_its_reader(verb: list[str], jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other in one process, as click keeps what it has made of the option --help."""
+    words = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,} [A-Za-z]{2,}")
+    for columns in (80, 110):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("JUMOK_LANG", "ko")
+        korean = jumok(*verb, "--help").out
+        assert words.findall(prose_of(korean)) == []
+        assert "이 도움말을 표시하고 종료합니다." in korean
+        lines = korean.partition("예시:")[0].splitlines()
+        assert max(sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in line) for line in lines) <= columns
+        monkeypatch.delenv("JUMOK_LANG")
+        monkeypatch.setenv("LC_ALL", "C")
+        english = jumok(*verb, "--help").out
+        assert HANGUL.findall(prose_of(english).replace("주목:", "")) == []
+        assert "Show this message and exit." in english
+
+
+def test_wrong_use_is_explained_in_korean(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    for command, said in (
+        (["trian"], "오류: 'trian' 명령은 없습니다."),
+        (["train", "--stesp", "3"], "옵션은 없습니다. 혹시 다음 중 하나인가요? '--passes'"),
+        (["train", "--steps", "x"], "오류: '--steps'의 값이 올바르지 않습니다: 'x': 수(integer)가 아닙니다."),
+        (["train", "--model", "x"], "'x': 다음 중에서 고르세요: 'gpt', 'bert', 'encoder_decoder'."),
+        (["convert"], "오류: 빠진 인자: 'SOURCE'."),
+    ):
+        end = jumok(*command)
+        assert end.code == 2
+        assert said in end.err
+        assert re.findall("Usage|Error|Try|Did you", end.err) == []
+
+
+def test_a_run_is_told_of_in_korean_from_beginning_to_end(
+    jumok: Jumok, tales: str, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Train, interrupt, continue, train further, write, evaluate, and a question for the wrong kind of model."""
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    (own_folder / "tales.txt").write_text(tales, encoding="utf-8")
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()]
+    show = TrainingView.show
+
+    def interrupt(view: TrainingView, event: object) -> None:
+        show(view, event)  # type: ignore[arg-type]
+        if isinstance(event, Step) and event.step == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as once:
+        once.setattr(TrainingView, "show", interrupt)
+        end = jumok("train", "tales.txt", "--out", "run", "--device", "cpu", *flags)
+    assert end.code == 130
+    for line in (
+        "  학습 전: ",
+        "스텝 4 · 0:0",
+        " · 검증 ",
+        "이 스텝을 마치고 저장합니다",
+        "이어서 학습하려면:\n  jumok train --resume",
+    ):
+        assert line in end.err
+    end = jumok("train", "--resume", "--out", "run")
+    assert end.code == 0
+    for line in ("run: 5스텝부터", "\n학습 완료: 8스텝, 0:0", "\n  폴더     run\n", "이 모델로 텍스트를 생성하려면:"):
+        assert line in end.err
+    end = jumok("train", "--resume", "--steps", "4", "--out", "run", "--json")
+    assert (end.code, end.json["reason"], end.json["steps"]) == (0, "done", 12)
+    assert "run: 8스텝에 이어 더 학습합니다." in end.err
+    assert "4스텝 더 학습합니다." in end.err
+    assert jumok("generate", "run", "그날 밤", "--tokens", "5").out.startswith("그날 밤")
+    assert "이 모델이 학습한 자료입니다." in jumok("evaluate", "run", "tales.txt").err
+    end = jumok("generate", "run", "--beam", "3")
+    assert (end.code, end.out) == (2, "")
+    assert end.err.startswith("jumok: --beam: run의 모델에는 쓸 수 없습니다.")
+
+
+def test_ctrl_c_may_come_while_a_line_is_printed() -> None:
+    """The handler printed its notice itself, and waited for ever where the line below it held the terminal's lock."""
+    lock, free = threading.Lock(), []
+
+    class Training:
+        def request_stop(self) -> None:
+            pass
+
+    with stopping(Training(), lambda notice: free.append(lock.acquire(timeout=5))), lock:
+        signal.raise_signal(signal.SIGINT)
+    assert free == [True]

@@ -86,7 +86,7 @@ class _NotebookBar:
     def __init__(self) -> None:
         display = importlib.import_module("IPython.display").display
         self._shown = time.monotonic()
-        self._handle = display({"text/plain": "getting ready"}, raw=True, display_id=True)
+        self._handle = display({"text/plain": tr("getting ready")}, raw=True, display_id=True)
 
     def update(self, share: float, text: str) -> None:
         """Show how far it is, at most four times a second."""
@@ -111,7 +111,7 @@ class TrainingView(_View):
         self._held_out = ""
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = _moving_bar(self._console, disable=quiet or not self._console.is_terminal)
-        self._task = self._bar.add_task("getting ready", total=None)
+        self._task = self._bar.add_task(tr("getting ready"), total=None)
         self._notebook = _NotebookBar() if self._console.is_jupyter and not quiet else None
 
     def __exit__(
@@ -151,11 +151,11 @@ class TrainingView(_View):
                 if self._notebook is not None:
                     self._notebook.update(event.progress, self._describe(event))
                 if event.skipped:
-                    self.say(f"step {event.step}: the loss was not finite; this step was skipped")
+                    self.say(tr("step {step:,}: the loss was not finite; this step was skipped", step=event.step))
             case Eval():
-                self._held_out = f"held out {event.headline}"
-                best = " · best so far" if event.best else ""
-                self.say(f"step {event.step:,} · {clock(event.seconds)} · {self._held_out}{best}")
+                self._held_out = tr("held out {headline}", headline=event.headline)
+                parts = [tr("step {step:,}", step=event.step), clock(event.seconds), self._held_out]
+                self.say(" · ".join([*parts, tr("best so far")] if event.best else parts))
             case Sample():
                 self._sample(event)
             case Notice():
@@ -174,7 +174,7 @@ class TrainingView(_View):
         )
 
     def _sample(self, event: Sample) -> None:
-        when = "before training" if event.step == 0 else f"after step {event.step:,}"
+        when = tr("after step {step:,}", step=event.step) if event.step else tr("before training")
         if not self.quiet:
             self._console.print(Line.assemble((f"  {when}: ", "dim"), (_on_one_line(event.text), "italic")))
 
@@ -192,19 +192,29 @@ class TrainingView(_View):
             return
         samples = [line for line in RunFolder(self._folder).read_metrics() if line["event"] == "sample"]  # of all parts
         rows = [
-            ("before" if line["step"] == 0 else "after", _on_one_line(line["text"]))
+            (tr("after") if line["step"] else tr("before"), _on_one_line(line["text"]))
             for line in (samples[:1] + samples[1:][-1:])
         ]
         if event.figures:
             held_out, floor = event.headline, event.figures.get("floor")
             if floor:
                 per_char = event.figures["nats_per_char"]
-                held_out = f"{per_char:.3f} nats/char, {per_char / floor - 1:.1%} above the floor of {floor:.3f}"
-            rows += [("held out", held_out), ("read", _reading(event))]
-        rows += [("run", str(self._folder)), ("picture", str(self._folder / "loss.png"))]
-        self.say(f"\n{event.reason} after {event.step:,} steps, {clock(event.seconds)}")
+                held_out = tr(
+                    "{loss:.3f} nats/char, {above:.1%} above the floor of {floor:.3f}",
+                    loss=per_char,
+                    above=per_char / floor - 1,
+                    floor=floor,
+                )
+            rows += [(tr("held out"), held_out), (tr("read"), _reading(event))]
+        rows += [(tr("run"), str(self._folder)), (tr("picture"), str(self._folder / "loss.png"))]
+        ended = {
+            "done": tr("done after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
+            "early stop": tr("early stop after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
+            "reached": tr("reached after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
+        }
+        self.say(f"\n{ended[event.reason]}")
         for name, text in rows:
-            self._console.print(Line.assemble((f"  {name:<9}", "dim"), text))
+            self._console.print(Line.assemble((f"  {set_cell_size(name, 9)}", "dim"), text))
 
 
 def _reading(finish: Finish) -> str:
@@ -252,17 +262,29 @@ def show_bench(bench: Bench) -> None:
     console.print(Line(bench.machine.describe()))
     console.print(
         Line(
-            f"\n{bench.size}: {bench.parameters / 1e6:.1f} M parameters, context {bench.context_length}, batch "
-            f"{bench.batch_size}, {bench.precision}, seed {bench.seed}; median of {bench.rounds} rounds\n"
+            "\n"
+            + tr(
+                "{size}: {millions:.1f} M parameters, context {context_length}, batch {batch_size}, {precision}, "
+                "seed {seed}; median of {rounds} rounds",
+                size=bench.size,
+                millions=bench.parameters / 1e6,
+                context_length=bench.context_length,
+                batch_size=bench.batch_size,
+                precision=bench.precision,
+                seed=bench.seed,
+                rounds=bench.rounds,
+            )
+            + "\n"
         )
     )
     table = Table(box=None, header_style="bold")
-    for heading in ("tokens/s", "jumok", "transformers", "ratio (lowest to highest)"):
-        table.add_column(heading, justify="left" if heading == "tokens/s" else "right")
-    for name, speed in (("training, not compiled", bench.training), ("writing one text", bench.decoding)):
-        theirs = "not installed" if speed.theirs is None else f"{speed.theirs:,.0f}"
+    table.add_column(tr("tokens/s"))
+    for heading in ("jumok", "transformers", tr("ratio (lowest to highest)")):
+        table.add_column(heading, justify="right")
+    for name, speed in ((tr("training, not compiled"), bench.training), (tr("writing one text"), bench.decoding)):
+        theirs = tr("not installed") if speed.theirs is None else f"{speed.theirs:,.0f}"
         ratio = speed.ratio
-        times = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        times = "" if ratio is None else tr("{median:.2f} ({low:.2f} to {high:.2f})", **ratio._asdict())
         table.add_row(name, f"{speed.ours:,.0f}", theirs, times)
     console.print(table)
 
@@ -270,49 +292,72 @@ def show_bench(bench: Bench) -> None:
 def show_explanation(found: Explanation) -> None:
     """What a run would do, and why, on stdout."""
     console = Console(highlight=False, soft_wrap=True)
-    memory = found.memory
-    length = "there is too little memory for a single step: take a smaller --batch-size or --size"
     if math.isfinite(found.seconds):
-        length = f"about {found.steps:,} steps in {clock(found.seconds)}, {found.passes:.1f} passes over the text"
+        length = tr(
+            "about {steps:,} steps in {clock}, {passes:.1f} passes over the text",
+            steps=found.steps,
+            clock=clock(found.seconds),
+            passes=found.passes,
+        )
+    else:
+        length = tr("there is too little memory for a single step: give a smaller {--batch-size} or {--size}")
     rows = {
-        "model": f"{found.model}, {found.parameters / 1e6:.1f} M parameters, {found.flops_per_token / 1e6:.1f} MFLOP a "
-        "token, forward and backward",
-        "text": f"{found.train_tokens:,} tokens to train on",
-        "machine": f"{found.device}, {found.threads} threads",
-        "memory": f"about {sum(memory.values()) / 1e6:,.0f} MB: {memory['weights'] / 1e6:,.0f} weights, "
-        f"{memory['gradients'] / 1e6:,.0f} gradients, {memory['moments'] / 1e6:,.0f} moments, "
-        f"{memory['kept'] / 1e6:,.0f} kept for the backward pass",
+        tr("model"): tr(
+            "{model}, {millions:.1f} M parameters, {flops:.1f} MFLOP a token, forward and backward",
+            model=found.model,
+            millions=found.parameters / 1e6,
+            flops=found.flops_per_token / 1e6,
+        ),
+        tr("text"): tr("{tokens:,} tokens to train on", tokens=found.train_tokens),
+        tr("machine"): tr("{device}, {threads} threads", device=found.device, threads=found.threads),
+        tr("memory"): tr(
+            "about {all:,.0f} MB: {weights:,.0f} weights, {gradients:,.0f} gradients, {moments:,.0f} moments, "
+            "{kept:,.0f} kept for the backward pass",
+            all=sum(found.memory.values()) / 1e6,
+            **{name: size / 1e6 for name, size in found.memory.items()},
+        ),
     }
     _show_rows(console, rows)
-    console.print(Line(f"\nA step of {found.tokens_per_step:,} tokens, not compiled\n"))
+    console.print(Line("\n" + tr("A step of {tokens:,} tokens, not compiled", tokens=found.tokens_per_step) + "\n"))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("precision", "attention", "seconds", "tokens/s", ""):
-        table.add_column(heading, justify="right" if heading in ("seconds", "tokens/s") else "left", no_wrap=True)
+    for heading in (tr("precision"), tr("attention")):
+        table.add_column(heading, no_wrap=True)
+    for heading in (tr("seconds"), tr("tokens/s")):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for one in found.candidates:
         if not math.isfinite(one.seconds):
-            table.add_row(one.precision, one.attention, "", "", "too little memory")
+            table.add_row(one.precision, one.attention, "", "", tr("too little memory"))
             continue
-        speed, about = f"{found.tokens_per_step / one.seconds:,.0f}", "about " if one.worked_out else ""
-        chosen = "chosen" if one.chosen else ""
-        table.add_row(one.precision, one.attention, f"{about}{one.seconds:.3f}", speed, chosen)
+        seconds = f"{one.seconds:.3f}"
+        speed = f"{found.tokens_per_step / one.seconds:,.0f}"
+        about = tr("about {seconds}", seconds=seconds) if one.worked_out else seconds
+        table.add_row(one.precision, one.attention, about, speed, tr("chosen") if one.chosen else "")
     console.print(table)
     console.print()
-    _show_rows(console, {name: f"{word}: {why}" for name, (word, why) in found.choices.items()})
-    _show_rows(console, {"length": length})
+    names = {
+        "precision": tr("precision"), "attention": tr("attention"), "compile": tr("compile"), "dropout": tr("dropout"),
+    }  # fmt: skip
+    _show_rows(console, {names[name]: f"{word}: {why}" for name, (word, why) in found.choices.items()})
+    _show_rows(console, {tr("length"): length})
 
 
 def _show_rows(console: Console, rows: Mapping[str, str]) -> None:
     for name, text in rows.items():
-        console.print(Line.assemble((f"{name:<11}", "dim"), text))
+        console.print(Line.assemble((set_cell_size(name, 11), "dim"), text))
 
 
 def show_corpora(corpora: Iterable[Corpus]) -> None:
     """The catalogue, on stdout."""
     table = Table(box=None, header_style="bold")
-    for heading in ("name", "size", "what", "licence"):
-        table.add_column(heading, justify="right" if heading == "size" else "left")
-    table.add_row("stories", "any", "short tales, built in (jumok corpus write stories)", "Apache-2.0")
-    table.add_row("numbers", "any", "digits, how they are read, built in (jumok corpus write numbers)", "Apache-2.0")
+    table.add_column(tr("name"))
+    table.add_column(tr("size"), justify="right")
+    for heading in (tr("what"), tr("licence")):
+        table.add_column(heading)
+    stories = tr("short tales, built in (jumok corpus write stories)")
+    numbers = tr("digits and how they are read, built in (jumok corpus write numbers)")
+    for name, what in (("stories", stories), ("numbers", numbers)):
+        table.add_row(name, tr("any"), what, "Apache-2.0")
     for corpus in corpora:
         table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
     Console().print(table)
@@ -432,18 +477,13 @@ def show_probes(ranking: Ranking, rows: Sequence[Row]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     blocks = len({row.head.block for row in rows}) > 1
     copies = any(row.induction is not None for row in rows)
+    if blocks:
+        table.add_column(tr("block"), no_wrap=True)
     headings = [
-        *(["block"] if blocks else []),
-        "layer",
-        "head",
-        "Δ nats",
-        "entropy",
-        "distance",
-        "first",
-        "previous",
-    ]
-    for heading in (*headings, "itself", *(["induction"] if copies else [])):
-        table.add_column(heading, justify="left" if heading == "block" else "right", no_wrap=True)
+        tr("layer"), tr("head"), "Δ nats", tr("entropy"), tr("distance"), tr("first"), tr("previous"), tr("itself"),
+    ]  # fmt: skip
+    for heading in (*headings, *([tr("induction")] if copies else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
     shown: list[Row | None] = list(rows)
     if len(rows) > MOST_HEADS:
         shown[MOST_HEADS * 3 // 4 : len(rows) - MOST_HEADS // 4] = [None]
@@ -457,30 +497,43 @@ def show_probes(ranking: Ranking, rows: Sequence[Row]) -> None:
         place = [row.head.block] if blocks else []
         table.add_row(*place, str(row.head.layer), str(row.head.head), f"{row.delta_nats:+.4f}", *numbers)
     console.print(table)
-    console.print(
-        f"\nThe loss with all heads is {ranking.nats:.4f} nats/token ({ranking.tokens:,} tokens).\n"
-        "  Δ nats     by how much it grows when this head is switched off\n"
-        "  entropy    of the weights, in nats: 0 looks at one token\n"
-        "  distance   how many tokens away the head looks\n"
-        "  first ...  share that goes to the first token, the one before, itself\n"
-        + ("  induction  share that goes behind the earlier one of random tokens that come twice" * copies),
-        style="dim",
+    loss = tr(
+        "The loss with all heads is {nats:.4f} nats/token ({tokens:,} tokens).",
+        nats=ranking.nats,
+        tokens=ranking.tokens,
     )
+    console.print(f"\n{loss}", style="dim")
+    meanings = {
+        "Δ nats": tr("by how much it grows when this head is switched off"),
+        tr("entropy"): tr("of the weights, in nats: 0 looks at one token"),
+        tr("distance"): tr("how many tokens away the head looks"),
+        tr("first ..."): tr("share that goes to the first token, the one before, itself"),
+    }
+    if copies:
+        meanings[tr("induction")] = tr("share that goes behind the earlier one of random tokens that come twice")
+    for name, meaning in meanings.items():
+        console.print(f"  {set_cell_size(name, 11)}{meaning}", style="dim")
 
 
 def show_ablation(heads: str, found: Ablation) -> None:
     """What switching heads off changes, on stdout: the loss, and what was likely to come next."""
     console = Console(highlight=False)
-    change = found.nats_without - found.nats
     console.print(
-        f"\nWithout {heads}: {found.nats_without:.4f} nats/token instead of {found.nats:.4f} ({change:+.4f})",
+        "\n"
+        + tr(
+            "Without {heads}: {without:.4f} nats/token instead of {nats:.4f} ({change:+.4f})",
+            heads=heads,
+            without=found.nats_without,
+            nats=found.nats,
+            change=found.nats_without - found.nats,
+        ),
         markup=False,
     )
     if not found.candidates:
         return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("next token", no_wrap=True)
-    for heading in ("all heads", "without"):
+    table.add_column(tr("next token"), no_wrap=True)
+    for heading in (tr("all heads"), tr("without")):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in found.candidates:
         table.add_row(Line(visible(one.token)), f"{one.probability:.2%}", f"{one.without:.2%}")

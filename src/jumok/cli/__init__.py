@@ -16,12 +16,12 @@ import click
 
 from jumok import __version__
 from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
-from jumok.cli._verbs import INTERRUPTED, print_json, say
+from jumok.cli._verbs import INTERRUPTED, Group, print_json, say, translate_click
 from jumok.errors import JumokError
-from jumok.messages import speaking, users_language
+from jumok.messages import speaking, tr, users_language
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="jumok")
 def app() -> None:
     """주목: from a Korean text file to a Transformer you trained, can talk to, and can look inside.
@@ -52,6 +52,7 @@ for verb in (
 def main() -> None:
     """Run the command line and exit; in the language of whoever started it."""
     _open_closed_streams()
+    translate_click()
     with speaking(users_language()):
         sys.exit(_run())
 
@@ -87,7 +88,7 @@ def _run() -> int:
         say(f"jumok: {error}")
         failure, code = str(error), error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say("\njumok: interrupted.")
+        say("\n" + tr("jumok: interrupted."))
         failure, code = "interrupted", INTERRUPTED
     except BrokenPipeError:
         code = 1

@@ -8,9 +8,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from gettext import gettext, ngettext
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -31,8 +34,62 @@ LOOKS, LOOK_SECONDS = 5, 0.01
 Command = Callable[..., None]
 
 
+FILLER = "\N{WORD JOINER}"  # behind each character that takes two columns, for click counts characters
+
+
+class Help(click.HelpFormatter):
+    """Writes help in the current language, in lines that fit the terminal."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(_filled(tr(text)))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names, each with its explanation."""
+        super().write_dl([(name, _filled(tr(text))) for name, text in rows], col_max, col_spacing)
+
+    def write_heading(self, heading: str) -> None:
+        """Write the heading of a section."""
+        super().write_heading(tr(heading))
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write how a command is called."""
+        super().write_usage(prog, args, f"{tr('Usage:')} " if prefix is None else prefix)
+
+    def getvalue(self) -> str:
+        """All that was written."""
+        return super().getvalue().replace(FILLER, "")
+
+
+def _filled(text: str) -> str:
+    return "".join(c + FILLER if unicodedata.east_asian_width(c) in "WF" else c for c in text)
+
+
+def translate_click() -> None:
+    """Let click take the words of its own messages from our catalogue instead of gettext's."""
+    from click import core, exceptions, parser, types
+
+    ours = {gettext: tr, ngettext: lambda one, many, n: tr(one if n == 1 else many)}
+    for module in (core, exceptions, parser, types):
+        for name, value in list(vars(module).items()):
+            if value in (gettext, ngettext):
+                setattr(module, name, ours[value])
+
+
+class _Context(click.Context):
+    formatter_class = Help
+
+
+class Group(click.Group):
+    """Verbs under one name, with help in the current language."""
+
+    context_class = _Context
+
+
 class Verb(click.Command):
     """A command whose options are listed under headings, and whose examples keep their line breaks."""
+
+    context_class = _Context
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -250,14 +307,21 @@ class Stoppable(Protocol):
 def stopping(training: Stoppable, tell: Callable[[str], None]) -> Iterator[None]:
     """Ctrl-C and SIGTERM ask a training to stop after its step; a second Ctrl-C ends at once."""
     asked = False
+    # In a thread of its own: the signal may come while this one prints and holds the lock of the terminal.
+    telling = Thread(target=lambda: tell(notice), daemon=True)
+    notice = tr(
+        "Finishing this step, then saving ... (Ctrl-C again: stop at once and lose what came after the last save)"
+    )
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if asked:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         asked = True
         training.request_stop()
-        tell("Finishing this step, then saving ... (Ctrl-C again: end at once, losing what came after the last save)")
+        telling.start()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -265,3 +329,5 @@ def stopping(training: Stoppable, tell: Callable[[str], None]) -> Iterator[None]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if asked:
+            telling.join()

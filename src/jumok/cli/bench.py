@@ -13,6 +13,7 @@ from jumok.config import SIZES
 
 @click.command(
     cls=Verb,
+    short_help="Measure how fast this machine is.",
     examples="""
     jumok bench
     jumok bench --size nano --rounds 5 --json

@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from jumok.cli._verbs import Verb, common, option, print_json, say
+from jumok.messages import tr
 
 
 @click.command(
     cls=Verb,
+    short_help="Turn a run into a folder for stock `transformers`, or back.",
     examples="""
     jumok convert runs/novel novel-hf --to hf
     jumok convert novel-hf runs/back --to jumok
@@ -29,6 +31,6 @@ def convert(source: Path, target: Path, form: str, as_json: bool, quiet: bool) -
         hf.to_hf(checkpoint.load(source), target)
     else:
         checkpoint.save(hf.from_hf(source), target)
-    say(f"Wrote {target}.", quiet=quiet)
+    say(tr("Wrote {path}.", path=target), quiet=quiet)
     if as_json:
         print_json({"source": str(source), "target": str(target), "to": form})

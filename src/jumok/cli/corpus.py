@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import NUMBERS_ROWS, STORIES_CHARS, Verb, common, option, print_json, say
+from jumok.cli._verbs import NUMBERS_ROWS, STORIES_CHARS, Group, Verb, common, option, print_json, say
+from jumok.messages import tr
 
 BUILT_IN = {"stories": "short tales, built in", "numbers": "digits and how they are read, built in"}
 
 
-@click.group()
+@click.group(cls=Group, short_help="Get Korean texts to train on.")
 def corpus() -> None:
     """Korean text to start from: built in, or downloaded at a pinned version."""
 
@@ -36,7 +37,15 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
         show_corpora(corpora)
 
 
-@corpus.command("get", cls=Verb, examples='jumok corpus get novels\njumok train "$(jumok corpus get novels)"')
+@corpus.command(
+    "get",
+    cls=Verb,
+    short_help="Download a corpus and print where it is.",
+    examples="""
+    jumok corpus get novels
+    jumok train "$(jumok corpus get novels)"
+    """,
+)
 @click.argument("name")
 @common(device=False)
 def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
@@ -46,7 +55,8 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
 
     known = catalogue.entries()
     if name in known:
-        say(f"{known[name].title}. Licence: {known[name].licence}.", quiet=quiet)
+        entry = known[name]
+        say(tr("{title}. Licence: {licence}.", title=entry.title, licence=entry.licence), quiet=quiet)
     with DownloadView(quiet=quiet) as view:
         path = catalogue.get(name, progress=view.show)
     if as_json:
@@ -58,6 +68,7 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
 @corpus.command(
     "write",
     cls=Verb,
+    short_help="Write a built-in corpus to stdout.",
     examples="""
     jumok corpus write stories --chars 2000000 > stories.txt
     jumok corpus write numbers --rows 50000 > numbers.tsv
@@ -68,13 +79,13 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
 @option("--chars", type=int, help=f"stories: at least so many characters [{STORIES_CHARS}]")
 @option("--rows", type=int, help=f"numbers: so many pairs, under the header source and target [{NUMBERS_ROWS}]")
 @option("--kind", "kinds", multiple=True, help="numbers: only this kind, for example number, date or price; repeatable")
-@option("--seed", default=0, show_default=True, help="another seed, other tales and pairs")
+@option("--seed", default=0, help="another seed, other tales and pairs [0]")
 def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[str, ...], seed: int) -> None:
     """Write a built-in corpus to stdout, as UTF-8: tales, or digits and how they are read in Korean as .tsv."""
     others: dict[str, Any] = {"--rows": rows, "--kind": kinds or None} if name == "stories" else {"--chars": chars}
     for flag, value in others.items():
         if value is not None:
-            raise click.UsageError(f"{flag} is not for {name}; see jumok corpus write --help.")
+            raise click.UsageError(tr("{flag} is not for {name}; see jumok corpus write --help.", flag=flag, name=name))
     lines: Iterable[str]
     if name == "stories":
         from jumok.corpora import stories

@@ -28,6 +28,7 @@ HIDDEN = {"confusion", "f1", "labels", "seen_in_training"}  # in a table of figu
 
 @click.command(
     cls=Verb,
+    short_help="Measure how well a model does on a text or a table.",
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jumok.cli._verbs import print_json, write
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.fill import Filled
@@ -52,8 +53,9 @@ def _show_candidates(filled: Filled) -> None:
     from jumok.text import with_signs
 
     table = Table(box=None, header_style="bold")
-    for heading in ("blank", "probability", "token"):
-        table.add_column(heading, justify="left" if heading == "token" else "right")
+    for heading in (tr("blank"), tr("probability")):
+        table.add_column(heading, justify="right")
+    table.add_column(tr("token"))
     for number, blank in enumerate(filled.blanks, 1):
         for place, (token, share) in enumerate(blank.candidates):
             table.add_row("" if place else str(number), f"{share:.1%}", Text(with_signs(token.strip() or repr(token))))

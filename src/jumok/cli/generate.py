@@ -15,6 +15,7 @@ from jumok.messages import shell, tr
 
 @click.command(
     cls=Verb,
+    short_help="Continue a text, fill in hidden words, or answer.",
     examples="""
     jumok generate runs/novel "그날 밤" --tokens 300
     jumok generate runs/novel --samples 3 --temperature 1.0 --top-p 0.9 --seed 7

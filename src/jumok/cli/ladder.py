@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli._verbs import INTERRUPTED, plain_floats, print_json, read_texts, say, stopping, stories_text
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Language
@@ -51,7 +52,7 @@ def run_ladder(
     assert isinstance(event, LadderFinished)
     interrupted = event.reason == "interrupted"
     if interrupted:
-        say("Stopped; the state is saved, and finished rungs are kept. Continue with:")
+        say(tr("Stopped; the state is saved, and finished rungs are kept. Continue with:"))
         given = {"out": str(out), "lang": language, **reading, "device": None if device == "auto" else device}
         options = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
         say(f"  {command_of(texts, config, *options)}")

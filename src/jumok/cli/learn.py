@@ -28,6 +28,7 @@ OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", 
 
 @click.command(
     cls=Verb,
+    short_help="Read how attention becomes GPT, and climb the ladder.",
     examples="""
     jumok learn
     jumok learn 3
@@ -72,15 +73,17 @@ def learn(
     """
     chosen = language or users_language()
     if lesson == LADDER:
-        _refuse(context, OF_A_CHAPTER, "the ladder is no chapter. A chapter is: jumok learn 3 --notebook 3.ipynb")
+        _refuse(
+            context, OF_A_CHAPTER, tr("the ladder is not a chapter. For a chapter: jumok learn 3 --notebook 3.ipynb")
+        )
         if texts or _given(context, OF_THE_LADDER):
             _climb(texts, chosen, as_json, quiet, flags)
         else:
             _read_of_the_ladder(chosen, as_json, quiet)
         return
-    _refuse(context, OF_THE_LADDER, "it belongs to the ladder: jumok learn ladder TEXT")
+    _refuse(context, OF_THE_LADDER, tr("it belongs to the ladder: jumok learn ladder TEXT"))
     if lesson is None:
-        _refuse(context, OF_A_CHAPTER, "say which chapter, as in: jumok learn 3 --notebook 3.ipynb")
+        _refuse(context, OF_A_CHAPTER, tr("say which chapter, as in: jumok learn 3 --notebook 3.ipynb"))
         _list(chosen, as_json)
         return
     chapter = _chapter(lesson, chosen)
@@ -104,7 +107,7 @@ def _climb(texts: tuple[str, ...], language: Language, as_json: bool, quiet: boo
     """Hand over to the ladder."""
     minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
     if minutes is not None and steps is not None:
-        raise click.UsageError("--minutes-per-rung and --steps-per-rung were both given; give one.")
+        raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
     from jumok.cli.ladder import run_ladder
 
     run_ladder(
@@ -130,7 +133,7 @@ def _read_of_the_ladder(language: Language, as_json: bool, quiet: bool) -> None:
         print_json({**_described(page), "text": page.text})
         return
     _read(page)
-    say("To climb it: jumok learn ladder TEXT", quiet=quiet)
+    say(tr("To climb it: jumok learn ladder TEXT"), quiet=quiet)
 
 
 def _list(language: Language, as_json: bool) -> None:
@@ -187,7 +190,7 @@ def _described(chapter: Chapter) -> dict[str, Any]:
 def _refuse(context: click.Context, names: tuple[str, ...], reason: str) -> None:
     """A usage error if one of these parameters was given: here it would do nothing."""
     for flag in _given(context, names):
-        raise click.UsageError(f"{flag} makes no sense here: {reason}", context)
+        raise click.UsageError(tr("{flag} makes no sense here: {reason}", flag=flag, reason=reason), context)
 
 
 def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:

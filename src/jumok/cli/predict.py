@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Verb,
+    short_help="Find the class of each text.",
     examples="""
     jumok predict runs/reviews "정말 재미있게 봤어요" "시간이 아까워요"
     jumok predict runs/reviews new.tsv --text document > answers.tsv
@@ -70,7 +71,10 @@ def predict(
     if empty == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))
     if empty:
-        say(f"{empty:,} of {len(given):,} texts are empty, and nothing has no class.", quiet=quiet)
+        say(
+            tr("{empty:,} of {texts:,} texts are empty, so they have no class.", empty=empty, texts=len(given)),
+            quiet=quiet,
+        )
     failed = sum(prediction is not None and prediction.label is None for prediction in predictions)
     if failed:
         say(
@@ -84,8 +88,13 @@ def predict(
     cut = sum(prediction is not None and prediction.cut for prediction in predictions)
     if cut:
         say(
-            f"{cut:,} of {len(given):,} texts are longer than the context of {model.config.context_length} tokens; "
-            "their ends were not read.",
+            tr(
+                "{cut:,} of {texts:,} texts are longer than the context of {context_length} tokens; "
+                "their ends were not read.",
+                cut=cut,
+                texts=len(given),
+                context_length=model.config.context_length,
+            ),
             quiet=quiet,
         )
     unseen = checkpoint.unseen_characters(run, given)

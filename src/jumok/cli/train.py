@@ -114,6 +114,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
 
 @click.command(
     cls=Verb,
+    short_help="Train a model on texts.",
     examples="""
     jumok train novel.txt --minutes 5 --out runs/novel
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
@@ -225,7 +226,7 @@ def train(
     run = str(folder)
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
-        say(f"Stopped after step {summary['steps']:,}; the state is saved. Continue with:")
+        say(tr("Stopped after step {step:,}; the state is saved. Continue with:", step=summary["steps"]))
         say(f"  {shell('jumok', 'train', '--resume', '--out', run)}")
     else:
         view.say(_next_step(trainer.config.task, run, trainer.task.example()))
@@ -353,13 +354,16 @@ def _refuse_strange(given: Mapping[str, Any], task: str) -> None:
     """Raise ConfigError for a setting that the task would not look at."""
     for name, tasks in TASKS_OF.items():
         if given.get(name) is not None and task not in tasks:
-            instead = f"; its columns are named by --{' and --'.join(COLUMNS[task])}" if task in COLUMNS else ""
+            instead = ""
+            if name == "column" and task in COLUMNS:
+                text, label = COLUMNS[task]
+                instead = tr("; its columns are named by --{text} and --{label}", text=text, label=label)
             raise ConfigError(
                 "--{option} is for {--task {tasks}}, and this task is {task}{instead}; leave it out.",
                 option=name.replace("_", "-"),
-                tasks=" and ".join(tasks),
+                tasks=tr(" and ").join(tasks),
                 task=task,
-                instead=instead if name == "column" else "",
+                instead=instead,
             )
 
 

@@ -13,13 +13,14 @@ import click
 
 from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
 from jumok.errors import ConfigError, TextError, ViewError
-from jumok.messages import tr
+from jumok.messages import tr, users_language
 
 MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 
 
 @click.command(
     cls=Verb,
+    short_help="Look into a model while it reads a text.",
     examples="""
     jumok view runs/novel "그날 밤 나는" --open
     jumok view runs/novel "그날 밤" --tokens 100 --seed 7 --out night.html
@@ -107,7 +108,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     )  # fmt: skip
     chosen(seen, **where)
     for note in seen.notes:
-        say(note.en, quiet=quiet)
+        say(note.ko if users_language() == "ko" else note.en, quiet=quiet)
     done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
     probes = None
     if flags["probe"]:
@@ -142,8 +143,10 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     if out is not None:
         page_of(seen, probes, **where, language=flags["lang"]).save(out)
         done |= {"page": str(out), "bytes": out.stat().st_size, "seconds": round(time.perf_counter() - began, 3)}
-        link = f" Open it in a browser: {out.resolve().as_uri()}" if sys.stderr.isatty() and not opens else ""
-        say(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB).{link}", quiet=quiet)
+        wrote = tr("Wrote {path} ({megabytes:.1f} MB).", path=out, megabytes=out.stat().st_size / 1e6)
+        if sys.stderr.isatty() and not opens:
+            wrote += " " + tr("Open it in a browser: {uri}", uri=out.resolve().as_uri())
+        say(wrote, quiet=quiet)
         if opens:
             open_in_browser(out)
     if as_json:
