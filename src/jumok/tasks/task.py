@@ -92,7 +92,7 @@ def repetition(data: Mapping[str, Any]) -> tuple[str, ...]:
         tr(
             "{share:.1%} of the held-out text stands word for word in the training part, too, in passages of {length} "
             "characters or more, so the held-out figures are better than those of a new text would be. Leave the "
-            "copies out, or hold out another text with {--val FILE}.",
+            "copies out, or hold out another text.",
             share=share,
             length=PASSAGE,
         ),
