@@ -335,7 +335,7 @@ class RunFolder:
         try:
             tokenizer = Tokenizer.load(path)
         except TokenizerError as error:
-            raise RunError(str(error)) from error
+            raise RunError("{error}", error=error) from error
         made_with = self.read_config()["tokenizer"]
         if tokenizer.fingerprint != made_with["fingerprint"]:
             raise RunError(

@@ -298,14 +298,11 @@ def trace(
             reading.run()
         attentions = _attentions(recording, reading)
         kept = sorted({layer for attention in attentions for layer in attention.layers})
-        for option, given in (("layer", [] if open_layer is None else [open_layer]), ("neurons", neurons)):
+        for given in ([] if open_layer is None else [open_layer], neurons):
             wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
             if wrong:
                 raise ConfigError(
-                    "{option}={layers}: there is no such layer here; the layers are {kept}.",
-                    option=option,
-                    layers=reprlib.repr(wrong),
-                    kept=kept,
+                    "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
                 )
         predictions, found_lens = _expected(model, recording, reading, reader, top, lens)
     return Trace(
