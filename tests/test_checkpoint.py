@@ -312,7 +312,7 @@ def test_a_second_process_is_refused(run: Path) -> None:
     assert holder.stdin is not None
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(RunError, match="another process is writing to"), RunFolder(run).lock():
+    with pytest.raises(RunError, match="another process or another Trainer is writing to"), RunFolder(run).lock():
         pass
     holder.kill()  # the lock goes with the process, however it ends
     holder.communicate()

@@ -269,9 +269,9 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         (
             "a.tsv",
             "document,label\n가,1\n",
-            r"the columns are 'document,label'.* parted by ',': give it as a \.csv file$",
+            r"the columns are 'document,label'.* separated by ',': give it as a \.csv file$",
         ),
-        ("a.csv", "document\tlabel\n가\t1\n", r"parted by '\\t': give it as a \.tsv file$"),
+        ("a.csv", "document\tlabel\n가\t1\n", r"separated by '\\t': give it as a \.tsv file$"),
         ("a.csv", "document,label\n", r"a\.csv has a header and no rows"),
         ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
         ("a.csv", "", r"a\.csv is empty"),

@@ -264,8 +264,8 @@ class RunFolder:
                     held.enter_context(locked(self.state / "lock"))
                 except LockHeld:
                     raise RunError(
-                        "another process is writing to {path}, or another Trainer of this one; wait for it, close "
-                        "the Trainer, or choose another {--out}.",
+                        "another process or another Trainer is writing to {path}; wait for it, close the Trainer, or "
+                        "choose another {--out}.",
                         path=self.path,
                     ) from None
                 for folder in (self.path, self.state):
@@ -466,7 +466,7 @@ class RunFolder:
                 return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best), damaged
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 self._damaged.add(folder)
-                damaged.append(tr("{folder} is damaged ({error}) and was passed over.", folder=folder, error=error))
+                damaged.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
         return None, damaged
 
     def _states(self) -> list[Path]:

@@ -468,8 +468,8 @@ class Trainer:
         if moved and not further and trainer.result is None:
             trainer.notices.append(
                 tr(
-                    "The machine or the versions are not those that this run began with ({differences}). It goes on, "
-                    "but the last bits of its weights may differ from those of a run that stayed there.",
+                    "The machine or the versions are not those that this run began with ({differences}). The run "
+                    "continues, but the last bits of its weights may differ from those of a run on the first machine.",
                     differences="; ".join(moved),
                 )
             )
@@ -799,7 +799,7 @@ class Trainer:
                 planned, steps = self._plan_anew(60 * self.config.minutes)
                 sentences.append(
                     tr(
-                        "A step takes {now} s, and {before} s were foreseen: about {steps} steps are planned now, not "
+                        "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not "
                         "{planned}.",
                         **times,
                         steps=f"{steps:,}",
@@ -807,13 +807,13 @@ class Trainer:
                     )
                 )
             elif slower:
-                sentences.append(tr("A step takes {now} s, and {before} s were foreseen.", **times))
+                sentences.append(tr("A step takes {now} s, not {before} s as expected.", **times))
         if window.waiting > MUCH_WAITING and not self._told_of_others:
             self._told_of_others = True
             sentences.append(
                 tr(
                     "Other programs keep the processors busy: this one waited for {share} of the time that it could "
-                    "have worked. Ending them helps most; else stop this run and continue it with "
+                    "have worked. It helps most to end the others. If you cannot, stop this run and continue it with "
                     "OMP_WAIT_POLICY=PASSIVE set, so that threads do not use up the processors while they wait.",
                     share=f"{window.waiting:.0%}",
                 )
