@@ -298,8 +298,8 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
-        ("a.txt", TSV, r"a\.txt is no table .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
-        ("a.json", "[]", r"a\.json is no table .*give \.jsonl"),
+        ("a.txt", TSV, r"a\.txt is no table, .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
+        ("a.json", "[]", r"a\.json is no table, .*give \.jsonl"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:

@@ -107,7 +107,8 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         if share >= 0.9 and not bom:
             return Encoding(wide)
         raise TextError(
-            "{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with {--encoding}",
+            "{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with "
+            "{--encoding NAME}",
             name=name,
             nul=nul,
         )
@@ -118,7 +119,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     if controls > len(head) // 20:
         raise TextError(
             "{name} looks binary ({controls} of its first {count} bytes are control characters); "
-            "give a text file, or name its encoding with {--encoding}",
+            "give a text file, or name its encoding with {--encoding NAME}",
             name=name,
             controls=controls,
             count=len(head),
@@ -143,7 +144,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         return Encoding("cp949")
     raise TextError(
         "{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, "
-        "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding}, or repair the "
+        "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding NAME}, or repair the "
         "file",
         name=name,
         not_utf8=not_utf8,
@@ -277,7 +278,7 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
     misfit = _misfit(data, codec)
     if misfit is not None:
         raise TextError(
-            "{name} is not {encoding}, which {--encoding} asked for: {misfit}",
+            "{name} is not {encoding}, the encoding that was given: {misfit}",
             name=name,
             encoding=display(codec),
             misfit=misfit,

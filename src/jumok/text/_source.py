@@ -47,7 +47,7 @@ class Source:
         """Say in one line what was found: size, encoding, newlines, normal form."""
         encoding = tr("{encoding} with BOM", encoding=self.encoding) if self.bom else self.encoding
         if self.guessed:
-            encoding += tr(" (a guess; name it with {--encoding} if the text looks wrong)")
+            encoding += tr(" (a guess; name it with {--encoding NAME} if the text looks wrong)")
         found: list[str] = [] if self.format == "text" else [self.format]
         if self.rows is not None:
             found.append(tr("{rows:,} rows", rows=self.rows))
@@ -78,7 +78,9 @@ def _described(sources: Sequence[Source], chars: int) -> str:
         line += tr(", decomposed (NFD) text composed in {files:,}", files=composed)
     if guessed:
         names = ", ".join(guessed)
-        line += "\n" + tr("encoding guessed (name it with {--encoding} if the text looks wrong): {names}", names=names)
+        line += "\n" + tr(
+            "encoding guessed (name it with {--encoding NAME} if the text looks wrong): {names}", names=names
+        )
     return line
 
 
@@ -159,7 +161,7 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
             yield Reading(file, data, size, found)
     except Undecodable as error:
         raise TextError(
-            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding}",
+            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding NAME}",
             name=file.name,
             encoding=display(error.codec),
             error=error,

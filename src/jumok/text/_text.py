@@ -232,7 +232,7 @@ def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -
 
 
 def _choice(columns: Iterable[str]) -> str:
-    return tr("the columns are {columns}; choose one with {--column}", columns=listed(columns))
+    return tr("the columns are {columns}; choose one with {--column NAME}", columns=listed(columns))
 
 
 # --- Writing the text down ----------------------------------------------------------------------------------------
