@@ -334,7 +334,7 @@ def test_one_string_is_not_a_list_of_sources(model: EncoderDecoder) -> None:
 def test_a_source_that_is_too_long_is_named(model: EncoderDecoder) -> None:
     fits = "나" * (CONTEXT - 1)
     assert len(answer(model, [fits])) == 1
-    with pytest.raises(TextError, match=r"source 2 has 25 tokens, with those around it, .* at most 24"):
+    with pytest.raises(TextError, match=r"source 2 has 25 tokens, special tokens included, .* at most 24"):
         answer(model, [fits, fits + "는"])
 
 

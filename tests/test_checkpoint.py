@@ -230,7 +230,7 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_existing_run_is_refused(run: Path) -> None:
-    with pytest.raises(RunError, match=r"holds a run already\. Continue it with --resume"):
+    with pytest.raises(RunError, match=r"holds a run already\. Continue it with resume"):
         RunFolder.create(run)
     assert RunFolder.create(run, allow_existing_run=True).path == run
 
@@ -312,7 +312,7 @@ def test_a_second_process_is_refused(run: Path) -> None:
     assert holder.stdin is not None
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(RunError, match="another process is writing to"), RunFolder(run).lock():
+    with pytest.raises(RunError, match="another process or another Trainer is writing to"), RunFolder(run).lock():
         pass
     holder.kill()  # the lock goes with the process, however it ends
     holder.communicate()

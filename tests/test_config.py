@@ -34,9 +34,12 @@ from jumok.models.gpt import GPT
 BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"n_embd": 250, "n_head": 6}, "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
     ({"n_embd": 3, "n_head": 8}, "n_embd=3 is not divisible by n_head=8; use n_embd=8,"),
-    ({"n_head": 6, "n_embd": 384, "n_kv_head": 4}, "n_head=6 is not divisible by n_kv_head=4; use one of 1, 2, 3, 6."),
-    ({"head_dim": 33}, "head_dim=33 is odd, and rotary positions turn pairs; use 32 or 34."),
-    ({"head_dim": 1}, "head_dim=1 is odd, and rotary positions turn pairs; use 2."),
+    (
+        {"n_head": 6, "n_embd": 384, "n_kv_head": 4},
+        "n_head=6 is not divisible by n_kv_head=4; use one of 1, 2, 3, 6 for n_kv_head.",
+    ),
+    ({"head_dim": 33}, "head_dim=33 is odd, and rotary positions rotate pairs of dimensions; use 32 or 34."),
+    ({"head_dim": 1}, "head_dim=1 is odd, and rotary positions rotate pairs of dimensions; use 2."),
     ({"family": "classic", "n_kv_head": 2}, "n_kv_head=2 differs from n_head=4"),
     ({"family": "modren"}, "family='modren' is not known; choose from modern, classic. Did you mean 'modern'?"),
     ({"activation": "gelu"}, "activation='gelu' is not known; choose from silu."),
@@ -98,7 +101,7 @@ BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
     ({"save_every": -1.0}, "save_every=-1.0"),
     ({"seed": -1}, "seed=-1"),
     ({"seed": 2**31}, "seed=2147483648"),
-    ({"schedule": "invsqrt", "warmup": 0.0}, "schedule='invsqrt' with warmup=0 would have a rate of zero throughout"),
+    ({"schedule": "invsqrt", "warmup": 0.0}, "schedule='invsqrt' with warmup=0 would keep the learning rate at zero"),
 ]
 
 
@@ -246,7 +249,7 @@ def test_what_cannot_be_resolved(settings: dict[str, Any], size: str | None, mes
 def test_a_size_of_another_kind_is_named() -> None:
     """The message told of a setting that nobody had given."""
     for kind in (BERTConfig, EncoderDecoderConfig):
-        with pytest.raises(ConfigError, match=r"'nanokogpt' is one of a GPT: it sets .*head_dim.*; choose from nano,"):
+        with pytest.raises(ConfigError, match=r"'nanokogpt' is for a GPT: it sets .*head_dim.*; choose from nano,"):
             resolve({}, "nanokogpt", kind)
 
 

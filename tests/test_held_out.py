@@ -70,7 +70,7 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
     for held_out in (first, copy):
         end = jumok("train", second, first, "--val", held_out, "--out=run", *FLAGS)
         assert end.code == 1
-        assert f"{held_out} is to be held out, and holds the same as {first}, which is trained on" in end.err
+        assert f"{held_out} cannot be held out: it holds the same as {first}, which the model is trained on" in end.err
         assert not Path("run").exists()
     end = jumok("train", "-", "--val=-", "--out=run", *FLAGS, stdin=tales)
     assert end.code == 2
@@ -80,7 +80,7 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
 def test_a_held_out_table_that_is_trained_on_is_refused(task: str, begin: Callable[..., Trainer]) -> None:
     rows = reviews() if task == "classify" else numbers()
-    with pytest.raises(TextError, match=r"is to be held out, and holds the same as <rows>.* such as val=0\.1"):
+    with pytest.raises(TextError, match=r"cannot be held out: it holds the same as <rows>.* such as val=0\.1"):
         begin(table(task, rows), task, table(task, rows))
 
 
@@ -104,7 +104,10 @@ def test_long_passages_in_both_parts_are_told(task: str, tokenizer: str, tmp_pat
     trainer = Trainer.start(tmp_path / "run", text, settings, tokenizer=tokenizer, device="cpu")
     share = trainer.folder.read_config()["data"]["repeated"]
     assert 0.25 < share < 0.7  # 400 of some 660 characters, less what lies across the ends of passages
-    assert any(f"{share:.1%} of the held-out text stands word for word" in notice for notice in trainer.notices)
+    assert any(
+        f"{share:.1%} of the held-out text is also in the training part, word for word" in notice
+        for notice in trainer.notices
+    )
 
 
 def test_tales_that_resemble_each_other_are_no_copies(begin: Callable[..., Trainer], story_text: Text) -> None:
@@ -118,7 +121,7 @@ def test_rows_in_both_parts_are_told(task: str, begin: Callable[..., Trainer]) -
     rows = reviews() if task == "classify" else numbers()
     trainer = begin(table(task, [*rows[:57], *rows[:3]]), task)  # of the last 6 rows, 3 are the first ones again
     assert trainer.folder.read_config()["data"]["repeated"] == 0.5
-    assert any("50.0% of the held-out rows are among the training rows" in notice for notice in trainer.notices)
+    assert any("50.0% of the held-out rows are also among the training rows" in notice for notice in trainer.notices)
     data = trainer.folder.read_config()["data"]
     assert data["characters"] == "".join(sorted(set("".join(first for first, _ in rows[:54]))))
 

@@ -228,7 +228,7 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_act": "gelu_new"}, "needs what jumok's model has not: hidden_act 'gelu_new'"),
+        ({"hidden_act": "gelu_new"}, "needs what jumok's model does not support: hidden_act 'gelu_new'"),
         ({"hidden_act": "relu"}, "hidden_act 'relu'"),
         ({"position_embedding_type": "relative_key_query"}, "position_embedding_type 'relative_key_query'"),
         ({"is_decoder": True}, "is_decoder"),
@@ -318,7 +318,7 @@ def test_a_model_that_sums_up_otherwise_is_refused(head: str, folder: Path):
     """The stock classes take [CLS]; a model that learned to take the mean would say something else there."""
     model = tiny(head)
     model = BERT(dataclasses.replace(model.config, pooling="mean"))
-    with pytest.raises(JumokError, match=r"pooling='mean' is in no stock class.*--pooling first"):
+    with pytest.raises(JumokError, match=r"pooling='mean' is in no stock class.*pooling=first"):
         to_hf(model, folder)
     assert not folder.exists()
     to_hf(BERT(dataclasses.replace(tiny("mlm").config, pooling="mean")), folder)  # nothing is summed up there

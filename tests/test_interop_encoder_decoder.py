@@ -273,7 +273,7 @@ def test_a_decoder_without_a_first_id_cannot_be_a_marian_model(folder: Path):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("bart", {"activation_function": "gelu_new"}, "needs what jumok's model has not: activation_function"),
+        ("bart", {"activation_function": "gelu_new"}, "needs what jumok's model does not support: activation_function"),
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings false"),
         ("bart", {"normalize_before": True}, "normalize_before"),
         ("bart", {"add_final_layer_norm": True}, "add_final_layer_norm"),

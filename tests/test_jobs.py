@@ -78,8 +78,8 @@ def test_a_string_that_looks_like_a_file_is_asked_about(name: str, files: Path) 
         with pytest.raises(ConfigError) as error:
             call()
         assert str(error.value) == (
-            f"{name!r} looks like the name of a file, and a string is the text itself. Give Path({name!r}) for what is "
-            f"in the file, or jumok.text.from_string({name!r}) for these {len(name)} characters."
+            f"{name!r} looks like the name of a file, but a string is taken as the text itself. Give Path({name!r}) "
+            f"for the content of the file, or jumok.text.from_string({name!r}) for these {len(name)} characters."
         )
     assert not Path("run").exists()
 
@@ -115,7 +115,7 @@ def test_the_figures_are_those_of_the_kind(files: Path) -> None:
         ("pairs", ROWS, {"stride": 2}, "stride is not for a model of task seq2seq"),
         ("gpt", ROWS, {}, "a list of rows was given, and this model reads a text"),
         ("bert", from_rows(("a", "b"), ROWS), {}, "a table was given, and this model reads a text"),
-        ("classifier", TEXT, {}, "held against a table with text and label"),
+        ("classifier", TEXT, {}, "evaluated on a table with the columns text, label"),
         ("gpt", Path("other.txt"), {"columns": ("a", "b")}, r"columns=\['a', 'b'\] names the columns .* none for this"),
         ("pairs", Path("pairs.tsv"), {"columns": ("question",)}, "names the columns of a table at a Path, 2 for this"),
     ],

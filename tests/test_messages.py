@@ -7,21 +7,186 @@ import inspect
 import pickle
 import re
 import signal
+import string
 import threading
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
 
+import jumok as package
 from conftest import TINY, Jumok
-from jumok import cli
+from jumok import cli, errors
 from jumok.cli._verbs import stopping
 from jumok.console import TrainingView
 from jumok.errors import ConfigError
-from jumok.messages import catalogue, speaking, tr, users_language
+from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
 from jumok.trainer import Step
+
+SOURCE = Path(package.__file__).parent
+ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+SPEAKERS = {"say", "tell", "_tell", "report"}  # functions that show a person what they are given
+BANNED = ("까닭", "견주", "거든요", "눈길")
+ROOMS = sorted(path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
+
+
+class Call(NamedTuple):
+    """A call in the source of jumok: of which function, with which first argument."""
+
+    where: str
+    function: str
+    node: ast.Call
+
+    @property
+    def first(self) -> ast.expr | None:
+        return self.node.args[0] if self.node.args else None
+
+    @property
+    def literal(self) -> str | None:
+        return self.first.value if isinstance(self.first, ast.Constant) and isinstance(self.first.value, str) else None
+
+
+@cache
+def calls() -> list[Call]:
+    """All calls of functions and classes by a name in the source of jumok."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                found.append(Call(f"{place}:{node.lineno}", function, node))
+    return found
+
+
+def said() -> Iterator[Call]:
+    """The calls that take a template."""
+    return (call for call in calls() if call.function in {"tr", "message", *ERRORS})
+
+
+def messages() -> dict[str, str]:
+    """Every template of a message in the source, with the place where it stands first."""
+    found: dict[str, str] = {}
+    for call in said():
+        if call.literal is not None:
+            found.setdefault(call.literal, call.where)
+    return found
+
+
+def room(where: str) -> str:
+    return re.split(r"[/.]", where)[0]
+
+
+def fields(template: str) -> set[tuple[str, str, str]]:
+    """The fields of a template: name, format and conversion; those in the value of a setting, too."""
+    parsed = string.Formatter().parse(SETTING.sub(lambda setting: setting[2] or "", template))
+    return {(name, spec or "", conversion or "") for _, name, spec, conversion in parsed if name is not None}
+
+
+def settings(template: str) -> set[str]:
+    return {setting[0] for setting in SETTING.finditer(template)}
+
+
+class Mark(str):
+    """A value that is found again in a message, whatever its format."""
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_each_message_has_its_korean(place: str) -> None:
+    """A message was added in English alone, and a Korean reader met two languages in one run."""
+    missing = {t: where for t, where in messages().items() if room(where) == place and t not in catalogue()}
+    assert not missing, "add these to src/jumok/messages/ko.toml"
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_messages_are_literals(place: str) -> None:
+    """A sentence that is put together of f-strings and halves cannot be looked up, so it stayed English in Korean."""
+    wrong = []
+    for call in calls():
+        if room(call.where) != place or call.where.startswith(("errors.py", "messages/")):
+            continue
+        if call.function in {"message", *ERRORS}:  # of a path with braces in it an error would make a template
+            fine = call.literal is not None or not call.node.args
+        elif call.function == "tr":  # a name stands for a constant that `message` marks
+            fine = call.literal is not None or isinstance(call.first, ast.Name | ast.Attribute)
+        elif call.function == "Notice":
+            fine = not any(_has_words(keyword.value) for keyword in call.node.keywords)
+        elif call.function in SPEAKERS and place != "lessons":  # whose pages have both languages side by side
+            fine = call.first is None or not _has_words(call.first)
+        else:
+            fine = True
+        if not fine:
+            wrong.append(f"{call.where}: {ast.unparse(call.node)[:100]}")
+    assert not wrong, "use tr(...), or a literal template with its values"
+
+
+def _has_words(node: ast.expr) -> bool:
+    """Whether a text is written here, or put together, beside `tr`."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and any(map(str.isalpha, node.value))
+    parts = {ast.JoinedStr: "values", ast.BinOp: "left right", ast.IfExp: "body orelse", ast.BoolOp: "values"}
+    for name in parts.get(type(node), "").split():
+        found = getattr(node, name)
+        if any(_has_words(part) for part in (found if isinstance(found, list) else [found])):
+            return True
+    return False
+
+
+def test_each_field_has_its_value() -> None:
+    """A field without a value is a KeyError in place of the message."""
+    for call in said():
+        given = {keyword.arg for keyword in call.node.keywords}
+        if call.literal is not None and call.function != "message" and given and None not in given:
+            assert {re.split(r"[.\[]", name)[0] for name, _, _ in fields(call.literal)} == given, call.where
+
+
+def test_the_korean_has_the_same_fields_and_settings() -> None:
+    for english, korean in catalogue().items():
+        assert fields(korean) == fields(english), korean
+        assert settings(korean) == settings(english), korean
+
+
+def test_no_entry_is_left_of_a_message_that_is_gone() -> None:
+    used = messages().keys() | help_texts()
+    assert not catalogue().keys() - used, "take these out of src/jumok/messages/ko.toml"
+
+
+def test_the_korean_is_plain() -> None:
+    """Words that machines overuse; and particles that depend on the sound of a value which the writer cannot know."""
+    for korean in catalogue().values():
+        assert not [word for word in BANNED if word in korean], korean
+        assert not re.search(r"(?<!-)\{(?!--)[^{}]*[^{}%]\}(은|는|이|가|을|를|과|와|로|으로)(?=[\s.,]|$)", korean), (
+            korean
+        )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_each_message_is_said_in_both_languages_to_both_readers(language: str, terminal: bool) -> None:
+    for template in messages():
+        values = {name: Mark(f"<{name}>") for name, _, _ in fields(template) if name.isidentifier()}
+        with speaking(language, terminal=terminal):
+            text = tr(template, **values)
+        assert all(value in text for value in values.values()), text
+        for option in (setting[1] for setting in SETTING.finditer(template)):
+            assert (f"--{option}" in text) == terminal, text
+            assert terminal or option.replace("-", "_") in text, text
+        assert "{--" not in text, text
+
+
+def test_a_constant_is_translated_when_it_is_said() -> None:
+    """Constants are made when jumok is imported, which is before the language of its user is known."""
+    constant = message("as asked")
+    assert tr(constant) == "as asked"
+    with speaking("ko"):
+        assert tr(constant) == catalogue()["as asked"] != "as asked"
 
 
 def test_a_setting_is_named_as_the_reader_can_type_it() -> None:
@@ -104,28 +269,9 @@ def _help_of(command: click.Command, name: str) -> Iterator[str]:
             yield from _help_of(under, verb)
 
 
-def fields_of(template: str) -> list[str]:
-    """The fields of a template, those of settings included."""
-    return sorted(re.findall(r"\{[^{}]*\}", template))
-
-
 def test_all_of_the_help_has_korean() -> None:
     assert sorted(text for text in help_texts() if not HANGUL.search(catalogue().get(text, ""))) == []
-    assert [text for text in CLICK if fields_of(text) != fields_of(catalogue()[text])] == []
-
-
-def test_all_that_the_command_line_says_has_korean() -> None:
-    """Each literal message of the command line and the console, found in their source."""
-    room = Path(cli.__file__).parent
-    missing = []
-    for path in (*room.glob("*.py"), room.parent / "console.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
-                continue
-            first = node.args[0]
-            if node.func.id == "tr" and isinstance(first, ast.Constant) and first.value not in catalogue():
-                missing.append(f"{path.name}:{node.lineno}: {first.value!r}")
-    assert missing == []
+    assert [text for text in CLICK if fields(text) != fields(catalogue()[text])] == []
 
 
 def prose_of(page: str) -> str:

@@ -240,7 +240,7 @@ def test_what_cannot_be_read_is_said(command: Command, tmp_path: Path):
     for arguments, message in (
         (("new.tsv", "--text=text", "--column=label"), "--text text and --column label name two columns"),
         (("gone.tsv",), "gone.tsv does not exist"),
-        (("",), "text 1 of 1 is empty"),
+        (("",), "all of the given texts (1) are empty"),
     ):
         end = command(*arguments)
         assert end.code in (1, 2), arguments

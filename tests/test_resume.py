@@ -246,7 +246,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, start: Star
     events = list(resumed.run())
     assert isinstance(events[0], Notice)
     assert "step-000000006.1 is damaged" in events[0].text
-    assert "passed over" in events[0].text
+    assert "was skipped" in events[0].text
     list(start("reference", save_every=0.0).run())
     assert_same(stopped, stopped.parent / "reference")
 
@@ -453,7 +453,7 @@ def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, start: Start, da
     path.write_bytes(LOG_DAMAGES[damage](path.read_bytes()))
     resumed = Trainer.resume(stopped, device="cpu")
     (notice,) = resumed.notices
-    assert notice.startswith("Of metrics.jsonl a part was lost or damaged")
+    assert notice.startswith("A part of metrics.jsonl was lost or damaged")
     assert resumed.step == 6
     assert isinstance(list(resumed.run())[-1], Finish)
     assert (stopped / "loss.png").is_file()
@@ -467,7 +467,7 @@ def test_both_logs_gone(stopped: Path) -> None:
     for name in ("metrics.jsonl", "samples.txt"):
         (stopped / name).unlink()
     (notice,) = Trainer.resume(stopped, device="cpu").notices
-    assert notice.startswith("Of metrics.jsonl and samples.txt a part was lost")
+    assert notice.startswith("A part of metrics.jsonl, samples.txt was lost")
 
 
 def test_logs_are_flushed_before_the_state_that_tells_their_length(

@@ -418,7 +418,7 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(begin: Callable[..., T
     trainer = begin(pairs=table(60, ("7", ""), ("", "칠"), (" ", "칠"), spelled(7)), val=0.05)
     assert len(task_of(trainer).sources) == 60 + 4 - 3 - len(task_of(trainer).held_out)
     notices = [event.text for event in trainer.run() if isinstance(event, Notice)]
-    assert "3 rows were left out, for want of a source or a target." in notices
+    assert "Rows left out, because they have no source or no target: 3." in notices
 
 
 def test_long_rows_are_cut_and_counted(begin: Callable[..., Trainer]) -> None:
@@ -430,7 +430,7 @@ def test_long_rows_are_cut_and_counted(begin: Callable[..., Trainer]) -> None:
     assert task.targets[0].tolist() == tokenizer.encode("일 이 삼 사 오 육 ").tolist()
     assert task.sources.lengths.max() <= 12
     notices = [event.text for event in trainer.run() if isinstance(event, Notice)]
-    assert "1 row was cut to context_length=12; --context-length 28 would hold the longest." in notices
+    assert "Rows cut to context_length=12: 1. The longest needs context_length=28." in notices
 
 
 def test_a_context_that_is_no_multiple_of_eight_fits_its_longest_rows(begin: Callable[..., Trainer]) -> None:
@@ -457,7 +457,7 @@ def test_a_table_with_nothing_to_hold_out(begin: Callable[..., Trainer]) -> None
 
 def test_a_tokenizer_without_special_tokens(begin: Callable[..., Trainer]) -> None:
     tokenizer = train_tokenizer("영일이삼사오육칠팔구 0123456789" * 2, special_tokens=["[PAD]"])
-    with pytest.raises(TokenizerError, match=r"no \[BOS\] or <s>, no \[EOS\] or </s>"):
+    with pytest.raises(TokenizerError, match=r"no \[BOS\] / <s>, \[EOS\] / </s>"):
         begin(tokenizer=tokenizer)
 
 

@@ -269,9 +269,9 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         (
             "a.tsv",
             "document,label\n가,1\n",
-            r"the columns are 'document,label'.* parted by ',': give it as a \.csv file$",
+            r"the columns are 'document,label'.* separated by ',': give it as a \.csv file$",
         ),
-        ("a.csv", "document\tlabel\n가\t1\n", r"parted by '\\t': give it as a \.tsv file$"),
+        ("a.csv", "document\tlabel\n가\t1\n", r"separated by '\\t': give it as a \.tsv file$"),
         ("a.csv", "document,label\n", r"a\.csv has a header and no rows"),
         ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
         ("a.csv", "", r"a\.csv is empty"),
@@ -298,8 +298,8 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
-        ("a.txt", TSV, r"a\.txt is no table .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
-        ("a.json", "[]", r"a\.json is no table .*give \.jsonl"),
+        ("a.txt", TSV, r"a\.txt is no table, .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
+        ("a.json", "[]", r"a\.json is no table, .*give \.jsonl"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:

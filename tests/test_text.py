@@ -274,7 +274,7 @@ def test_encoding_overrides_the_detection(tmp_path: Path) -> None:
 
 def test_nul_is_text_only_where_the_person_says_so(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "안녕\0하세요".encode())
-    with pytest.raises(TextError, match=r"looks binary: byte offset 6 is NUL.*--encoding"):
+    with pytest.raises(TextError, match=r"looks binary: byte offset 6 is NUL.*encoding=NAME"):
         text.read([path])
     assert one(path, encoding="utf-8")[0] == "안녕\0하세요"
     late = write(tmp_path, "b.txt", ("안녕 " * 100_000).encode() + b"\0")
@@ -292,7 +292,7 @@ def test_unknown_encoding_names_what_is_near(tmp_path: Path, given_name: str, ne
 
 def test_encoding_that_does_not_fit_is_refused_with_the_offset(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"ok " + "가".encode("cp949"))
-    with pytest.raises(TextError, match=r"a\.txt is not UTF-8, which --encoding asked for: byte offset 3 holds 0xb0"):
+    with pytest.raises(TextError, match=r"a\.txt is not UTF-8, the encoding that was given: byte offset 3 holds 0xb0"):
         text.read([path], encoding="utf-8")
 
 
@@ -337,7 +337,7 @@ def test_truncated_utf_16_is_named(tmp_path: Path) -> None:
 
 
 def test_what_fits_nothing_is_refused_with_both_offsets(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"neither UTF-8 nor CP949.* offset 6 holds 0xff.* offset 6.*--encoding"):
+    with pytest.raises(TextError, match=r"neither UTF-8 nor CP949.* offset 6 holds 0xff.* offset 6.*encoding=NAME"):
         text.read([write(tmp_path, "a.txt", b"hello \xff\x81\xfe")])
     noise = random.Random(1)
     data = bytes(noise.choice([*range(0x80, 0x100), *range(0x20, 0x7F)]) for _ in range(400))
@@ -544,7 +544,7 @@ def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
         ('{"text": "가"}\n\n["나"]\n', r"a\.jsonl, line 3: a JSON list"),
         (
             '{"body": "가", "id": 1}\n',
-            r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* --column",
+            r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* column=NAME",
         ),
         ('{"text": 3}\n', r"line 1: column 'text' holds 3, which is no text"),
         ('{"text": "\\ud83d"}\n', r"line 1: U\+D83D is half of a surrogate pair"),
@@ -580,12 +580,12 @@ def test_tsv_with_quoting_is_unquoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "said"),
     [
-        ("a.tsv", "document\tlabel\n가\t1\n", None, "which column holds the text.*'document', 'label'.*--column"),
+        ("a.tsv", "document\tlabel\n가\t1\n", None, "which column holds the text.*'document', 'label'.*column=NAME"),
         ("a.csv", "Q,A\n가,나\n", "question", "no column 'question'; the columns are 'Q', 'A'"),
         ("a.csv", "id,text\n1,가, 나\n", None, "line 2: 3 fields where the header has 2.*double quotes"),
         ("a.tsv", "text\tn\n가\t1\n나\n", None, "line 3: 1 fields where the header has 2"),
         ("a.csv", 'text\n"가\n나\n', None, "after line 1: broken quoting"),
-        ("a.txt", "가\n", "text", "column 'text' was asked of plain text"),
+        ("a.txt", "가\n", "text", "column 'text' was given for plain text"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(

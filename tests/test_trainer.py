@@ -469,7 +469,7 @@ def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path:
     folder = checkpoint.RunFolder.create(tmp_path / "run")
     with folder.lock():
         (folder.state / "train.npy").write_bytes(b"theirs")
-        with pytest.raises(RunError, match="another process is writing"):
+        with pytest.raises(RunError, match="another process or another Trainer is writing"):
             start()
         assert (folder.state / "train.npy").read_bytes() == b"theirs"
 

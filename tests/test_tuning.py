@@ -381,7 +381,7 @@ def test_a_wrong_measurement_is_noticed(
     events = list(trainer.run())
     [sentence] = told(events)  # once
     said = re.fullmatch(
-        r"A step takes 0.01 s, and 0.3 s were foreseen: about (\d+) steps are planned now, not 4.", sentence
+        r"A step takes 0.01 s, not 0.3 s as expected: about (\d+) steps are planned now, not 4.", sentence
     )
     assert said
     taken = max(event.step for event in events if isinstance(event, Step))

@@ -204,7 +204,7 @@ def require_answering(model: Model) -> Tokenizer:
         raise TokenizerError(
             "this model cannot answer: its configuration has no {names}, the ids that begin and end "
             "an answer; give the ids of the special tokens that it was trained with.",
-            names=" and no ".join(missing),
+            names=", ".join(missing),
         )
     return require_tokenizer(model)
 

@@ -258,14 +258,14 @@ class RunFolder:
             RunError: another one is at it.
         """
         with ExitStack() as held:
-            with self.writing("the lock"):
+            with self.writing(tr("the lock")):
                 self.state.mkdir(exist_ok=True)
                 try:
                     held.enter_context(locked(self.state / "lock"))
                 except LockHeld:
                     raise RunError(
-                        "another process is writing to {path}, or another Trainer of this one; wait for it, close "
-                        "the Trainer, or choose another {--out}.",
+                        "another process or another Trainer is writing to {path}; wait for it, close the Trainer, or "
+                        "choose another {--out}.",
                         path=self.path,
                     ) from None
                 for folder in (self.path, self.state):
@@ -335,7 +335,7 @@ class RunFolder:
         try:
             tokenizer = Tokenizer.load(path)
         except TokenizerError as error:
-            raise RunError(str(error)) from error
+            raise RunError("{error}", error=error) from error
         made_with = self.read_config()["tokenizer"]
         if tokenizer.fingerprint != made_with["fingerprint"]:
             raise RunError(
@@ -415,10 +415,12 @@ class RunFolder:
     def _require(self, name: str) -> Path:
         path = self.path / name
         if not path.is_file():
-            raise RunError(
-                f"{self.path} has no {name}; a run folder needs {', '.join(MODEL_FILES)}. "
-                + ("Is it the folder that --out named?" if name == "config.json" else "Restore it from a copy.")
-            )
+            facts = {"path": self.path, "name": name, "names": ", ".join(MODEL_FILES)}
+            if name == "config.json":
+                raise RunError(
+                    "{path} has no {name}; a run folder needs {names}. Is it the folder that {--out} named?", **facts
+                )
+            raise RunError("{path} has no {name}; a run folder needs {names}. Restore it from a copy.", **facts)
         return path
 
     # --- training states --------------------------------------------------------------------------------------------
@@ -431,7 +433,7 @@ class RunFolder:
         """
         earlier = [again for step, again in map(_place, self._states()) if step == state.step]
         final = self.state / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
-        with self.writing("the training state", needed=_bytes(state.tensors)):
+        with self.writing(tr("the training state"), needed=_bytes(state.tensors)):
             self._sync_logs()
             with atomic_folder(final) as folder:
                 save_file(state.tensors, folder / "tensors.safetensors")
@@ -457,14 +459,14 @@ class RunFolder:
                 manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
                 wrong = [name for name in STATE_FILES if _sha256(folder / name) != manifest[name]]
                 if wrong:
-                    raise ValueError(f"{' and '.join(wrong)} changed since it was written")
+                    raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
                 numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
                 tensors = load_tensors(folder / "tensors.safetensors")
                 best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
                 return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best), damaged
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 self._damaged.add(folder)
-                damaged.append(tr("{folder} is damaged ({error}) and was passed over.", folder=folder, error=error))
+                damaged.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
         return None, damaged
 
     def _states(self) -> list[Path]:
@@ -578,10 +580,15 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
         RunError: some are missing, unknown, or of another shape; all are listed.
     """
     wanted = weights(model)
-    faults = [f"{name} is missing" for name in wanted if name not in tensors]
-    faults += [f"{name} is unknown" for name in tensors if name not in wanted]
+    faults = [tr("{name} is missing", name=name) for name in wanted if name not in tensors]
+    faults += [tr("{name} is unknown", name=name) for name in tensors if name not in wanted]
     faults += [
-        f"{name} is {tuple(tensors[name].shape)}, the model has {tuple(tensor.shape)}"
+        tr(
+            "{name} is {found}, the model has {expected}",
+            name=name,
+            found=tuple(tensors[name].shape),
+            expected=tuple(tensor.shape),
+        )
         for name, tensor in wanted.items()
         if name in tensors and tensors[name].shape != tensor.shape
     ]
@@ -649,4 +656,4 @@ def _sha256(path: Path) -> str:
 
 def _other_runs(path: Path) -> str:
     runs = sorted(p.parent for p in path.parent.glob("*/config.json")) if path.parent.is_dir() else []
-    return f" There is: {', '.join(map(str, runs[:5]))}." if runs else ""
+    return tr(" There is: {runs}.", runs=", ".join(map(str, runs[:5]))) if runs else ""

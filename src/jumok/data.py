@@ -17,13 +17,14 @@ from torch import Tensor
 
 from jumok.errors import RunError
 from jumok.files import atomic_path
+from jumok.messages import message, tr
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer
 
 Ids = NDArray[np.unsignedinteger]
 HEADER = 128  # bytes of a .npy file before the numbers, for any array of one dimension
 MULTIPLE = 8  # lengths are padded to one, which suits the kernels
-REMEDY = "Restore it from a copy, or start a new run; the model itself can still be used."
+REMEDY = message("Restore it from a copy, or start a new run; the model itself can still be used.")
 
 
 def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop: int | None = None) -> Ids:
@@ -62,7 +63,7 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(
-            "{path}, the text as ids, cannot be read ({reason}). {remedy}", path=path, reason=reason, remedy=REMEDY
+            "{path}, the text as ids, cannot be read ({reason}). {remedy}", path=path, reason=reason, remedy=tr(REMEDY)
         ) from None
     if count is not None and len(ids) != count:
         raise RunError(
@@ -70,7 +71,7 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
             path=path,
             count=len(ids),
             expected=count,
-            remedy=REMEDY,
+            remedy=tr(REMEDY),
         )
     return ids
 

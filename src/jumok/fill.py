@@ -22,6 +22,7 @@ from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.generate import eval_mode, require_finite, require_tokenizer
 from jumok.interop.tokenizer import ROLES
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framing
@@ -112,7 +113,9 @@ def require_masked_model(model: Model) -> BERT:
         JumokError: it does not.
     """
     if not isinstance(model, BERT) or model.config.head != "mlm":
-        found = f'BERT with head="{model.config.head}"' if isinstance(model, BERT) else type(model).__name__
+        found = (
+            tr('BERT with head="{head}"', head=model.config.head) if isinstance(model, BERT) else type(model).__name__
+        )
         raise JumokError(
             'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train '
             "one with `jumok train TEXT --task mlm`, or load a BertForMaskedLM.",
@@ -130,12 +133,12 @@ def mask_token(tokenizer: Tokenizer) -> str:
     names = ROLES["mask_token"]
     found = next((name for name in names if name in tokenizer.special_tokens), None)
     if found is None:
-        has = ", ".join(tokenizer.special_tokens) or "none at all"
+        has = ", ".join(tokenizer.special_tokens) or tr("none at all")
         raise TokenizerError(
             "hidden words need a tokenizer with {names} as a special token, and this one has {has}; "
             'train one with jumok.train_tokenizer(..., special_tokens=["[PAD]", "[CLS]", "[SEP]", '
             '"[MASK]"]), as `jumok train --task mlm` does by default.',
-            names=" or ".join(names),
+            names=" / ".join(names),
             has=has,
         )
     return found

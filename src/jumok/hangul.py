@@ -11,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 
 from jumok.errors import ConfigError
+from jumok.messages import message, tr
 
 LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
@@ -67,12 +68,16 @@ def join(lead: str, vowel: str, tail: str = "") -> str:
 
     Raises `ConfigError` for a part that cannot stand in its place, as ㄸ in the tail.
     """
-    for place, part, allowed in (("lead", lead, LEADS), ("vowel", vowel, VOWELS), ("tail", tail, TAILS)):
+    for place, part, allowed in (
+        (message("lead"), lead, LEADS),
+        (message("vowel"), vowel, VOWELS),
+        (message("tail"), tail, TAILS),
+    ):
         if part not in tuple(allowed):
             raise ConfigError(
                 "{part!r} cannot be the {place} of a syllable; choose from {allowed}",
                 part=part,
-                place=place,
+                place=tr(place),
                 allowed=" ".join(allowed),
             )
     index = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)

@@ -10,6 +10,7 @@ from jumok.checkpoint import load
 from jumok.errors import ConfigError
 from jumok.evaluate import Evaluation, evaluate_text
 from jumok.masking import MaskedEvaluation, evaluate_masked
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -163,7 +164,7 @@ def _named(given: Material, columns: Sequence[str] | None, names: Sequence[str])
         raise ConfigError(
             "columns={columns!r} names the columns of a table at a Path, {count} for this task; leave it out.",
             columns=list(columns),
-            count=len(names) or "none",
+            count=len(names) or tr("none"),
         )
     return read_table(os.fspath(given), list(columns)).renamed(tuple(names))
 
@@ -172,5 +173,5 @@ def _table(found: Text | Table, names: Sequence[str]) -> Table:
     if isinstance(found, Table):
         return found
     raise ConfigError(
-        "this model is held against a table with {names}, and a text was given.", names=" and ".join(names)
+        "this model is evaluated on a table with the columns {names}, and a text was given.", names=", ".join(names)
     )

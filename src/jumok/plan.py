@@ -15,7 +15,7 @@ from jumok.attention import Implementation
 from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
 from jumok.device import free_memory, has_compiler, processor_name, require_memory
 from jumok.errors import ConfigError
-from jumok.messages import tr
+from jumok.messages import message, tr
 from jumok.models import kind_of, require_room
 from jumok.tasks import Task
 from jumok.tuning import Cost, costs_of
@@ -29,8 +29,8 @@ DROPOUT = ((2.0, 0.0), (4.0, 0.1), (float("inf"), 0.2))
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
 SURELY = 0.5  # of what a pass was seen to keep is counted: some of it may be freed before the rest is made
-AS_ASKED = "as asked"
-TOO_LITTLE = "too little memory for any step"
+AS_ASKED = message("as asked")
+TOO_LITTLE = message("too little memory for any step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def make_plan(
     else:
         steps = most_tokens(config, task, train_tokens) / per_step
         duration, tokens = min(60 * (config.minutes or 0), steps * cost.of_step(config)), 0
-    compiled, why_compiled = config.compile, AS_ASKED
+    compiled, why_compiled = config.compile, tr(AS_ASKED)
     if compiled == "auto":
         against = _against_compiling(task, device, duration)
         compiled, why_compiled = ("off", against) if against else ("on", _lasts(duration))
@@ -137,12 +137,12 @@ def make_plan(
         foreseen = 60 * config.minutes / cost.of_step(config, speedup) * per_step
         tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout, why_dropout = shape.dropout, AS_ASKED
+    dropout, why_dropout = shape.dropout, tr(AS_ASKED)
     if choose_dropout:
         dropout = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
-        why_dropout = f"the text will be seen {passes:.1f} times"
+        why_dropout = tr("the text will be seen {passes:.1f} times", passes=passes)
         if dropout == task.most_dropout:
-            why_dropout += f", and it is at most {dropout:g} for this task"
+            why_dropout += tr(", and it is at most {dropout:g} for this task", dropout=dropout)
     shape = dataclasses.replace(shape, dropout=dropout)
     decided = dataclasses.replace(config, precision=precision, attention=cost.attention, compile=compiled)
     tokens = max(per_step, tokens)
@@ -193,42 +193,52 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
 def _against_compiling(task: Task[Any], device: torch.device, duration: float) -> str:
     """Why a run of so many seconds is not compiled, or ""."""
     if math.isinf(duration):
-        return TOO_LITTLE
+        return tr(TOO_LITTLE)
     if not task.fixed_shapes:
-        return "its batches differ in shape, and each shape would be compiled anew"
+        return tr("its batches differ in shape, and each shape would be compiled anew")
     if duration < COMPILE_FROM:
         return _lasts(duration)
     if not has_compiler(device):
-        needed = {"cpu": "no C++ compiler was found (g++, clang++ or cl)", "cuda": "Triton is not installed"}
-        return needed.get(device.type, f"not done on {device.type}")
+        if device.type == "cpu":
+            return tr("no C++ compiler was found (g++, clang++ or cl)")
+        return (
+            tr("Triton is not installed") if device.type == "cuda" else tr("not done on {device}", device=device.type)
+        )
     return ""
 
 
 def _lasts(duration: float) -> str:
-    return f"the run would last {duration:,.0f} seconds without, and compiling pays from {COMPILE_FROM:.0f} on"
+    return tr(
+        "the run would last {seconds:,.0f} seconds without, and compiling pays from {least:.0f} on",
+        seconds=duration,
+        least=COMPILE_FROM,
+    )
 
 
 def _why_precision(config: TrainConfig, costs: Mapping[Precision, Cost], chosen: Precision) -> str:
     if config.precision != "auto":
-        return AS_ASKED
+        return tr(AS_ASKED)
     if math.isinf(costs[chosen].batch):
-        return TOO_LITTLE
+        return tr(TOO_LITTLE)
     other = next(p for p in costs if p != chosen)
     times = costs[other].of_step(config) / costs[chosen].of_step(config)
-    return f"{times:.1f} times as fast as {other}" if math.isfinite(times) else f"too little memory for {other}"
+    if math.isinf(costs[other].batch):
+        return tr("too little memory for {other}", other=other)
+    return tr("{times:.1f} times as fast as {other}", times=times, other=other)
 
 
 def _why_attention(config: TrainConfig, cost: Cost, device: torch.device) -> str:
     if config.attention != "auto":
-        return AS_ASKED
+        return tr(AS_ASKED)
     if device.type != "cpu":
-        return f"the only one on {device.type}"
+        return tr("the only one on {device}", device=device.type)
     if not cost.attentions:
-        return "nothing to choose (no attention, dropout on its weights, very few tokens), or no time to measure it"
+        return tr("nothing to choose (no attention, dropout on its weights, very few tokens), or no time to measure it")
     taken = ", ".join(f"{name} {1000 * seconds:,.1f}" for name, seconds in cost.attentions.items())
     fastest = min(cost.attentions, key=lambda name: cost.attentions[name])
-    doubt = "" if cost.attention == fastest else ", which is not clear enough"
-    return f"milliseconds of a pass: {taken}{doubt}"
+    if cost.attention == fastest:
+        return tr("milliseconds of a pass: {taken}", taken=taken)
+    return tr("milliseconds of a pass: {taken}, which is not clear enough", taken=taken)
 
 
 def _candidates(costs: Mapping[Precision, Cost], decided: TrainConfig) -> Iterator[Candidate]:
@@ -253,12 +263,19 @@ def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, 
     if parameters < train_tokens or passes < 4:
         return ()
     guard = (
-        f"stops early after {config.patience} validations that bring nothing better"
+        tr("The run stops early after {patience} validations that bring nothing better.", patience=config.patience)
         if config.patience
-        else "never stops early"
+        else tr("The run never stops early.")
     )
     return (
-        f"The text is small for this model: {train_tokens:,} training tokens for {parameters / 1e6:.1f} M parameters, "
-        f"and the run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, the best weights are "
-        f"kept, and the run {guard}; more text, fewer steps or a smaller --size generalise better.",
+        tr(
+            "The text is small for this model: {tokens:,} training tokens for {parameters:.1f} M parameters, and the "
+            "run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, and the best weights are kept. "
+            "{guard} More text, fewer steps or a smaller {--size} generalise better.",
+            tokens=train_tokens,
+            parameters=parameters / 1e6,
+            passes=passes,
+            dropout=dropout,
+            guard=guard,
+        ),
     )

@@ -26,6 +26,7 @@ from jumok.data import LengthBatches, Rows
 from jumok.errors import JumokError, TextError
 from jumok.evaluate import require_finite_losses
 from jumok.generate import eval_mode, finite_rows, not_finite, require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framed, Framing
@@ -90,7 +91,7 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
         raise TextError(
             "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
             'jumok.text.read_table(path, ["text"]).column("text").',
-            kind="string" if isinstance(texts, str) else "path",
+            kind=tr("string") if isinstance(texts, str) else tr("path"),
         )
     for text in texts:
         require_no_file_name(text)
@@ -278,8 +279,8 @@ def judge(
 
 def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:
     """Some labels for a message: 'x', 'y' and 5 more."""
-    shown = [repr(name) for name, _ in zip(names, range(most), strict=False)]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+    shown = ", ".join(repr(name) for name, _ in zip(names, range(most), strict=False))
+    return tr("{shown} and {more} more", shown=shown, more=len(names) - most) if len(names) > most else shown
 
 
 def _framed(model: Classifier, texts: Sequence[str]) -> list[Framed | None]:

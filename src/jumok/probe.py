@@ -34,6 +34,7 @@ from jumok.config import require_range
 from jumok.errors import ConfigError, TextError, ViewError
 from jumok.fill import mask_token
 from jumok.generate import eval_mode, require_finite, require_tokenizer
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -266,12 +267,14 @@ def _checked(model: Model, head: tuple[str, int, int] | tuple[int, int]) -> Head
         counts: dict[str, int] = {}
         for known, _ in layers:
             counts[known] = counts.get(known, 0) + 1
-        there = ", ".join(f"{known!r} with layers 0 to {count - 1}" for known, count in counts.items())
+        there = ", ".join(
+            tr("{block!r} with layers 0 to {last}", block=known, last=count - 1) for known, count in counts.items()
+        )
         width = next(iter(layers.values())).n_head if layers else 0
         raise ConfigError(
             "there is no head {head}; this model has {blocks}, and heads 0 to {last} in each.",
             head=head,
-            blocks=there or "none",
+            blocks=there or tr("none"),
             last=width - 1,
         )
     return Head(block, layer, number)
@@ -347,7 +350,7 @@ class Passage:
             written = list(answer(model, [text])[0][0].ids)
         else:
             written = closed(tokenizer, target, model.config).tolist()
-        for name, found in (("text", source), ("target", written)):
+        for name, found in ((tr("text"), source), (tr("target"), written)):
             if len(found) > most:
                 raise TextError(
                     "the {name} has {count:,} tokens, and this model reads at most {most:,}; shorten it.",
@@ -433,9 +436,9 @@ def hidden_in_turn(model: BERT, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
 def require_language_head(model: Model) -> None:
     """Raise ViewError unless the model predicts tokens."""
     if isinstance(model, BERT) and model.config.head != "mlm":
-        found = f'a BERT with head="{model.config.head}"'
+        found = tr('a BERT with head="{head}"', head=model.config.head)
     elif isinstance(model, GPT | BERT) and model.config.labels:
-        found = "a classifier"
+        found = tr("a classifier")
     else:
         return
     raise ViewError(

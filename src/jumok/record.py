@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from jumok.attention import MultiHeadAttention, attention_weights, causal_mask
 from jumok.blocks import Block
 from jumok.errors import ConfigError, ViewError
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -335,7 +336,8 @@ def _stacks(model: nn.Module) -> dict[BlockKind, list[Block]]:
         return {"encoder": _blocks(model.encoder), "decoder": _blocks(model.decoder)}
     if isinstance(model, GPT | BERT):
         return {"self": _blocks(model.blocks)}
-    hint = "; record the model that was given to torch.compile, and call that one" * hasattr(model, "_orig_mod")
+    compiled = hasattr(model, "_orig_mod")
+    hint = tr("; record the model that was given to torch.compile, and call that one") if compiled else ""
     raise ConfigError(
         "only a GPT, BERT or EncoderDecoder can be recorded, not a {kind}{hint}.", kind=type(model).__name__, hint=hint
     )
@@ -351,7 +353,7 @@ def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, 
         return tuple(range(count))
     wrong = [number for number in numbers if not 0 <= number < count]
     if wrong or not numbers:
-        there = f"{name}s 0 to {count - 1}" if count > 1 else f"one {name}, 0"
+        there = tr("{name}s 0 to {last}", name=name, last=count - 1) if count > 1 else tr("one {name}, 0", name=name)
         given = reprlib.repr(list(numbers))  # it may be a long range
         raise ConfigError(
             "{name}s={given}: this model has {there}; give some of them, or None for all.",

@@ -7,6 +7,7 @@ within the rounds: `ratio` is the median over the rounds of their time over ours
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import os
@@ -31,6 +32,7 @@ from jumok.corpora import stories
 from jumok.device import autocast, choose_device, processor_name, seconds_per_call, wait
 from jumok.generate import generate, require_tokenizer, start_id
 from jumok.interop.hf import to_hf
+from jumok.messages import tr
 from jumok.models.gpt import GPT
 from jumok.optim import rate
 from jumok.trainer import Step, Trainer
@@ -74,12 +76,13 @@ class Machine:
     def describe(self) -> str:
         """The facts in two lines and the measurements in a third."""
         memory = "" if self.memory_gb is None else f", {self.memory_gb:.0f} GB"
-        stock = "no transformers" if self.transformers is None else f"transformers {self.transformers}"
-        return (
-            f"{self.processor}, {self.cores} cores, {self.threads} threads{memory}; device {self.device}\n"
-            f"{self.system}, Python {self.python}, torch {self.torch}, {stock}\n"
-            f"matrix product: float32 {self.float32_gflops:,.0f}, bfloat16 {self.bfloat16_gflops:,.0f} GFLOP/s; "
-            f"memory read at {self.bandwidth_gb:,.1f} GB/s"
+        stock = tr("no transformers") if self.transformers is None else f"transformers {self.transformers}"
+        return tr(
+            "{processor}, {cores} cores, {threads} threads{memory}; device {device}\n"
+            "{system}, Python {python}, torch {torch}, {stock}\n"
+            "matrix product: float32 {float32_gflops:,.0f}, bfloat16 {bfloat16_gflops:,.0f} GFLOP/s; "
+            "memory read at {bandwidth_gb:,.1f} GB/s",
+            **{**dataclasses.asdict(self), "memory": memory, "stock": stock},
         )
 
 
@@ -313,9 +316,9 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
         ConfigError: a name is unknown.
     """
     place = choose_device(device)
-    report("measuring the machine")
+    report(tr("measuring the machine"))
     machine = measure_machine(place)
-    report("getting ready to train")
+    report(tr("getting ready to train"))
     text = "".join(stories.write(CHARS))
     with our_training(text, {"compile": "off"}, device, size=size) as ours:
         trainer = ours.trainer
@@ -324,10 +327,10 @@ def bench(*, size: str = "micro", device: str = "auto", rounds: int = 3, report:
         if machine.transformers:
             assert isinstance(trainer.model, GPT)
             works["transformers"] = StockTraining(trainer.model, trainer.task.batch, config, config.precision).step
-        report(f"training, {rounds} rounds")
+        report(tr("training, {rounds} rounds", rounds=rounds))
         training = _speed(works, trainer.task.tokens_per_batch, rounds, place)
         model = trainer.model
-        report(f"writing, {rounds} rounds")
+        report(tr("writing, {rounds} rounds", rounds=rounds))
         tokens = min(WRITTEN, model.config.context_length - 1)
         decoding = _speed(writers(model, tokens, stock=bool(machine.transformers)), tokens, rounds, place)
     return Bench(

@@ -21,6 +21,7 @@ from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, from_dict, require_range
 from jumok.errors import ConfigError, JumokError, RunError
+from jumok.messages import tr
 
 Stock = Mapping[str, Any]
 
@@ -222,8 +223,15 @@ def architecture(stock: Stock, where: str) -> str:
     kind = stock.get("model_type")
     name = names[0] if isinstance(names, list) and names else PLAIN.get(str(kind))
     if name not in READERS:
-        found = f"a model {name}" if name else f"of model_type {kind!r}, and names no class"
-        raise JumokError("{where} is {found}; jumok reads {known}.", where=where, found=found, known=", ".join(READERS))
+        known = ", ".join(READERS)
+        if name:
+            raise JumokError("{where} is a model {name}; jumok reads {known}.", where=where, name=name, known=known)
+        raise JumokError(
+            "{where} is of model_type {kind!r}, and names no class; jumok reads {known}.",
+            where=where,
+            kind=kind,
+            known=known,
+        )
     return str(name)
 
 
@@ -427,16 +435,18 @@ def pooling_obstacle(config: GPTConfig | BERTConfig) -> str | None:
         pools, stock = bool(config.labels), "last"
     if not pools or config.pooling == stock:
         return None
-    return (
-        f"pooling={config.pooling!r} is in no stock class, so `jumok convert --to hf` does not take this model to "
-        f"transformers; a model that shall go there is trained with --pooling {stock}."
+    return tr(
+        "pooling={pooling!r} is in no stock class, so `jumok convert --to hf` cannot export this model to "
+        "transformers; train a model for export with {--pooling {stock}}.",
+        pooling=config.pooling,
+        stock=stock,
     )
 
 
 def _refuse_pooling(config: GPTConfig | BERTConfig) -> None:
     obstacle = pooling_obstacle(config)
     if obstacle is not None:
-        raise JumokError(obstacle)
+        raise JumokError("{obstacle}", obstacle=obstacle)
 
 
 def their_config(config: ModelConfig) -> dict[str, Any]:

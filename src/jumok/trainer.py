@@ -468,8 +468,8 @@ class Trainer:
         if moved and not further and trainer.result is None:
             trainer.notices.append(
                 tr(
-                    "The machine or the versions are not those that this run began with ({differences}). It goes on, "
-                    "but the last bits of its weights may differ from those of a run that stayed there.",
+                    "The machine or the versions are not those that this run began with ({differences}). The run "
+                    "continues, but the last bits of its weights may differ from those of a run on the first machine.",
                     differences="; ".join(moved),
                 )
             )
@@ -567,7 +567,7 @@ class Trainer:
             yield from self._watch(seconds)
             if self.failures >= FAILURES:
                 self._save()
-                raise TrainingError(self._advice_on_divergence())
+                raise self._diverged()
             if self._validations_due() > validations:
                 validations = self._validations_due()
                 yield from self._look()
@@ -741,7 +741,7 @@ class Trainer:
         except Exception as error:  # the compiler's own errors have no common base
             self._eager = True
             reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-            failure = f"Compiling failed, so training goes on without ({reason})."
+            failure = tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
         finally:
             for block in blocks:
                 block._compiled_call_impl = None
@@ -800,7 +800,7 @@ class Trainer:
                 planned, steps = self._plan_anew(60 * self.config.minutes)
                 sentences.append(
                     tr(
-                        "A step takes {now} s, and {before} s were foreseen: about {steps} steps are planned now, not "
+                        "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not "
                         "{planned}.",
                         **times,
                         steps=f"{steps:,}",
@@ -808,13 +808,13 @@ class Trainer:
                     )
                 )
             elif slower:
-                sentences.append(tr("A step takes {now} s, and {before} s were foreseen.", **times))
+                sentences.append(tr("A step takes {now} s, not {before} s as expected.", **times))
         if window.waiting > MUCH_WAITING and not self._told_of_others:
             self._told_of_others = True
             sentences.append(
                 tr(
                     "Other programs keep the processors busy: this one waited for {share} of the time that it could "
-                    "have worked. Ending them helps most; else stop this run and continue it with "
+                    "have worked. It helps most to end the others. If you cannot, stop this run and continue it with "
                     "OMP_WAIT_POLICY=PASSIVE set, so that threads do not use up the processors while they wait.",
                     share=f"{window.waiting:.0%}",
                 )
@@ -926,7 +926,7 @@ class Trainer:
                 figures = self.task.validate(self.model, self._validation_tokens())
         except JumokError as error:  # the losses are not finite
             self.worse += 1
-            yield Notice(step=self.step, text=f"This validation failed: {error}")
+            yield Notice(step=self.step, text=tr("This validation failed: {error}", error=error))
             return
         self._validation_speed = figures["tokens"] / (time.perf_counter() - began)
         found = self.task.to_minimise(figures)
@@ -955,7 +955,9 @@ class Trainer:
             self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
             yield Notice(
                 step=self.step,
-                text=f"Nothing better in {self.worse} validations: the rate now decays quickly to zero.",
+                text=tr(
+                    "Nothing better in {count} validations: the rate now decays quickly to zero.", count=self.worse
+                ),
             )
 
     def _glance(self, wanted: float) -> Iterator[Event]:
@@ -1007,7 +1009,13 @@ class Trainer:
             self.best_metrics = {"step": self.step, **figures}
             self.folder.write_weights(self.model)
         else:
-            yield Notice(step=self.step, text=f"step {self.step:,}: {self.task.headline(figures)}, not {wanted:g} yet.")
+            text = tr(
+                "step {step:,}: {figures}, not {wanted:g} yet.",
+                step=self.step,
+                figures=self.task.headline(figures),
+                wanted=wanted,
+            )
+            yield Notice(step=self.step, text=text)
         return figures
 
     def _sample(self) -> Iterator[Event]:
@@ -1017,7 +1025,7 @@ class Trainer:
             with self._looking():
                 text = self.task.sample(self.model, self.config.sample_tokens, seed=self.config.seed)
         except JumokError as error:  # the logits are not finite; the training may still recover
-            yield Notice(step=self.step, text=f"No sample: {error}")
+            yield Notice(step=self.step, text=tr("No sample: {error}", error=error))
             return
         yield Sample(step=self.step, text=text)
 
@@ -1122,7 +1130,9 @@ class Trainer:
         self._cut_logs(state.numbers["logs"])
         if lost:
             self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
-            self.notices.append(f"{lost} The best weights are chosen anew from step {self.step} on.")
+            self.notices.append(
+                tr("{lost} The best weights are chosen anew from step {step} on.", lost=lost, step=self.step)
+            )
 
     def _lost_weights(self, state: State) -> str:
         """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
@@ -1150,13 +1160,26 @@ class Trainer:
         if damaged:
             self.notices.append(_damaged_logs(sorted(damaged)))
 
-    def _advice_on_divergence(self) -> str:
-        c = self.config
-        return (
-            f"the loss was not finite in {FAILURES} steps in a row (up to step {self.step}); the state is saved in "
-            f"{self.folder.path}. Start a new run with lower rates, for example --learning-rate "
-            f"{c.learning_rate / 3:.2g} --matrix-learning-rate {c.matrix_learning_rate / 3:.2g}"
-            + ("." if c.precision == "float32" else ", or with --precision float32.")
+    def _diverged(self) -> TrainingError:
+        facts = {
+            "failures": FAILURES,
+            "step": self.step,
+            "path": self.folder.path,
+            "rate": self.config.learning_rate / 3,
+            "matrix_rate": self.config.matrix_learning_rate / 3,
+        }
+        if self.config.precision == "float32":
+            return TrainingError(
+                "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
+                "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
+                "{--matrix-learning-rate {matrix_rate:.2g}}.",
+                **facts,
+            )
+        return TrainingError(
+            "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
+            "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
+            "{--matrix-learning-rate {matrix_rate:.2g}}, or with {--precision float32}.",
+            **facts,
         )
 
 
@@ -1177,9 +1200,9 @@ def _new_beginning(kept: Path | None) -> str:
 
 def _damaged_logs(names: list[str]) -> str:
     return tr(
-        "Of {names} a part was lost or damaged after it was written, as a power cut may do. The training is not "
+        "A part of {names} was lost or damaged after it was written, perhaps by a power cut. The training is not "
         "affected; the loss curve and the samples have a gap.",
-        names=" and ".join(names),
+        names=", ".join(names),
     )
 
 
@@ -1250,7 +1273,7 @@ def _refuse_other_settings(
     model_fields, train_fields = configuration.resolve(settings, size, type(shape))
     named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
     differing = {
-        key: f"{key}={recorded[key]!r}, not {value!r}"
+        key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)
         for key, value in {**model_fields, **train_fields}.items()
         if key in named and value != "auto" and recorded[key] != value
     }
@@ -1258,19 +1281,17 @@ def _refuse_other_settings(
         return
     further = ""
     if not differing.keys().isdisjoint(OF_A_STAGE):
-        further = " " + (
-            tr("This one is finished: with {--minutes N} or {--steps N} it is trained further, with other rates, too.")
+        further = (
+            tr(" This run is finished: {--minutes N} or {--steps N} trains it further, with other rates, too.")
             if finished
-            else tr("This one is not finished; once it is, {--minutes N} or {--steps N} trains it further.")
+            else tr(" This run is not finished; once it is, {--minutes N} or {--steps N} trains it further.")
         )
     raise ResumeError(
-        tr(
-            "{out} was started with {differing}. A run continues with the settings it began with: leave them out, or "
-            "start a new run with another {--out RUN}.",
-            out=out,
-            differing="; ".join(differing.values()),
-        )
-        + further
+        "{out} was started with {differing}. A run continues with the settings it began with: leave them out, or "
+        "start a new run with another {--out RUN}.{further}",
+        out=out,
+        differing="; ".join(differing.values()),
+        further=further,
     )
 
 
@@ -1278,13 +1299,21 @@ def _refuse_other_texts(
     out: Path, data: Mapping[str, Any], text: Text | Table | None, val_text: Text | Table | None
 ) -> None:
     sources = ", ".join(data["sources"])
-    for given, what, digest, chars, rows in (
-        (text, f"text ({sources})", data["sha256"], "chars", "rows"),
-        (val_text, "held-out text", data["val_sha256"], "val_chars", "held_out_rows"),
+    for given, digest, chars, rows in (
+        (text, data["sha256"], "chars", "rows"),
+        (val_text, data["val_sha256"], "val_chars", "held_out_rows"),
     ):
         if given is not None and given.sha256 != digest:
-            size = f"{data[chars]:,} characters" if chars in data else f"{data[rows]:,} rows"
-            before = f"with another {what}: {size}, sha256 {digest[:12]}…" if digest else "without a held-out file"
+            if not digest:
+                before = tr("without a held-out file")
+            else:
+                size = _chars(data[chars]) if chars in data else _rows(data[rows])
+                facts = {"sources": sources, "size": size, "sha256": digest[:12]}
+                before = (
+                    tr("with another text ({sources}): {size}, sha256 {sha256}…", **facts)
+                    if given is text
+                    else tr("with another held-out text: {size}, sha256 {sha256}…", **facts)
+                )
             raise ResumeError(
                 "{out} was started {before}; now {names} was given: {size}, sha256 {sha256}…. Leave it "
                 "out to continue with what the run has, or start a new run with another {--out}.",
@@ -1297,4 +1326,12 @@ def _refuse_other_texts(
 
 
 def _size(source: Text | Table) -> str:
-    return f"{source.chars:,} characters" if isinstance(source, Text) else f"{len(source):,} rows"
+    return _chars(source.chars) if isinstance(source, Text) else _rows(len(source))
+
+
+def _chars(count: int) -> str:
+    return tr("{chars:,} characters", chars=count)
+
+
+def _rows(count: int) -> str:
+    return tr("{rows:,} rows", rows=count)

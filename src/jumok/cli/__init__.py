@@ -85,7 +85,7 @@ def _run() -> int:
         error.show()
         failure, code = error.format_message(), error.exit_code
     except JumokError as error:
-        say(f"jumok: {error}")
+        say(tr("jumok: {message}", message=error))
         failure, code = str(error), error.exit_code
     except (KeyboardInterrupt, click.Abort):
         say("\n" + tr("jumok: interrupted."))
@@ -94,7 +94,7 @@ def _run() -> int:
         code = 1
     except OSError as error:
         failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
-        say(f"jumok: {failure}")
+        say(tr("jumok: {message}", message=failure))
     try:
         if failure and as_json:
             print_json({"error": failure})

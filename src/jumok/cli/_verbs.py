@@ -69,7 +69,11 @@ def translate_click() -> None:
     """Let click take the words of its own messages from our catalogue instead of gettext's."""
     from click import core, exceptions, parser, types
 
-    ours = {gettext: tr, ngettext: lambda one, many, n: tr(one if n == 1 else many)}
+    def plural(one: str, many: str, n: int) -> str:
+        template = one if n == 1 else many
+        return tr(template)
+
+    ours = {gettext: tr, ngettext: plural}
     for module in (core, exceptions, parser, types):
         for name, value in list(vars(module).items()):
             if value in (gettext, ngettext):

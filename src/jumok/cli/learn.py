@@ -157,7 +157,7 @@ def _read(chapter: Chapter) -> None:
 def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool) -> None:
     from jumok.lessons.notebook import write_notebook
 
-    write_notebook(chapter, path, replace=force)
+    write_notebook(chapter, path, force=force)
     say(
         tr("Wrote {path}. Open it with: {command}", path=path, command=shell("jupyter", "lab", path)),
         quiet=quiet,

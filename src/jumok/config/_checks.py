@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:
     """' Did you mean 'x'?' for the closest allowed word, or '' when nothing is close."""
     close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.6)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    return tr(" Did you mean {word!r}?", word=close[0]) if close else ""
 
 
 def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
@@ -71,4 +72,4 @@ def require_id(name: str, value: int | None, vocab_size: int) -> None:
 
 def nearest_multiples(value: int, of: int) -> str:
     below = value // of * of
-    return f"{below + of}" if below == 0 else f"{below} or {below + of}"
+    return f"{below + of}" if below == 0 else tr("{below} or {above}", below=below, above=below + of)

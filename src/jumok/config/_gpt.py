@@ -20,6 +20,7 @@ from jumok.config._model import (
     require_whole_heads,
 )
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
@@ -66,7 +67,7 @@ class GPTConfig(ModelConfig):
         modern = self.family == "modern"
         self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
         if self._missing("head_dim"):
-            require_whole_heads(self.n_embd, self.n_head, otherwise=", or give head_dim yourself")
+            require_whole_heads(self.n_embd, self.n_head, otherwise=tr(", or give head_dim yourself"))
         self._fill("head_dim", self.n_embd // self.n_head)
         self._fill("n_kv_head", self.n_head)
         self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sync_folder, write_atomic
+from jumok.messages import tr
 
 Progress = Callable[[int, int], None]
 
@@ -115,15 +116,22 @@ def get(
         with locked(folder / ".lock", wait=True):
             return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
     except OSError as error:
-        hint = "free some space" if error.errno == errno.ENOSPC else "mend it"
+        if error.errno == errno.ENOSPC:
+            raise CorpusError(
+                "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; free some space or choose "
+                "another cache folder; what is already downloaded stays",
+                name=name,
+                bytes=corpus.bytes,
+                folder=folder,
+                reason=error.strerror or error,
+            ) from error
         raise CorpusError(
-            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; {hint} or "
-            "choose another cache folder; what is already downloaded stays",
+            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; repair the folder or choose "
+            "another cache folder; what is already downloaded stays",
             name=name,
             bytes=corpus.bytes,
             folder=folder,
             reason=error.strerror or error,
-            hint=hint,
         ) from error
 
 
@@ -132,7 +140,7 @@ def _named(name: str) -> Corpus:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    hint = tr("did you mean {word!r}?", word=near[0]) if near else tr("there are {names}", names=", ".join(known))
     raise CorpusError(
         "no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)", name=name, hint=hint
     )
@@ -270,19 +278,19 @@ class _Downloader:
                 if _size(part) > best:
                     best, failures = _size(part), 0
             else:
-                found = f"{_size(part):,} bytes"
+                found = _size(part)
                 part.unlink()
                 if not resumed:
                     raise CorpusError(
                         "{url} holds something else than the catalogue says: expected {bytes:,} bytes with "
-                        "sha256 {sha256}, got {found} that do not match; nothing was kept. A proxy or a login "
+                        "sha256 {sha256}, got {found:,} bytes that do not match; nothing was kept. A proxy or a login "
                         "page may stand in between; otherwise report it to jumok",
                         url=url,
                         bytes=file.bytes,
                         sha256=file.sha256,
                         found=found,
                     )
-                reason, best = "the part from an earlier try was damaged", 0
+                reason, best = tr("the part from an earlier try was damaged"), 0
             failures += 1
             if failures == _TRIES:
                 raise _Unreachable(f"{url}: {reason}")
@@ -313,7 +321,8 @@ class _Downloader:
             )
             if response.status == 206 and not going_on:
                 part.unlink()
-                raise _Interrupted(f"the server sent another range: {response.headers.get('Content-Range')}")
+                sent = response.headers.get("Content-Range")
+                raise _Interrupted(tr("the server sent another range: {range}", range=sent))
             # Without support for ranges the whole file comes again, and the part must not grow in front of it.
             with part.open("ab" if going_on else "wb") as out:
                 have = have if going_on else 0
@@ -326,7 +335,8 @@ class _Downloader:
                 out.flush()
                 os.fsync(out.fileno())
         if have < size:
-            raise _Interrupted(f"the connection ended after {have:,} of {size:,} bytes")
+            ended = tr("the connection ended after {have:,} of {size:,} bytes", have=have, size=size)
+            raise _Interrupted(ended)
 
     def _open(self, request: urllib.request.Request, part: Path) -> http.client.HTTPResponse:
         try:
@@ -336,7 +346,8 @@ class _Downloader:
                 if error.code == 416:  # the part is longer than what the server has
                     part.unlink(missing_ok=True)
                 if error.code >= 500 or error.code in (408, 416, 429):
-                    raise _Interrupted(f"the server answered {error.code} {error.reason}") from None
+                    answered = tr("the server answered {code} {reason}", code=error.code, reason=error.reason)
+                    raise _Interrupted(answered) from None
                 raise CorpusError(
                     "{url}: the server answered {code} {reason}; the file was moved or access to it was "
                     "blocked: check whether there is a newer jumok",

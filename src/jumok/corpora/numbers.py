@@ -34,6 +34,7 @@ from random import Random
 from typing import NamedTuple
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 COLUMNS = ("source", "target")
 """The names of the two columns that `write` gives."""
@@ -415,7 +416,7 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
     for name in names:
         if name not in _KINDS:
             near = difflib.get_close_matches(name, KINDS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = tr("; did you mean {word!r}?", word=near[0]) if near else ""
             raise ConfigError(
                 "unknown kind {name!r}; the kinds are {kinds}{hint}", name=name, kinds=", ".join(KINDS), hint=hint
             )
@@ -426,7 +427,7 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
             "rows={rows}: there are {size:,} different sources of {kinds}; ask for fewer rows, or for more kinds",
             rows=rows,
             size=size,
-            kinds=", ".join(names) or "no kind",
+            kinds=", ".join(names) or tr("no kind"),
         )
     return _write(_quotas(chosen, rows), Random(seed).random)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from jumok.config import ModelConfig
 from jumok.errors import RunError
+from jumok.messages import tr
 from jumok.models import build
 
 C = TypeVar("C", bound=ModelConfig)
@@ -113,10 +114,10 @@ def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, wher
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
     blank = {our: torch.empty(shapes[our], device="meta") for row in rows.values() for our in row.ours}
     wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}
-    faults = [f"{name} is missing" for name in wanted if name not in tensors]
-    faults += [f"{name} is unknown" for name in tensors if name not in wanted]
+    faults = [tr("{name} is missing", name=name) for name in wanted if name not in tensors]
+    faults += [tr("{name} is unknown", name=name) for name in tensors if name not in wanted]
     faults += [
-        f"{name} is {tuple(tensors[name].shape)}, not {tuple(shape)}"
+        tr("{name} is {found}, not {expected}", name=name, found=tuple(tensors[name].shape), expected=tuple(shape))
         for name, shape in wanted.items()
         if name in tensors and tensors[name].shape != shape
     ]

@@ -31,6 +31,7 @@ from typing import Any, Literal
 
 from jumok.config import did_you_mean, require_choice
 from jumok.errors import ConfigError, LessonError
+from jumok.messages import tr
 
 Language = Literal["ko", "en"]
 LANGUAGES: tuple[Language, ...] = ("ko", "en")
@@ -171,7 +172,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
     if not hint:  # a word of a slug is often all that is remembered
         words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
         close = difflib.get_close_matches(slug, words, n=1, cutoff=0.7)
-        hint = f" Did you mean {words[close[0]]!r}?" if close else ""
+        hint = tr(" Did you mean {word!r}?", word=words[close[0]]) if close else ""
     raise ConfigError(
         "there is no chapter {key!r}; give a number from {first} to {last}, or one of {slugs}.{hint}",
         key=str(key),

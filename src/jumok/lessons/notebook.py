@@ -50,15 +50,15 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     }
 
 
-def write_notebook(chapter: Chapter, path: Path, *, replace: bool = False) -> None:
-    """Write the notebook of a chapter to a new file, or in place of an older one if `replace`.
+def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None:
+    """Write the notebook of a chapter to a new file, or in place of an older one if `force`.
 
     Raises `LessonError` if there is something at `path` already, which may hold a learner's own work; if it does not
     end in .ipynb; or if it cannot be written. Nothing is lost or left behind then.
     """
     if path.suffix != ".ipynb":
         raise LessonError("{path} is no name for a notebook: Jupyter opens files that end in .ipynb.", path=path)
-    if path.exists() and not replace:
+    if path.exists() and not force:
         raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
     content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
     try:

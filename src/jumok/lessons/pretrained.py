@@ -84,7 +84,7 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
         if missing:
             raise LessonError(
                 "the tokenizer of this model has no {names}; read the text with special=False",
-                names=" and no ".join(missing),
+                names=", ".join(missing),
             )
         ids = [known[CLS], *ids, known[SEP]]
     return torch.tensor([ids])  # (1, T)

@@ -12,7 +12,7 @@ from typing import Any
 from jumok.errors import ResumeError, RunError
 from jumok.files import write_atomic
 from jumok.lessons.rungs import RUNGS, LadderConfig, LadderRung
-from jumok.messages import shell
+from jumok.messages import shell, tr
 from jumok.text import Text
 
 FORMAT = 1
@@ -118,11 +118,23 @@ class LadderRecord:
     def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
         """Raise ResumeError, with what differs, if another ladder is asked for than the one in `out`."""
         ours, theirs = dataclasses.asdict(self.config), dataclasses.asdict(config)
-        differing = [f"{name}={ours[name]!r}, not {value!r}" for name, value in theirs.items() if ours[name] != value]
+        differing = [
+            tr("{name}={recorded!r}, not {given!r}", name=name, recorded=ours[name], given=value)
+            for name, value in theirs.items()
+            if ours[name] != value
+        ]
         if self.text.sha256 != text.sha256:
             differing.append(
-                f"another text: {self.text.name}, {self.text.chars:,} characters, sha256 {self.text.sha256[:12]}…, "
-                f"not {text.name}, {text.chars:,} characters, sha256 {text.sha256[:12]}…"
+                tr(
+                    "another text: {name}, {chars:,} characters, sha256 {sha256}…, not {given_name}, {given_chars:,} "
+                    "characters, sha256 {given_sha256}…",
+                    name=self.text.name,
+                    chars=self.text.chars,
+                    sha256=self.text.sha256[:12],
+                    given_name=text.name,
+                    given_chars=text.chars,
+                    given_sha256=text.sha256[:12],
+                )
             )
         if differing:
             raise ResumeError(

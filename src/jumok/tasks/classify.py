@@ -18,6 +18,7 @@ from jumok.data import MULTIPLE, LengthBatches, Rows, load_ids, load_rows, write
 from jumok.errors import ConfigError, TextError
 from jumok.files import atomic_path
 from jumok.generate import require_finite
+from jumok.messages import message, tr
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import cross_entropies
@@ -70,7 +71,7 @@ class Classification(Task[Any]):
         ]
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
-    goal = Goal(figure="accuracy", unit="a share of right labels", best=1.0)
+    goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     unit = "rows"
     loss_label = "nats/text"
     columns = ("text", "label")
@@ -153,7 +154,7 @@ class Classification(Task[Any]):
             )
         train, val = _parts(material)
         framing = Framing.of(model, tokenizer)
-        with folder.writing("the texts as ids"):
+        with folder.writing(tr("the texts as ids")):
             learned = _Part.write(folder.state, "train", train, model.labels, tokenizer, framing)
             held_out = _Part.write(folder.state, "val", val, model.labels, tokenizer, framing)
         parts = (learned.part, held_out.part)
@@ -419,19 +420,30 @@ def _require_classes(train: Sequence[Labelled], val: Sequence[Labelled], *, shar
     if len(known) < 2:
         everything = known | {label for _, label in val}
         remedy = (
-            "the rows seem to be in the order of their labels, and the last ones are held out: shuffle them."
+            tr("the rows seem to be in the order of their labels, and the last ones are held out: shuffle them.")
             if len(everything) > 1 and shared
-            else "a classifier needs two classes or more; is the label in another column?"
+            else tr("a classifier needs two classes or more; is the label in another column?")
         )
         raise TextError(
             "all rows of the training part have the label {label!r}: {remedy}", label=known.pop(), remedy=remedy
         )
     unseen = Counter(label for _, label in val if label not in known)
     if unseen:
+        facts = {
+            "count": sum(unseen.values()),
+            "unseen": listed(unseen),
+            "known": listed(in_order(known), most=12),
+        }
+        if shared:
+            raise TextError(
+                "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
+                "Shuffle the rows, or correct the labels.",
+                **facts,
+            )
         raise TextError(
-            f"{sum(unseen.values()):,} held-out rows have labels that no training row has: {listed(unseen)}; training "
-            f"has {listed(in_order(known), most=12)}. "
-            + ("Shuffle the rows, or mend the labels." if shared else "Mend the labels, or take those rows out.")
+            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
+            "Correct the labels, or take those rows out.",
+            **facts,
         )
 
 
@@ -444,14 +456,19 @@ def _rarity(counts: Sequence[int]) -> Tensor:
 def _notices(data: Mapping[str, Any], model: GPTConfig | BERTConfig, *, one_class: bool) -> tuple[str, ...]:
     found = [*repetition(data)]
     if data["empty"]:
-        found.append(f"{data['empty']:,} rows have an empty text or label and are left out.")
+        found.append(tr("{count:,} rows have an empty text or label and are left out.", count=data["empty"]))
     if data["cut"]:
         found.append(
-            f"{data['cut']:,} of {data['train_rows'] + data['val_rows']:,} texts are longer than the context of "
-            f"{model.context_length} tokens; their ends are not read. A longer --context-length reads more of them."
+            tr(
+                "{cut:,} of {count:,} texts are longer than the context of {context_length} tokens; their ends are not "
+                "read. A longer {--context-length} reads more of them.",
+                cut=data["cut"],
+                count=data["train_rows"] + data["val_rows"],
+                context_length=model.context_length,
+            )
         )
     if one_class:
-        found.append("All held-out rows have the same label, so the figures tell little; shuffle the rows.")
+        found.append(tr("All held-out rows have the same label, so the figures tell little; shuffle the rows."))
     if obstacle := pooling_obstacle(model):
         found.append(obstacle)  # now, and not when all the work is done
     return tuple(found)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     """The figure by which people judge a task.
 
-    figure: its name among the figures. unit: what it counts, in words for people. best: the value that nothing beats, 0
-    for a loss and 1 for a share of right answers.
+    figure: its name among the figures. unit: what it counts, a `message`. best: the value that nothing beats, 0 for a
+    loss and 1 for a share of right answers.
     """
 
     figure: str
@@ -23,11 +24,11 @@ class Goal:
     def require(self, value: float) -> None:
         """Raise ConfigError unless a run could stop at this value."""
         if value <= 0 or 0 < self.best < value:
-            most = f" and at most {self.best:g}" if self.best else ""
+            most = tr(" and at most {best:g}", best=self.best) if self.best else ""
             raise ConfigError(
                 "stop_at={value!r} is out of range: for this task it is {unit}, more than 0{most}.",
                 value=value,
-                unit=self.unit,
+                unit=tr(self.unit),
                 most=most,
             )
 

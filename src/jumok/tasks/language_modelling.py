@@ -17,6 +17,7 @@ from jumok.data import Batches, Ids, load_ids, tokenize
 from jumok.errors import CorpusError, TextError
 from jumok.evaluate import encoded, score
 from jumok.generate import generate, require_tokenizer, start_id
+from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.gpt import GPT, token_losses
 from jumok.overlap import PASSAGE, overlap
@@ -38,7 +39,7 @@ class LanguageModelling(Task[GPT]):
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
     later_keys = frozenset(["repeated", "baseline_nats_per_char"])
-    goal = Goal(figure="nats_per_char", unit="nats per character")
+    goal = Goal(figure="nats_per_char", unit=message("nats per character"))
     final_has_more_context = True
     loss_label = "nats/char"
     fixed_shapes = True
@@ -83,7 +84,7 @@ class LanguageModelling(Task[GPT]):
         text, cut = _text(material.source), material.cut
         held_out = text if material.held_out is None else _text(material.held_out)
         start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
-        with folder.writing("the text as ids", needed=tokenizer.dtype.itemsize * (cut + stop - start)):
+        with folder.writing(tr("the text as ids"), needed=tokenizer.dtype.itemsize * (cut + stop - start)):
             train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
             val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
         if len(train_ids) <= model.context_length:

@@ -22,6 +22,7 @@ from jumok.errors import ConfigError
 from jumok.evaluate import encoded
 from jumok.fill import fill_ids, mask_token
 from jumok.masking import NOTHING, Cloze, Masking, at_places, random_for, token_losses
+from jumok.messages import message
 from jumok.models import ModelConfig
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
@@ -43,7 +44,7 @@ class MaskedLanguageModelling(Task[BERT]):
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
     later_keys = frozenset(["repeated"])
-    goal = Goal(figure="nats_per_hidden_token", unit="nats per hidden token")
+    goal = Goal(figure="nats_per_hidden_token", unit=message("nats per hidden token"))
     loss_label = "nats/hidden token"
     fixed_shapes = True
 

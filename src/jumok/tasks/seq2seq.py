@@ -21,6 +21,7 @@ from jumok.config import SENTENCE_DEFAULTS, EncoderDecoderConfig, TrainConfig
 from jumok.data import REMEDY, LengthBatches, load_rows, write_rows
 from jumok.errors import RunError, TextError, TokenizerError
 from jumok.files import write_atomic
+from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.pairs import (
@@ -68,7 +69,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         ]
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
-    goal = Goal(figure="exact_match", unit="a share of exact answers", best=1.0)
+    goal = Goal(figure="exact_match", unit=message("a share of exact answers"), best=1.0)
     glance = 256
     unit = "rows"
     loss_label = "nats/token"
@@ -143,14 +144,14 @@ class Seq2Seq(Task[EncoderDecoder]):
         of_names = {field: next((known[n] for n in names if n in known), None) for field, names in IDS.items()}
         own = {field: token_id for field, token_id in (inherited or {}).items() if token_id is not None}
         found = {field: own.get(field, token_id) for field, token_id in of_names.items()}
-        missing = [" or ".join(IDS[name]) for name, token_id in found.items() if token_id is None and name != "bos_id"]
+        missing = [" / ".join(IDS[name]) for name, token_id in found.items() if token_id is None and name != "bos_id"]
         if missing:
             raise TokenizerError(
                 "task seq2seq needs the special tokens {names}, and this tokenizer has no {missing}; "
                 "leave {--tokenizer} out, or train one with train_tokenizer(..., "
                 "special_tokens={special_tokens}).",
                 names=", ".join(SPECIAL_TOKENS),
-                missing=", no ".join(dict.fromkeys(missing)),
+                missing=", ".join(dict.fromkeys(missing)),
                 special_tokens=SPECIAL_TOKENS,
             )
         return {**found, "forced_bos_id": None}  # what is learned begins as the targets do
@@ -168,7 +169,7 @@ class Seq2Seq(Task[EncoderDecoder]):
             raise _nothing_to_hold_out(material, config)
         coded = [encode_pair(tokenizer, model, pair) for pair in train]
         held_out_coded = [encode_pair(tokenizer, model, pair) for pair in held_out]
-        with folder.writing("the pairs as ids", needed=tokenizer.dtype.itemsize * _tokens(coded)):
+        with folder.writing(tr("the pairs as ids"), needed=tokenizer.dtype.itemsize * _tokens(coded)):
             for column in COLUMNS:
                 ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
@@ -202,11 +203,16 @@ class Seq2Seq(Task[EncoderDecoder]):
         """Which rows were left out, which were cut, and which are in both parts."""
         sentences = [*repetition(self.data)]
         if left_out := self.data["left_out"]:
-            sentences.append(f"{_rows(left_out)} left out, for want of a source or a target.")
+            sentences.append(tr("Rows left out, because they have no source or no target: {count:,}.", count=left_out))
         if cut := self.data["cut"]:
             sentences.append(
-                f"{_rows(cut)} cut to context_length={self.model.context_length}; --context-length "
-                f"{self.data['longest']} would hold the longest."
+                tr(
+                    "Rows cut to context_length={context_length}: {count:,}. The longest needs "
+                    "{--context-length {longest}}.",
+                    context_length=self.model.context_length,
+                    count=cut,
+                    longest=self.data["longest"],
+                )
             )
         return tuple(sentences)
 
@@ -369,10 +375,6 @@ def _tokens(pairs: list[CodedPair]) -> int:
     return sum(len(pair.source) + len(pair.target) for pair in pairs)
 
 
-def _rows(count: int) -> str:
-    return f"{count:,} rows were" if count > 1 else "1 row was"
-
-
 def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
     """The held-out pairs that `prepare` wrote.
 
@@ -384,7 +386,7 @@ def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
         pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     except (OSError, ValueError) as error:
         raise RunError(
-            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=REMEDY
+            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
         ) from None
     if len(pairs) != count:
         raise RunError(
@@ -392,7 +394,7 @@ def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
             path=path,
             count=len(pairs),
             expected=count,
-            remedy=REMEDY,
+            remedy=tr(REMEDY),
         )
     return pairs
 

@@ -46,8 +46,8 @@ class Material:
         for one in held_out.sources if held_out is not None else ():
             if one.sha256 in learned:
                 raise TextError(
-                    "{held_out} is to be held out, and holds the same as {source}, which is trained on; a model "
-                    "knows by heart what it was trained on. Give another file, or a share such as {--val 0.1}.",
+                    "{held_out} cannot be held out: it holds the same as {source}, which the model is trained on and "
+                    "so would know by heart. Give another file, or a share such as {--val 0.1}.",
                     held_out=one.name,
                     source=learned[one.sha256],
                 )
@@ -83,16 +83,16 @@ def repetition(data: Mapping[str, Any]) -> tuple[str, ...]:
     if "rows" in data:
         return (
             tr(
-                "{share:.1%} of the held-out rows are among the training rows, too, so the held-out figures are better "
-                "than those of new rows would be.",
+                "{share:.1%} of the held-out rows are also among the training rows, so the held-out figures are "
+                "better than those of new rows would be.",
                 share=share,
             ),
         )
     return (
         tr(
-            "{share:.1%} of the held-out text stands word for word in the training part, too, in passages of {length} "
+            "{share:.1%} of the held-out text is also in the training part, word for word, in passages of {length} "
             "characters or more, so the held-out figures are better than those of a new text would be. Leave the "
-            "copies out, or hold out another text with {--val FILE}.",
+            "copies out, or hold out another text.",
             share=share,
             length=PASSAGE,
         ),

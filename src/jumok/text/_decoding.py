@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import message, tr
 
 _BLOCK = 1 << 20  # bytes read at a time
 _SAMPLE = 1 << 16  # bytes looked at where a judgement is needed, not a proof
@@ -29,21 +30,21 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
 _MAGIC = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"GIF87a": "a GIF image",
-    b"GIF89a": "a GIF image",
-    b"%PDF-": "a PDF document",
-    b"PK\x03\x04": "a zip archive (.docx, .hwpx, .epub and .xlsx are such)",
-    b"\xd0\xcf\x11\xe0": "an .hwp, .doc or .xls document",
-    b"HWP Document File": "an .hwp document",
-    b"\x1f\x8b": "a gzip archive",
-    b"BZh9": "a bzip2 archive",
-    b"\xfd7zXZ\x00": "an xz archive",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"\x7fELF": "a program",
-    b"SQLite format 3\x00": "a database",
+    b"\x89PNG": message("a PNG image"),
+    b"\xff\xd8\xff": message("a JPEG image"),
+    b"GIF87a": message("a GIF image"),
+    b"GIF89a": message("a GIF image"),
+    b"%PDF-": message("a PDF document"),
+    b"PK\x03\x04": message("a zip archive (.docx, .hwpx, .epub and .xlsx are such)"),
+    b"\xd0\xcf\x11\xe0": message("an .hwp, .doc or .xls document"),
+    b"HWP Document File": message("an .hwp document"),
+    b"\x1f\x8b": message("a gzip archive"),
+    b"BZh9": message("a bzip2 archive"),
+    b"\xfd7zXZ\x00": message("an xz archive"),
+    b"7z\xbc\xaf\x27\x1c": message("a 7z archive"),
+    b"\x28\xb5\x2f\xfd": message("a zstd archive"),
+    b"\x7fELF": message("a program"),
+    b"SQLite format 3\x00": message("a database"),
 }
 _CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
 
@@ -65,7 +66,9 @@ class Undecodable(Exception):
 
     def __init__(self, codec: str, offset: int, data: bytes, reason: str) -> None:
         shown = " ".join(f"0x{byte:02x}" for byte in data[:4])
-        super().__init__(f"byte offset {offset:,} holds {shown} ({reason})")
+        super().__init__(
+            tr("byte offset {offset:,} holds {shown} ({reason})", offset=offset, shown=shown, reason=reason)
+        )
         self.codec, self.offset = codec, offset
 
 
@@ -97,14 +100,15 @@ def detect(data: IO[bytes], name: str) -> Encoding:
             return Encoding(codec, len(mark))
     bom = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
     if kind := next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None):
-        raise TextError("{name} looks binary ({kind}); save it as plain text first", name=name, kind=kind)
+        raise TextError("{name} looks binary ({kind}); save it as plain text first", name=name, kind=tr(kind))
     nul = _first_nul(data)
     wide, share = _best_wide(head)
     if nul is not None:
         if share >= 0.9 and not bom:
             return Encoding(wide)
         raise TextError(
-            "{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with {--encoding}",
+            "{name} looks binary: byte offset {nul:,} is NUL; give a text file, or name its encoding with "
+            "{--encoding NAME}",
             name=name,
             nul=nul,
         )
@@ -115,7 +119,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     if controls > len(head) // 20:
         raise TextError(
             "{name} looks binary ({controls} of its first {count} bytes are control characters); "
-            "give a text file, or name its encoding with {--encoding}",
+            "give a text file, or name its encoding with {--encoding NAME}",
             name=name,
             controls=controls,
             count=len(head),
@@ -140,7 +144,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         return Encoding("cp949")
     raise TextError(
         "{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, "
-        "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding}, or repair the "
+        "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding NAME}, or repair the "
         "file",
         name=name,
         not_utf8=not_utf8,
@@ -252,7 +256,11 @@ def known_codec(encoding: str) -> str:
     if info is None or info.incrementaldecoder is None or not info._is_text_encoding:
         names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
         near = difflib.get_close_matches(encoding.lower().replace("-", "_"), names, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "try utf-8, cp949, euc-kr, utf-16 or johab"
+        hint = (
+            tr("did you mean {names}?", names=", ".join(near))
+            if near
+            else tr("try utf-8, cp949, euc-kr, utf-16 or johab")
+        )
         raise TextError("unknown encoding {encoding!r}; {hint}", encoding=encoding, hint=hint)
     # What calls itself EUC-KR is CP949 more often than not (the WHATWG Encoding Standard reads it so as well).
     return {"utf-8-sig": "utf-8", "euc_kr": "cp949"}.get(info.name, info.name)
@@ -270,7 +278,7 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
     misfit = _misfit(data, codec)
     if misfit is not None:
         raise TextError(
-            "{name} is not {encoding}, which {--encoding} asked for: {misfit}",
+            "{name} is not {encoding}, the encoding that was given: {misfit}",
             name=name,
             encoding=display(codec),
             misfit=misfit,

@@ -26,8 +26,8 @@ def require_no_file_name(text: str) -> str:
     ends_like_one = Path(text).suffix.lower() in FORMATS and not any(map(str.isspace, text))
     if ends_like_one or os.path.isfile(text):
         raise ConfigError(
-            "{text!r} looks like the name of a file, and a string is the text itself. Give Path({text!r}) for what "
-            "is in the file, or jumok.text.from_string({text!r}) for these {count} characters.",
+            "{text!r} looks like the name of a file, but a string is taken as the text itself. Give Path({text!r}) "
+            "for the content of the file, or jumok.text.from_string({text!r}) for these {count} characters.",
             text=text,
             count=len(text),
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import message, tr
 
 Format = Literal["text", "jsonl", "csv", "tsv"]
 
@@ -51,7 +52,7 @@ def require_one_stdin(paths: Sequence[str | Path]) -> None:
         raise TextError("- was given twice, and standard input can be read once; name it once.")
 
 
-def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "text") -> list[Input]:
+def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = message("text")) -> list[Input]:
     """Turn one argument into the files it stands for; a folder is searched for the suffixes of `formats`."""
     if name == "-":
         return [Input("<stdin>", "-", "text", named=True)]
@@ -74,7 +75,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = "tex
         raise TextError(
             "{name} is a folder with no {what} in it; jumok looks for {formats}",
             name=name,
-            what=what,
+            what=tr(what),
             formats=", ".join(formats),
         )
     return [
@@ -95,7 +96,7 @@ def _same_name_in_another_form(path: Path) -> Path:
     if wanted in siblings and siblings[wanted].exists():
         return siblings[wanted]
     near = difflib.get_close_matches(wanted, siblings, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = tr("; did you mean {word!r}?", word=near[0]) if near else ""
     raise TextError("{path} does not exist{hint}", path=path, hint=hint)
 
 

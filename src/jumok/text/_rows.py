@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import tr
 from jumok.text._inputs import Format
-from jumok.text._source import Reading
+from jumok.text._source import Place, Reading
 
 _MAX_FIELD = 1 << 26  # characters in one csv field; more means that a quote was never closed
 
@@ -45,8 +46,9 @@ def table_format(table: Reading) -> Format:
 
 def listed(columns: Iterable[str]) -> str:
     """The names of columns for a message, neither too many nor too long."""
-    names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or ["none"]
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or [tr("none")]
+    shown = ", ".join(names[:12])
+    return tr("{shown} and {more} more", shown=shown, more=len(names) - 12) if len(names) > 12 else shown
 
 
 # --- JSON lines -------------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
     for number, line in enumerate(lines(reading.pieces()), 1):
         if not line.strip():
             continue
-        where = f"{reading.file.name}, line {number:,}"
+        where = Place(reading.file.name, number)
         try:
             row = json.loads(line, object_pairs_hook=JsonObject)
         except (ValueError, RecursionError) as error:  # a ValueError that is no JSONDecodeError: thousands of digits

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import tr
@@ -45,17 +45,19 @@ class Source:
 
     def describe(self) -> str:
         """Say in one line what was found: size, encoding, newlines, normal form."""
-        encoding = self.encoding + (" with BOM" if self.bom else "")
+        encoding = tr("{encoding} with BOM", encoding=self.encoding) if self.bom else self.encoding
         if self.guessed:
-            encoding += " (a guess; name it with --encoding if the text looks wrong)"
+            encoding += tr(" (a guess; name it with {--encoding NAME} if the text looks wrong)")
         found: list[str] = [] if self.format == "text" else [self.format]
         if self.rows is not None:
-            found.append(f"{self.rows:,} rows")
-        found += [f"{self.chars:,} characters", encoding]
-        if self.newlines not in ("", "\n"):
-            found.append({"\r\n": "CRLF", "\r": "CR"}.get(self.newlines, self.newlines) + " newlines")
+            found.append(tr("{rows:,} rows", rows=self.rows))
+        found += [tr("{chars:,} characters", chars=self.chars), encoding]
+        if self.newlines == "mixed":
+            found.append(tr("mixed newlines"))
+        elif self.newlines not in ("", "\n"):
+            found.append(tr("{kind} newlines", kind={"\r\n": "CRLF", "\r": "CR"}[self.newlines]))
         if self.normalised:
-            found.append("decomposed (NFD) text composed")
+            found.append(tr("decomposed (NFD) text composed"))
         return f"{self.name}: {', '.join(found)}"
 
 
@@ -68,14 +70,17 @@ def _described(sources: Sequence[Source], chars: int) -> str:
     if len(sources) <= 2:
         return "\n".join(source.describe() for source in sources)
     encodings_found = Counter(source.encoding for source in sources)
-    listed = ", ".join(f"{n} in {encoding}" for encoding, n in encodings_found.most_common())
+    listed = ", ".join(tr("{n:,} in {name}", n=n, name=encoding) for encoding, n in encodings_found.most_common())
     composed = sum(source.normalised for source in sources)
     guessed = [source.name for source in sources if source.guessed]
-    line = f"{len(sources)} files: {chars:,} characters, {listed}"
+    line = tr("{files:,} files: {chars:,} characters, {encodings}", files=len(sources), chars=chars, encodings=listed)
     if composed:
-        line += f", decomposed (NFD) text composed in {composed}"
+        line += tr(", decomposed (NFD) text composed in {files:,}", files=composed)
     if guessed:
-        line += f"\nencoding guessed (name it with --encoding if the text looks wrong): {', '.join(guessed)}"
+        names = ", ".join(guessed)
+        line += "\n" + tr(
+            "encoding guessed (name it with {--encoding NAME} if the text looks wrong): {names}", names=names
+        )
     return line
 
 
@@ -156,13 +161,26 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
             yield Reading(file, data, size, found)
     except Undecodable as error:
         raise TextError(
-            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding}",
+            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding NAME}",
             name=file.name,
             encoding=display(error.codec),
             error=error,
         ) from None
     except OSError as error:
         raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
+
+
+class Place(NamedTuple):
+    """A line of a file, or a row of a list, for a message; put into words only if there is one."""
+
+    name: str
+    number: int
+    row: bool = False
+
+    def __str__(self) -> str:
+        if self.row:
+            return tr("{name}, row {number:,}", name=self.name, number=self.number)
+        return tr("{name}, line {number:,}", name=self.name, number=self.number)
 
 
 def blank(file: Input) -> TextError:
@@ -172,4 +190,6 @@ def blank(file: Input) -> TextError:
 
 def half_pair(char: str) -> str:
     """What to say about half a surrogate pair."""
-    return f"U+{ord(char):04X} is half of a surrogate pair and no character; remove it or restore its other half"
+    return tr(
+        "U+{code:04X} is half of a surrogate pair and no character; remove it or restore its other half", code=ord(char)
+    )

@@ -12,10 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
+from jumok.messages import message, tr
 from jumok.text._decoding import known_codec
 from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
-from jumok.text._source import Reading, Source, Sources, blank, describe_sources, half_pair, reading
+from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
 
@@ -82,10 +83,11 @@ class Table:
 
     def describe(self) -> str:
         """Say in a few lines what is here: rows, columns and empty cells, then the sources."""
-        line = f"{len(self):,} rows of {', '.join(self.columns)}"
+        line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.columns))
         if self.empty_cells:
             counted = {name: self.column(name).count("") for name in self.columns}
-            line += f"; empty cells: {', '.join(f'{n:,} in {name}' for name, n in counted.items() if n)}"
+            empty = (tr("{n:,} in {name}", n=n, name=name) for name, n in counted.items() if n)
+            line += tr("; empty cells: {counts}", counts=", ".join(empty))
         return f"{line}\n{describe_sources(self.sources, sum(source.chars for source in self.sources))}"
 
 
@@ -142,9 +144,9 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
     writer.present.update(wanted.columns)
     size = 0
     for number, row in enumerate(rows, 1):
-        where = f"{name}, row {number:,}"
+        where = Place(name, number, row=True)
         if isinstance(row, str) or len(row) != len(wanted.columns):
-            given = repr(row) if isinstance(row, str) else f"{len(row)} cells"
+            given = repr(row) if isinstance(row, str) else tr("{count} cells", count=len(row))
             raise TextError(
                 "{where}: {given} where a sequence of {count} cells is expected",
                 where=where,
@@ -200,7 +202,7 @@ class _Wanted:
 
 def _find(name: str) -> list[Input]:
     """Turn one argument into tables: the file itself, or those of a folder."""
-    files = find(name, TABLES, what="table")
+    files = find(name, TABLES, what=message("table"))
     for file in files:
         if file.format == "text" and file.path != "-":
             raise TextError(
@@ -220,7 +222,7 @@ def _read_source(table: Reading, writer: _TableWriter) -> None:
     format = table_format(table)
     cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
     for number, row in cells:
-        writer.write(f"{table.file.name}, line {number:,}", row)
+        writer.write(Place(table.file.name, number), row)
     if writer.new_rows:
         sha256 = _digest(writer.rows[-writer.new_rows :])
         if writer.sources.is_copy(table.file.name, sha256):
@@ -236,7 +238,7 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
     names: dict[str, None] = {}  # in the order in which they appear
     for number, row in json_objects(table):
         names.update(dict.fromkeys(row))
-        where = f"{table.file.name}, line {number:,}"
+        where = Place(table.file.name, number)
         yield number, [_spelled(where, column, row.get(column)) for column in writer.wanted.columns]
     for column in writer.wanted.required if writer.new_rows else ():
         if column not in names:
@@ -249,7 +251,7 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
     writer.present.update(names)
 
 
-def _spelled(where: str, column: str, value: object) -> str:
+def _spelled(where: Place, column: str, value: object) -> str:
     """A string as it is, None as no text, a number or a truth value as JSON writes it."""
     if value is None:
         return ""
@@ -291,14 +293,15 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
 def _known(column: str, columns: Sequence[str]) -> str:
     """List the columns there are, and say which one may have been meant."""
     near = difflib.get_close_matches(column, columns, n=1)
-    return f"the columns are {listed(columns)}" + (f"; did you mean {near[0]!r}?" if near else "")
+    there = tr("the columns are {columns}", columns=listed(columns))
+    return there + (tr("; did you mean {word!r}?", word=near[0]) if near else "")
 
 
 def _other_suffix(column: str, header: Sequence[str]) -> str:
     """Say so where the one field of the header is a header of the other format."""
     for mark, suffix in ((",", ".csv"), ("\t", ".tsv")):
         if len(header) == 1 and column in header[0].split(mark):
-            return f"; its cells are parted by {mark!r}: give it as a {suffix} file"
+            return tr("; its cells are separated by {mark!r}: give it as a {suffix} file", mark=mark, suffix=suffix)
     return ""
 
 
@@ -317,7 +320,7 @@ class _TableWriter:
         self.new_rows = 0
         self.composed = False
 
-    def write(self, where: str, cells: Sequence[str]) -> None:
+    def write(self, where: Place, cells: Sequence[str]) -> None:
         """Add a row of the present source."""
         row = []
         for cell in cells:

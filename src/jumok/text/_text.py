@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import IO, NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import tr
 from jumok.text._decoding import known_codec
 from jumok.text._inputs import Format, Input, find, no_room, open_input, require_one_stdin, spool
 from jumok.text._normal import recut
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
-from jumok.text._source import Reading, Source, Sources, blank, describe_sources, half_pair, reading
+from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
 
@@ -198,7 +199,7 @@ def _column(table: Reading, column: str | None, format: Format) -> Iterator[str]
 
 def _json_column(table: Reading, column: str) -> Iterator[str]:
     for number, row in json_objects(table):
-        where = f"{table.file.name}, line {number:,}"
+        where = Place(table.file.name, number)
         if column not in row:
             raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=_choice(row))
         value = row[column]
@@ -222,7 +223,7 @@ def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -
     rows = delimited_rows(table, tabs=tabs)
     _, header = next(rows, (1, []))
     if column not in header:
-        asked = f"no column {column!r}" if named else "it is not said which column holds the text"
+        asked = tr("no column {column!r}", column=column) if named else tr("it is not said which column holds the text")
         raise TextError("{name}: {asked}; {known}", name=name, asked=asked, known=_choice(header))
     at = only_place(name, header, column)
     for _, fields in rows:
@@ -231,7 +232,7 @@ def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -
 
 
 def _choice(columns: Iterable[str]) -> str:
-    return f"the columns are {listed(columns)}; choose one with --column"
+    return tr("the columns are {columns}; choose one with {--column NAME}", columns=listed(columns))
 
 
 # --- Writing the text down ----------------------------------------------------------------------------------------

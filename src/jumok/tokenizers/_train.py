@@ -16,6 +16,7 @@ from tokenizers import trainers
 from jumok.config import require_range
 from jumok.errors import ConfigError, TokenizerError
 from jumok.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
+from jumok.messages import message, tr
 from jumok.tokenizers import _pipeline
 from jumok.tokenizers._boundaries import last_blank, last_fresh_start, recut, slices
 from jumok.tokenizers._tokenizer import Tokenizer
@@ -161,8 +162,8 @@ def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
 def _check_settings(
     kind: str, vocab_size: int | None, alphabet: str, min_count: int | None, special_tokens: Sequence[str]
 ) -> None:
-    _check_choice("tokenizer", kind, _pipeline.KINDS)
-    _check_choice("alphabet", alphabet, ALPHABETS)
+    _check_choice(message("tokenizer"), kind, _pipeline.KINDS)
+    _check_choice(message("alphabet"), alphabet, ALPHABETS)
     if alphabet != "corpus" and kind != "char":
         raise ConfigError(
             "alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}", alphabet=alphabet, kind=kind
@@ -205,10 +206,10 @@ def _check_choice(what: str, given: str, allowed: Sequence[str]) -> None:
     if given in allowed:
         return
     close = difflib.get_close_matches(str(given), allowed, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = tr("; did you mean {word!r}?", word=close[0]) if close else ""
     raise ConfigError(
         "unknown {what} {given!r}; choose one of {allowed}{hint}",
-        what=what,
+        what=tr(what),
         given=given,
         allowed=", ".join(allowed),
         hint=hint,

@@ -55,7 +55,7 @@ def draw_heads(
     """
     if not 0.1 <= scale <= LARGEST_SCALE:
         raise ConfigError(
-            "{--scale} {scale:g} is out of range: it goes from 0.1 to {largest}.", scale=scale, largest=LARGEST_SCALE
+            "{--scale {scale:g}} is out of range: it goes from 0.1 to {largest}.", scale=scale, largest=LARGEST_SCALE
         )
     attention = chosen(trace, block, layer, head)
     if head is not None and layer is None:
@@ -77,13 +77,13 @@ def chosen(trace: Trace, block: str | None, layer: int | None, head: int | None)
     attention = next((found for known, found in by_block.items() if known == name), None)
     if attention is None:
         raise ConfigError(
-            "block={name!r} is not there; this model has {blocks}.", name=name, blocks=", ".join(map(repr, by_block))
+            "block={name!r} does not exist; this model has {blocks}.", name=name, blocks=", ".join(map(repr, by_block))
         )
     for what, number, there in (("layer", layer, attention.layers), ("head", head, attention.heads)):
         if number is not None and number not in there:
             known = ", ".join(map(str, there))
             raise ConfigError(
-                "{what}={number} is not there; {what}s count from 0, and here are {known}.",
+                "{what}={number} does not exist here; counted from 0, there are {known}.",
                 what=what,
                 number=number,
                 known=known,

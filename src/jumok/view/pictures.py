@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 from jumok.view.canvas import canvas
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def draw_matrices(
     matrices = [_matrix(value, f"values[{index}]") for index, value in enumerate(values)]
     shapes = {matrix.shape for matrix in matrices}
     if len(shapes) != 1:
-        given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+        given = ", ".join(str(shape) for shape in sorted(shapes)) or tr("none")
         raise ConfigError("values must be matrices of one shape; given: {given}.", given=given)
     if len(titles) != len(matrices):
         raise ConfigError(

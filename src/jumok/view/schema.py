@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import jumok
+from jumok.messages import tr
 from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
 from jumok.view.trace import Attention, Prediction, TokenSequence, Trace, head_statistics
 
@@ -224,11 +225,11 @@ def _write_neurons(
     found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
     if left_out:
         listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
+        setting = tr("{--neurons all}")
         found["notes"].append(
             {
-                "ko": f"파일이 너무 커지지 않도록 q와 k는 층 {listed}만 담았어요. 모두 담으려면 --neurons all을 "
-                "쓰면 돼요.",
-                "en": f"To keep the file small, q and k are there for layer {listed} only; --neurons all keeps all.",
+                "ko": f"파일이 너무 커지지 않도록 q와 k는 층 {listed}만 담았어요. 모두 담으려면 {setting}을 쓰면 돼요.",
+                "en": f"To keep the file small, q and k are there for layer {listed} only; {setting} keeps all.",
             }
         )
 

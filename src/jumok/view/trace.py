@@ -27,6 +27,7 @@ from jumok.errors import ConfigError, TextError, ViewError
 from jumok.fill import mask_token
 from jumok.generate import eval_mode, generate, require_tokenizer, start_id
 from jumok.interop.tokenizer import ROLES
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -297,14 +298,11 @@ def trace(
             reading.run()
         attentions = _attentions(recording, reading)
         kept = sorted({layer for attention in attentions for layer in attention.layers})
-        for option, given in (("layer", [] if open_layer is None else [open_layer]), ("neurons", neurons)):
+        for given in ([] if open_layer is None else [open_layer], neurons):
             wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
             if wrong:
                 raise ConfigError(
-                    "{option}={layers}: there is no such layer here; the layers are {kept}.",
-                    option=option,
-                    layers=reprlib.repr(wrong),
-                    kept=kept,
+                    "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
                 )
         predictions, found_lens = _expected(model, recording, reading, reader, top, lens)
     return Trace(
@@ -409,7 +407,7 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, temperature: float, seed: i
     context = model.config.context_length
     ids: list[int] = tokenizer.encode(text).tolist()
     if not ids and not tokens:
-        raise _empty("text", " or ask for tokens, which then begin as after a newline")
+        raise _empty(tr("text"), tr(" or ask for tokens, which then begin as after a newline"))
     notes = _lost(tokenizer, ids)
     if model.config.labels:
         framed = Framing.of(model.config, tokenizer).frame(tokenizer.encode(text))
@@ -458,7 +456,7 @@ def _read_by_bert(model: BERT, text: str) -> _Reading:
         held = tokenizer.kind == "bpe" and i + 1 < len(parts)
         ids += tokenizer.encode(part.removesuffix(" ") if held else part).tolist()
     if not ids:
-        raise _empty("text")
+        raise _empty(tr("text"))
     notes = _lost(tokenizer, [i for i in ids if i != blank])
     framing = Framing.of(model.config, tokenizer)
     framed = framing.frame(np.array(ids))
@@ -497,7 +495,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
     tokenizer, config = require_answering(model), model.config
     context = config.context_length
     if not len(tokenizer.encode(text)):
-        raise _empty("text")
+        raise _empty(tr("text"))
     whole = closed(tokenizer, text, config)
     source: list[int] = closed(tokenizer, text, config, context).tolist()
     notes = _lost(tokenizer, tokenizer.encode(text).tolist()) + [_cut_end(context)] * (len(whole) > context)
@@ -508,7 +506,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
         written = closed(tokenizer, target, config).tolist()
         notes += _lost(tokenizer, tokenizer.encode(target).tolist())
     else:
-        raise _empty("target", "; without any the model writes one")
+        raise _empty(tr("target"), tr("; without any the model writes one"))
     assert config.decoder_start_id is not None  # that it has one was required
     if written[-1:] == [config.eos_id]:
         written = written[:-1]  # the decoder does not read it; it is what should come after the last token
