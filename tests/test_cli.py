@@ -678,7 +678,7 @@ def test_streams_that_are_closed_or_full(model: Path, command: str, code: int, s
 INTERRUPTED_AT = {
     "train tales.txt --out run": "jumok.trainer.Trainer.start",
     "generate RUN": "jumok.generate.generate",
-    "evaluate RUN tales.txt": "jumok.evaluate.evaluate",
+    "evaluate RUN tales.txt": "jumok.evaluate.evaluate_text",
     "predict RUN 글": "jumok.predict.predict_whole",
     "view RUN 글": "jumok.view.trace.trace",
     "convert RUN hf --to hf": "jumok.interop.hf.to_hf",
@@ -709,7 +709,7 @@ def test_an_interrupt_is_json_too(
 def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
     """The command to go on with was cut in two at a blank in the folder's name."""
     end = jumok("train", text, "--out", "my run; rm", *FLAGS)
-    assert "jumok generate 'my run; rm' --prompt" in end.err
+    assert "jumok generate 'my run; rm' '" in end.err
     Path("my run; rm/model.safetensors").write_bytes(b"damaged")
     assert "`jumok train --resume --out 'my run; rm'`" in jumok("generate", "my run; rm").err
     Path("내 글.txt").write_text("글", encoding="utf-8")
