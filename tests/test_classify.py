@@ -198,7 +198,7 @@ def test_what_cannot_leave_says_so_at_the_start(start_run: Start):
     """The default was refused by `jumok convert` at the very end of the work."""
     found = [notice for notice in start_run().notices if "jumok convert" in notice]
     assert found == [str(pooling_obstacle(GPTConfig(vocab_size=9, labels=LABELS, pooling="mean")))]
-    assert "--pooling last" in found[0]
+    assert "pooling=last" in found[0]
     for out, kind, pooling in (("gpt", GPTConfig, "last"), ("bert", BERTConfig, "first")):
         trainer = start_run(out=out, kind=kind, pooling=pooling)
         assert not any("jumok convert" in notice for notice in trainer.notices)
@@ -228,7 +228,7 @@ def test_rows_in_the_order_of_their_labels_are_an_error(start_run: Start):
 
 
 def test_a_label_that_only_the_held_out_file_has_is_an_error(start_run: Start, tmp_path: Path):
-    with pytest.raises(TextError, match=r"1 held-out rows .*'중립'; training has '긍정', '부정'\. Mend"):
+    with pytest.raises(TextError, match=r"1 held-out rows .*'중립'; training has '긍정', '부정'\. Correct"):
         start_run(val_text=table(("좋아요", "긍정"), ("그래요", "중립")))
     assert not (tmp_path / "run").exists()
 

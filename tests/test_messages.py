@@ -115,7 +115,8 @@ def test_messages_are_literals(place: str) -> None:
         if call.function in {"message", *ERRORS}:  # of a path with braces in it an error would make a template
             fine = call.literal is not None or not call.node.args
         elif call.function == "tr":  # a name stands for a constant that `message` marks
-            fine = call.literal is not None or isinstance(call.first, ast.Name | ast.Attribute)
+            fine = call.literal is not None or isinstance(call.first, ast.Name | ast.Attribute | ast.IfExp)
+            fine = fine and (call.literal is not None or not _has_words(call.first))
         elif call.function == "Notice":
             fine = not any(_has_words(keyword.value) for keyword in call.node.keywords)
         elif call.function in SPEAKERS and place != "lessons":  # whose pages have both languages side by side
@@ -127,10 +128,10 @@ def test_messages_are_literals(place: str) -> None:
     assert not wrong, "use tr(...), or a literal template with its values"
 
 
-def _has_words(node: ast.expr) -> bool:
+def _has_words(node: ast.expr | None) -> bool:
     """Whether a text is written here, or put together, beside `tr`."""
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and any(map(str.isalpha, node.value))
+        return isinstance(node.value, str) and any(map(str.isalpha, node.value.replace("jumok:", "")))
     parts = {ast.JoinedStr: "values", ast.BinOp: "left right", ast.IfExp: "body orelse", ast.BoolOp: "values"}
     for name in parts.get(type(node), "").split():
         found = getattr(node, name)

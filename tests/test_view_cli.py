@@ -379,7 +379,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "heads that are not there": (["gpt", TEXT, "--without", "2.0"], 2, r"there is no head \('self', 2, 0\)"),
     "heads of no block": (["pairs", TEXT, "--without", "0.1"], 2, r"names no block"),
     "a classifier without heads": (["classes", TEXT, "--without", "0.1"], 1, r"predicts no tokens"),
-    "neurons of no layer": (["gpt", TEXT, "--neurons", "5"], 2, r"neurons"),
+    "neurons of no layer": (["gpt", TEXT, "--neurons", "5"], 2, r"no layers \[5\]"),
     "neurons that are no layers": (["gpt", TEXT, "--neurons", "some"], 2, r"--neurons 'some'"),
     "a layer that is not kept": (["gpt", TEXT, "--layers", "0", "--layer", "1"], 2, r"layer"),
     "out is a folder": (["gpt", TEXT, "--out", "."], 2, r"it is a folder"),
