@@ -26,7 +26,7 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, write
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 
 test: $(READY)            ## run the whole test suite
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 check: $(READY)           ## check style and types
 	$(BIN)/ruff check .

@@ -27,7 +27,7 @@ with ExitStack() as outer:
     outer.enter_context(keeping_memory(torch.device("cpu")))
     with keeping_memory(torch.device("cpu")):
         faults()
-    kept = faults()  # the outer block still holds
+    kept = min(faults() for _ in range(3))  # the outer block still holds; what else the process does may be in the way
 print(given_back, kept, faults())
 """
 
