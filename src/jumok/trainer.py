@@ -814,11 +814,17 @@ class Trainer:
             sentences.append(
                 tr(
                     "Other programs keep the processors busy: this one waited for {share} of the time that it could "
-                    "have worked. It helps most to end the others. If you cannot, stop this run and continue it with "
-                    "OMP_WAIT_POLICY=PASSIVE set, so that threads do not use up the processors while they wait.",
+                    "have worked. It helps most to end the others.",
                     share=f"{window.waiting:.0%}",
                 )
             )
+            if os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
+                sentences.append(
+                    tr(
+                        "If you cannot, stop this run and continue it with OMP_WAIT_POLICY=PASSIVE set, so that "
+                        "threads do not use up the processors while they wait."
+                    )
+                )
         if sentences:
             yield Notice(step=self.step, text=" ".join(sentences))
 
