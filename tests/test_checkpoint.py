@@ -230,7 +230,7 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_existing_run_is_refused(run: Path) -> None:
-    with pytest.raises(RunError, match=r"holds a run already\. Continue it with resume"):
+    with pytest.raises(RunError, match=r"holds a run already\. Continue it with `jumok train --resume --out"):
         RunFolder.create(run)
     assert RunFolder.create(run, allow_existing_run=True).path == run
 

@@ -120,7 +120,7 @@ def test_out_is_a_run_already(jumok: Jumok, text: Path, model: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
     end = jumok("train", text, "--out", model, *FLAGS)
     assert end.code == 1
-    assert "holds a run already. Continue it with --resume" in end.err
+    assert "holds a run already. Continue it with `jumok train --resume --out" in end.err
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
 
 

@@ -415,7 +415,7 @@ def test_a_run_by_steps_depends_on_no_clock(
 def test_a_busy_neighbour_is_told_of_once(
     start: Start, watchful: list[float], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training fell from 13,000 to 400 tokens a second without a word. The advice is for those who have not taken it."""
+    """Training fell from 13,000 to 400 tokens a second without a word. Who took the advice is not given it."""
     monkeypatch.setenv("OMP_WAIT_POLICY", policy)
     trainer = start(steps=20)
     events = []

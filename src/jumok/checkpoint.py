@@ -202,9 +202,10 @@ class RunFolder:
                     )
                 if not allow_existing_run:
                     raise RunError(
-                        "{path} holds a run already. Continue it with {--resume}, or choose another {--out}; "
-                        "delete the folder yourself if you no longer want it.",
+                        "{path} holds a run already. Continue it with `{command}`, or choose another folder; "
+                        "delete this one yourself if you no longer want it.",
                         path=path,
+                        command=shell("jumok", "train", "--resume", "--out", path),
                     )
         except OSError as error:
             raise self._unusable(error) from None
