@@ -305,7 +305,7 @@ def test_the_packages_that_a_chapter_needs(library: Path) -> None:
 
 @pytest.mark.parametrize("text", ["```python\nx = 1\n", "```python\nx = 1\n```\n\n```text\n1\n", "```sh\n"])
 def test_a_fence_without_an_end(library: Path, text: str) -> None:
-    with pytest.raises(LessonError, match=r"03-three\.md: a fence of code does not end"):
+    with pytest.raises(LessonError, match=r"03-three\.md: a code fence is not closed"):
         chapter_of(library, text).parts()
 
 
@@ -606,7 +606,7 @@ def test_a_picture_is_in_the_notebook(library: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("there.ipynb", "there.ipynb exists already; give another name, or remove it first"),
+        ("there.ipynb", "there.ipynb exists already; give another name, or force."),
         ("folder.ipynb", "folder.ipynb exists already"),
         ("nowhere/3.ipynb", "there is no folder nowhere. Make it first"),
         ("there.ipynb/3.ipynb", "cannot write there.ipynb/3.ipynb: Not a directory"),

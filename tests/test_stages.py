@@ -185,7 +185,7 @@ def test_an_unfinished_run_keeps_its_length(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learning_rate": 0.001}, r"learning_rate=0\.005, not 0\.001.*is finished: with minutes=N or steps=N"),
+        ({"learning_rate": 0.001}, r"learning_rate=0\.005, not 0\.001.*is finished: minutes=N or steps=N"),
         ({"steps": 4, "n_layer": 2}, "n_layer=1, not 2"),
         ({"steps": 4, "seed": 2}, "seed=0, not 2"),
     ],

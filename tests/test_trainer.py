@@ -334,7 +334,7 @@ def test_three_in_a_row_end_the_run_with_its_state_saved(
     trainer = start()
     poison(trainer, monkeypatch, {1, 2, 3})
     seen: list[Event] = []
-    with pytest.raises(TrainingError, match=r"3 steps in a row.*--learning-rate 0\.0017"):
+    with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
         seen.extend(trainer.run())
     state, _ = trainer.folder.read_state()
     assert state is not None
