@@ -538,7 +538,7 @@ def test_the_prompt_is_an_argument(jumok: Jumok, model: Path) -> None:
     assert jumok("generate", model, *asked).json["prompt"] == ""
     end = jumok("generate", model, "옛날", "에", "한 나라", *asked)
     assert end.code == 2
-    assert f'3 were given; put quotes around it: jumok generate {model} "옛날 에 한 나라"' in end.err
+    assert f"3 were given; put quotes around it: jumok generate {model} '옛날 에 한 나라'" in end.err
     end = jumok("generate", model, "옛날", "--prompt", "옛날")
     assert end.code == 2
     assert "the prompt was given twice, as PROMPT and with --prompt; leave one of them out." in end.err

@@ -72,7 +72,7 @@ def test_a_string_that_looks_like_a_file_is_asked_about(name: str, files: Path) 
         lambda: jumok.evaluate(made("bert"), name),
         lambda: jumok.train(name, out="run", quiet=True, **TINY),
         lambda: Trainer.start("run", name, TINY, device="cpu"),
-        lambda: jumok.predict(made("classifier"), ["나는", name]),
+        lambda: jumok.predict(made("classifier"), [name]),
         lambda: jumok.view(made("gpt"), name),
     ):
         with pytest.raises(ConfigError) as error:
@@ -91,6 +91,11 @@ def test_a_path_is_a_file_and_a_string_a_text(files: Path) -> None:
         assert jumok.evaluate(model, given) == wanted
     assert jumok.evaluate(model, TEXT, stride=2) == evaluate_text(model, TEXT, stride=2)
     assert jumok.evaluate(model, from_string("other.txt")) == evaluate_text(model, "other.txt")
+    classifier = made("classifier")
+    wanted = jumok.predict(classifier, [TEXT])
+    for given in (Path("other.txt"), from_string(TEXT)):  # as the question about a name suggests
+        assert jumok.predict(classifier, [given]) == wanted
+    assert len(jumok.predict(classifier, ["나는", "other.txt"])) == 2  # the cells of a table
 
 
 # --- figures of every kind --------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load, load_file
 
-from conftest import Jumok
+from conftest import TINY, Jumok
 from jumok.checkpoint import RunFolder
-from jumok.errors import ConfigError, ResumeError
+from jumok.errors import ConfigError, ResumeError, RunError
+from jumok.text import Text
 from jumok.trainer import Eval, Event, Finish, Notice, Stage, Step, Trainer
 
 Start = Callable[..., Trainer]
@@ -260,3 +262,89 @@ def test_the_command_names_the_one_that_trains_further(jumok: Jumok, run: Path) 
     end = jumok("train", "--resume", "--steps", "8", "--out", "run", "--json", "--device=cpu")
     assert (end.code, end.json["steps"], end.json["reason"]) == (0, 16, "done")
     assert "Training run further" in end.err
+
+
+# --- where stages, states and weights meet ---
+
+
+def damage(state: Path) -> None:
+    (state / "numbers.json").write_bytes(b"{}")
+
+
+def test_a_finished_run_whose_end_is_damaged_is_not_finished(run: Path) -> None:
+    """Its weights were put back to those of the state before, and the result of the others was told for them."""
+    weights = (run / "model.safetensors").read_bytes()
+    damage(run / "state" / "step-000000008")
+    trainer = resume(run)
+    if trainer.result is None:  # the state before has other weights
+        assert "finished" not in config_of(run)
+        assert list(trainer.run())[-1].step == 8
+    assert (run / "model.safetensors").read_bytes() == weights
+
+
+def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
+    run: Path, tmp_path: Path, story_text: Text
+) -> None:
+    """Killed before the first save, it went on from random weights: no seed makes those of --init again."""
+    out = tmp_path / "tuned"
+    settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
+    trainer = Trainer.start(out, story_text, settings, init=run, device="cpu")
+    first = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    trainer.close()  # like a kill before the first step
+    again = resume(out)
+    assert all(torch.equal(tensor, first[name]) for name, tensor in again.model.state_dict().items())
+    again.close()
+    for state in (out / "state").glob("step-*"):
+        damage(state)
+    with pytest.raises(RunError, match="no whole training state is left"):
+        resume(out)
+
+
+def test_a_goal_that_is_reached_already_ends_the_stage_with_its_weights(run: Path) -> None:
+    """The first look that still met the goal replaced better weights by worse ones."""
+    weights = (run / "model.safetensors").read_bytes()
+    events = list(resume(run, steps=40, stop_at=99.0).run())
+    assert only(events, Step) == []
+    assert events[-1].reason == "reached"
+    kept, wanted = load_file(run / "model.safetensors"), load(weights)
+    assert kept.keys() == wanted.keys()
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in kept.items())
+
+
+def test_figures_go_with_the_weights_that_had_them(start: Start, tmp_path: Path) -> None:
+    """After a kill between a validation and the first state, config.json told the figures of weights that were gone."""
+    trainer = start()
+    for event in trainer.run():
+        if isinstance(event, Eval):
+            trainer.close()  # like a kill: nothing is saved
+            break
+    assert config_of(tmp_path / "run")["metrics"]
+    again = resume(tmp_path / "run")
+    assert config_of(tmp_path / "run")["metrics"] == {}
+    assert list(again.run())[-1].step == 8
+
+
+def test_an_interrupt_keeps_the_weights_of_a_run_that_holds_nothing_out(start: Start, tmp_path: Path) -> None:
+    """Ctrl-C in the first steps of a stage replaced the finished model by one in the middle of its warm-up."""
+    list(start(val=0.0).run())
+    weights = (tmp_path / "run" / "model.safetensors").read_bytes()
+    trainer = resume(tmp_path / "run", steps=40)
+    for event in trainer.run():
+        if isinstance(event, Step):
+            trainer.request_stop()
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == weights
+
+
+def test_a_stage_by_minutes_knows_what_it_expects(run: Path) -> None:
+    """It compared its steps with the first of them, so a plan for another machine was never made anew."""
+    trainer = resume(run, minutes=1)
+    per_step = trainer.task.tokens_per_batch
+    assert trainer.foreseen == pytest.approx(60 * per_step / trainer.planned_tokens)
+    trainer.close()
+
+
+def test_a_break_at_the_result_writes_nothing(run: Path) -> None:
+    before = contents(run)
+    for _ in resume(run).run():
+        break
+    assert contents(run) == before

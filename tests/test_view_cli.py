@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import webbrowser
@@ -469,3 +470,12 @@ def test_viewing_leaves_the_model_as_it_was(runs: Path) -> None:
     assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_page_does_not_go_into_a_pipe(view: View, runs: Path, tmp_path: Path) -> None:
+    """The look at what stands there waited for a writer, for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    end = view(runs / "gpt", "글", "--out", tmp_path / "pipe")
+    assert end.code == 2
+    assert "it is not a file" in end.err

@@ -262,6 +262,11 @@ def bytes_of(count: int) -> str:
     return f"{count / 1000:,.0f} kB"
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether there was too little memory. On CPUs torch raises a plain RuntimeError then."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
 def wait(device: torch.device) -> None:
     """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
     if device.type != "cpu":

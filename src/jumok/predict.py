@@ -31,7 +31,7 @@ from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.framing import Framed, Framing
 from jumok.models.gpt import GPT
-from jumok.text import Table, require_no_file_name
+from jumok.text import Table, string_of
 
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
@@ -93,8 +93,8 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
             'jumok.text.read_table(path, ["text"]).column("text").',
             kind=tr("string") if isinstance(texts, str) else tr("path"),
         )
-    for text in texts:
-        require_no_file_name(text)
+    if len(texts) == 1:  # the cells of a table may well be words that end like a file
+        texts = [string_of(texts[0])]
     found = predict_whole(model, texts)
     for number, prediction in enumerate(found, 1):
         if prediction is None:

@@ -30,7 +30,16 @@ from jumok.attention import train_attention_by
 from jumok.blocks import Block
 from jumok.checkpoint import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
 from jumok.config import SIZES, GPTConfig, ModelConfig, TrainConfig
-from jumok.device import autocast, choose_device, describe_machine, differences, keeping_memory, own_random, seed_random
+from jumok.device import (
+    autocast,
+    choose_device,
+    describe_machine,
+    differences,
+    is_out_of_memory,
+    keeping_memory,
+    own_random,
+    seed_random,
+)
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TrainingError
 from jumok.generate import require_tokenizer
 from jumok.messages import tr
@@ -364,6 +373,8 @@ class Trainer:
                         data["train_tokens"],
                         choose_dropout="dropout" not in model_fields,
                     )
+                if init is not None:
+                    data["init"] = os.fspath(init)
                 train = {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens}
                 folder.write_tokenizer(tokenizer)
                 folder.write_config(
@@ -382,6 +393,8 @@ class Trainer:
             if other is not None:
                 adopt_weights(model, other)
             trainer = cls(folder, task, model, plan.config, place, began, tell)
+            if other is not None:
+                trainer._save()  # no seed could make these weights again
             trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         if math.isfinite(plan.explanation.seconds_per_step):
@@ -416,53 +429,67 @@ class Trainer:
         began = time.monotonic() if began is None else began
         place = choose_device(device)
         folder = RunFolder.open(Path(out))
-        recorded = folder.read_config()
-        if "train" not in recorded or "data" not in recorded:
+        if not folder.is_trained():
             raise ResumeError("{out} holds a model, but no training to continue; train into another folder.", out=out)
-        try:
-            data, ended, stages = recorded["data"], recorded.get("finished"), list(recorded.get("stages", []))
-            current = stages[-1] if stages else recorded
-            train, machine = dict(current["train"]), describe_machine(place)
-            planned_tokens = train.pop("planned_tokens")
-            moved = differences(current.get("machine", machine), machine)
-            shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
-            task_type = TASKS[config.task]
-            missing = task_type.keys - data.keys()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(
-                "{path} is damaged ({error}); restore it from a copy.", path=folder.path / "config.json", error=error
-            ) from None
-        if missing:
-            raise RunError(
-                "{path} is damaged: data lacks {missing}.",
-                path=folder.path / "config.json",
-                missing=", ".join(sorted(missing)),
-            )
-        settings = {name: value for name, value in (settings or {}).items() if value is not None}
-        further = ended is not None and not settings.keys().isdisjoint(("steps", "minutes"))
-        asked = {name: settings.pop(name) for name in OF_A_STAGE if further and name in settings}
-        _refuse_other_settings(folder.path, shape, config, settings, size, finished=ended is not None)
-        _refuse_other_texts(folder.path, data, text, val_text)
-        if further:
-            config = _of_a_stage(config, asked)
-            _require_reachable(task_type, config, holds_out=config.val > 0 or data["val_sha256"] is not None)
-        tokenizer = folder.read_tokenizer()
-        task = task_type(folder, data, tokenizer, shape, config)
-        trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began, tell)
-        trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
-        trainer.stages = stages
         with ExitStack() as held:
-            held.enter_context(folder.lock())
+            held.enter_context(folder.lock())  # before anything is read that another process may be about to change
+            recorded = folder.read_config()
+            try:
+                data, ended, stages = recorded["data"], recorded.get("finished"), list(recorded.get("stages", []))
+                current = stages[-1] if stages else recorded
+                train, machine = dict(current["train"]), describe_machine(place)
+                planned_tokens = train.pop("planned_tokens")
+                moved = differences(current.get("machine", machine), machine)
+                shape, config = folder.model_config(), configuration.from_dict(TrainConfig, train)
+                task_type = TASKS[config.task]
+                missing = task_type.keys - data.keys()
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise RunError(
+                    "{path} is damaged ({error}); restore it from a copy.",
+                    path=folder.path / "config.json",
+                    error=error,
+                ) from None
+            if missing:
+                raise RunError(
+                    "{path} is damaged: data lacks {missing}.",
+                    path=folder.path / "config.json",
+                    missing=", ".join(sorted(missing)),
+                )
+            settings = {name: value for name, value in (settings or {}).items() if value is not None}
+            further = ended is not None and not settings.keys().isdisjoint(("steps", "minutes"))
+            asked = {name: settings.pop(name) for name in OF_A_STAGE if further and name in settings}
+            _refuse_other_settings(folder.path, shape, config, settings, size, finished=ended is not None)
+            _refuse_other_texts(folder.path, data, text, val_text)
+            if further:
+                config = _of_a_stage(config, asked)
+                _require_reachable(task_type, config, holds_out=config.val > 0 or data["val_sha256"] is not None)
+            tokenizer = folder.read_tokenizer()
+            task = task_type(folder, data, tokenizer, shape, config)
+            trainer = cls(folder, task, _fresh(shape, config, tokenizer, place), config, place, began, tell)
+            trainer.planned_tokens, trainer.train_tokens = planned_tokens, data["train_tokens"]
+            trainer.stages = stages
             state, trainer.notices = folder.read_state()
             if further:
                 trainer._add_stage(recorded, state, machine)
+            whole = state is None or state.step < (ended or {}).get("step", 0) or folder.has_weights_of(state)
             if trainer.stages and (state is None or state.numbers.get("stage", 0) < len(trainer.stages)):
-                trainer._stand_at_stage()
-            elif ended is not None and (state is None or folder.has_weights_of(state)) and not trainer._unreadable():
+                if trainer.notices:
+                    trainer.notices.append(tr("The newest stage begins anew, with the best weights so far."))
+                trainer._stand_at_stage(recorded["metrics"])
+            elif ended is not None and whole and not trainer._unreadable():
                 trainer._stand_at_end(ended, recorded["metrics"], state)
             else:
+                if state is None and data.get("init"):
+                    raise RunError(
+                        "{path} began with the weights of {init}, and no whole training state is left to continue; "
+                        "start a new run with {--init {init}} and another folder.",
+                        path=folder.path,
+                        init=data["init"],
+                    )
                 if state is None and trainer.notices:
                     trainer.notices.append(_new_beginning(folder.keep_weights()))
+                if ended is not None:  # and its end is damaged
+                    folder.write_config({key: value for key, value in recorded.items() if key != "finished"})
                 trainer._restore(state)
             trainer._hold(held)
         if moved and not further and trainer.result is None:
@@ -521,9 +548,12 @@ class Trainer:
                     self.request_stop()
                     if self._release.alive:
                         for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
-                            self._log(event)
+                            if event is not self.result:
+                                self._log(event)
                     raise
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             shape = self.model.config
             raise TrainingError(
                 "the device has too little memory for batch_size={batch_size} at "
@@ -578,7 +608,7 @@ class Trainer:
                 yield self._save()
                 saved_at = time.monotonic()
         if self._stop and not self._over():
-            if self.best is None:  # so that there is something to write with before the first validation, too
+            if self.best is None and (self.task.has_validation or not self.stages):  # so that something can write
                 self.folder.write_weights(self.model)
             yield self._save()
             figures = {} if self.best is None else self.folder.read_config()["metrics"]
@@ -631,19 +661,30 @@ class Trainer:
             }
         )
 
-    def _stand_at_stage(self) -> None:
-        """Go where the newest stage begins, to the best weights; no state is needed for that."""
+    def _stand_at_stage(self, metrics: Mapping[str, Any]) -> None:
+        """Go where the newest stage begins, to the best weights; no state is needed for that.
+
+        Args:
+            metrics: of these weights, as config.json has them.
+        """
         self.folder.read_weights(self.model)
-        self.foreseen, self.validation_reads = 0.0, 0
+        per_step = self.task.tokens_per_batch * self.config.accumulate
+        self.foreseen = 60 * (self.config.minutes or 0) * per_step / max(1, self.planned_tokens)
+        self.validation_reads = 0
         stage = self.stages[-1]
         self.step = self.validated = stage["step"]
-        self.best_step, self.best_metrics, self.stage_began = stage["best_step"], stage["metrics"], stage["seconds"]
+        self.best_step, self.best_metrics = metrics.get("step", stage["best_step"]), dict(metrics)
+        self.stage_began = stage["seconds"]
         self._began -= self.stage_began
         self._cut_logs(stage["logs"])
 
     def _begin_stage(self) -> Iterator[Event]:
         """Record the stage, validate the weights it begins with as it will validate its own, and save."""
         self.stage = len(self.stages)
+        figures: dict[str, float] = {}
+        if self.task.has_validation:
+            with self._looking():
+                figures = self.task.validate(self.model, self._validation_tokens())
         config = self.folder.read_config()
         config.pop("finished", None)
         self.folder.write_config({**config, "stages": self.stages})
@@ -654,12 +695,13 @@ class Trainer:
             steps=self.config.steps,
             minutes=self.config.minutes,
         )
-        if self.task.has_validation:
-            with self._looking():
-                figures = self.task.validate(self.model, self._validation_tokens())
+        if figures:
             self.best, self.validation_read = self.task.to_minimise(figures), int(figures[self.task.unit])
             headline = self.task.headline(figures)
             yield Eval(step=self.step, figures=figures, headline=headline, best=True, seconds=self.seconds)
+            wanted = self.config.stop_at
+            if wanted is not None and self.task.goal.reached(figures, wanted):
+                yield from self._look_closely(wanted)  # or the first weights that are as good would replace better ones
         yield self._save()
 
     def _stand_at_end(self, ended: Mapping[str, Any], metrics: Mapping[str, float], state: State | None) -> None:
@@ -1118,6 +1160,7 @@ class Trainer:
         if state is None:
             for name in LOGS:
                 self.folder.truncate(name, 0)
+            self._put_metrics({})
             return
         lost = self._lost_weights(state)
         named = {name.removeprefix("model."): t for name, t in state.tensors.items() if name.startswith("model.")}
@@ -1134,6 +1177,8 @@ class Trainer:
             setattr(self, name, state.numbers.get(name, getattr(self, name)))  # a state of old may lack one
         self._began -= state.numbers["seconds"]
         self._cut_logs(state.numbers["logs"])
+        if self.best is None or lost:  # what metrics there are belong to weights that are gone
+            self._put_metrics({})
         if lost:
             self.best, self.validated = None, -1  # so that the next validation writes them, also if the run is over
             self.notices.append(

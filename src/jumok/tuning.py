@@ -10,7 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from jumok.attention import Implementation, ScaledDotProductAttention, train_attention_by
 from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import autocast, processor_waits, seconds_per_call
+from jumok.device import autocast, is_out_of_memory, processor_waits, seconds_per_call
 from jumok.models import build
 from jumok.optim import make_optimizers
 from jumok.tasks import Task
@@ -105,9 +105,13 @@ def costs_of(
         watches: dict[Precision, _Watch] = {}
         for precision in precisions:
             watch = _Watch()
-            with suppress(torch.OutOfMemoryError), watch.over(model):
-                passes(precision, _usual(config, device))
+            try:
+                with watch.over(model):
+                    passes(precision, _usual(config, device))
                 watches[precision] = watch
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
         alone = _in_turns(
             {
                 (precision, way): partial(_attend, way, watch, device, precision)

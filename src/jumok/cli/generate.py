@@ -90,12 +90,10 @@ def generate(
 def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None:
     """The one prompt; None where there is none."""
     if len(given) > 1:
-        together = " ".join(given).replace('"', '\\"')
         raise ConfigError(
-            'PROMPT is one argument, and {count} were given; put quotes around it: jumok generate {run} "{prompt}"',
+            "PROMPT is one argument, and {count} were given; put quotes around it: {command}",
             count=len(given),
-            run=run,
-            prompt=together,
+            command=shell("jumok", "generate", run, " ".join(given)),
         )
     if given and option is not None:
         raise ConfigError("the prompt was given twice, as PROMPT and with {--prompt}; leave one of them out.")

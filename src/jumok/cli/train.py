@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -269,12 +268,13 @@ def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]],
 
 def _next_step(task: str, run: str, example: str) -> str:
     """What to do with a finished run. example: a prompt from its own material, or ""."""
-    prompt = shlex.quote(example) if example else '"..."'
+    verb = "predict" if task == "classify" else "generate"
+    command = shell("jumok", verb, run, example or "...")
     return {
-        "lm": tr("Write with it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
-        "mlm": tr("Fill in with it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
-        "classify": tr("Sort with it:\n  {command}", command=f"{shell('jumok', 'predict', run)} {prompt}"),
-        "seq2seq": tr("Ask it:\n  {command}", command=f"{shell('jumok', 'generate', run)} {prompt}"),
+        "lm": tr("Write with it:\n  {command}", command=command),
+        "mlm": tr("Fill in with it:\n  {command}", command=command),
+        "classify": tr("Sort with it:\n  {command}", command=command),
+        "seq2seq": tr("Ask it:\n  {command}", command=command),
     }[task]
 
 

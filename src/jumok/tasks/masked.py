@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.checkpoint import RunFolder
@@ -35,6 +36,7 @@ from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 
 TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.masking`
+COUNTED = 1 << 20  # ids at a time
 ONE_BY_ONE = 0.25  # share of the tokens read for the last figures that goes into the pseudo-perplexity
 
 
@@ -192,7 +194,7 @@ class MaskedLanguageModelling(Task[BERT]):
     def _baseline(self, ids: Ids) -> dict[str, float]:
         """The figures of always guessing by how frequent a token is in the training part, each seen once more."""
         allowed = self.masking.ordinary  # (V,)
-        learned, asked = (np.bincount(part, minlength=len(allowed)) * allowed for part in (self.train, ids))  # (V,)
+        learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
         shares = (learned + 1) / (learned + 1)[allowed].sum()
         total = max(1, int(asked.sum()))
         return {
@@ -204,3 +206,11 @@ class MaskedLanguageModelling(Task[BERT]):
         """How many tokens the last figures hide alone."""
         size = len(self.val)
         return min(int(ONE_BY_ONE * max_tokens) // self.cloze.width(size), self.cloze.usual_count(size))
+
+
+def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
+    """How often each id occurs, (size,), in blocks: bincount makes int64 of all that it is given."""
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(ids), COUNTED):
+        counts += np.bincount(ids[start : start + COUNTED], minlength=size)
+    return counts

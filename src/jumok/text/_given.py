@@ -34,6 +34,11 @@ def require_no_file_name(text: str) -> str:
     return text
 
 
+def string_of(given: str | os.PathLike[str] | Text) -> str:
+    """One text as a string: a string that does not look like the name of a file, or the content of what is given."""
+    return require_no_file_name(given) if isinstance(given, str) else "".join(material_of(given).chunks())
+
+
 @overload
 def material_of(given: str | os.PathLike[str] | Text) -> Text: ...
 @overload

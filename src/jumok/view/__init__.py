@@ -70,13 +70,13 @@ def view(
     # Trainers import this room for their pictures and need none of these.
     from jumok.checkpoint import load
     from jumok.errors import ViewError
-    from jumok.text import require_no_file_name
+    from jumok.text import string_of
     from jumok.view.heads import chosen
     from jumok.view.page import page_of, require_writable
     from jumok.view.probes import probe_trace
     from jumok.view.trace import trace
 
-    require_no_file_name(text)
+    text = string_of(text)
     if out is not None:
         require_writable(out)
     loaded: Model = load(model) if isinstance(model, str | os.PathLike) else model
