@@ -293,6 +293,7 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
     trainer.close()  # like a kill before the first step
     again = resume(out)
     assert all(torch.equal(tensor, first[name]) for name, tensor in again.model.state_dict().items())
+    assert again.planned_tokens == trainer.planned_tokens > 0
     again.close()
     for state in (out / "state").glob("step-*"):
         damage(state)

@@ -393,13 +393,13 @@ class Trainer:
             if other is not None:
                 adopt_weights(model, other)
             trainer = cls(folder, task, model, plan.config, place, began, tell)
-            if other is not None:
-                trainer._save()  # no seed could make these weights again
             trainer._hold(held)
         trainer.plan, trainer.planned_tokens, trainer.train_tokens = plan, plan.tokens, data["train_tokens"]
         if math.isfinite(plan.explanation.seconds_per_step):
             trainer.foreseen = plan.explanation.seconds_per_step
         trainer.notices = [*task.notices, *plan.notices]
+        if other is not None:
+            trainer._save()  # no seed could make these weights again
         return trainer
 
     @classmethod
