@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -236,7 +237,7 @@ MARKS = (
 def _refuse_to_replace(path: Path) -> None:
     """Raise ConfigError where something else stands at `path` than a page or a picture of jumok, ViewError where that
     cannot be told."""
-    if path.exists() and not path.is_file():  # a pipe would wait for a writer, and a device never ends
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for a writer, and a device never ends
         raise ConfigError("cannot write {path}: it is not a file; give the name of one.", path=path)
     try:
         with path.open("rb") as file:
