@@ -12,7 +12,7 @@ cannot be read is a `TextError` that names the byte or the line.
 
 from __future__ import annotations
 
-from jumok.text._given import material_of, require_no_file_name, string_of
+from jumok.text._given import material_of, string_of
 from jumok.text._inputs import FORMATS, Format
 from jumok.text._normal import compose
 from jumok.text._signs import with_signs
@@ -32,7 +32,6 @@ __all__ = [
     "material_of",
     "read",
     "read_table",
-    "require_no_file_name",
     "string_of",
     "with_signs",
 ]
