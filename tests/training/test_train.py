@@ -15,7 +15,7 @@ from rich.console import Console
 
 import jumok
 from conftest import TINY
-from jumok.cli import console
+from jumok.training import progress
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import evaluate_classes
@@ -169,10 +169,10 @@ def test_a_notebook_has_a_bar(start: Callable[..., Trainer], monkeypatch: pytest
     display.display = lambda *_, **__: Handle()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setattr(Console, "print", lambda *_, **__: None)
-    monkeypatch.setattr(console, "Console", lambda **how: Console(**how, force_jupyter=True))
+    monkeypatch.setattr(progress, "Console", lambda **how: Console(**how, force_jupyter=True))
     clock = itertools.count()
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
-    with console.TrainingView(tmp_path / "run") as view:
+    with progress.TrainingView(tmp_path / "run") as view:
         for event in start().run():
             view.show(event)
     assert len(shown) == 9
