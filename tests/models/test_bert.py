@@ -18,7 +18,7 @@ from jumok.interop.huggingface.convert import from_stock, to_stock
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.gpt import GPT
-from jumok.runs.folder import load, save
+from jumok.runs.load import load, save
 from jumok.tokenizers import train_tokenizer
 
 V, T = 37, 12

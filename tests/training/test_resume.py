@@ -21,7 +21,8 @@ import torch
 from conftest import TINY
 from jumok import text as reader
 from jumok.errors import ResumeError, RunError
-from jumok.runs.folder import STATE_FILES, RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import STATE_FILES, State
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Finish, Notice, Save, Step, Trainer
 
