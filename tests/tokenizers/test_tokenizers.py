@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from jumok.errors import ConfigError, TokenizerError
+from jumok.text.boundaries import is_settled, starts_anew
 from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import Tokenizer, _pipeline, train_tokenizer
-from jumok.tokenizers._boundaries import is_settled, starts_anew
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -402,9 +402,9 @@ def test_compression_counts_characters_per_token(trained: dict[str, Tokenizer], 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "chars"}, "did you mean 'char'"),
-        ({"kind": "xyz"}, "choose one of char, jamo, bpe"),
-        ({"alphabet": "ksx101"}, "did you mean 'ksx1001'"),
+        ({"kind": "chars"}, "Did you mean 'char'"),
+        ({"kind": "xyz"}, "choose from char, jamo, bpe"),
+        ({"alphabet": "ksx101"}, "Did you mean 'ksx1001'"),
         ({"kind": "bpe", "alphabet": "hangul"}, "leave it out for bpe"),
         ({"kind": "bpe", "vocab_size": 255}, "256 or more"),
         ({"kind": "bpe", "vocab_size": 257, "special_tokens": SPECIALS}, "259 or more"),

@@ -13,7 +13,6 @@ moved into place. Nothing that is not verified is ever read.
 from __future__ import annotations
 
 import csv
-import difflib
 import errno
 import hashlib
 import http.client
@@ -33,7 +32,7 @@ from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sync_folder, write_atomic
-from jumok.messages import tr
+from jumok.messages import did_you_mean, tr
 
 Progress = Callable[[int, int], None]
 
@@ -139,10 +138,11 @@ def _named(name: str) -> Corpus:
     known = entries()
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = tr("did you mean {word!r}?", word=near[0]) if near else tr("there are {names}", names=", ".join(known))
     raise CorpusError(
-        "no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)", name=name, hint=hint
+        "no corpus {name!r} to download; choose from {names} (the built-in 'stories' needs no download){hint}",
+        name=name,
+        names=", ".join(known),
+        hint=did_you_mean(name.lower(), known, clause=True),
     )
 
 
