@@ -48,7 +48,8 @@ def describe(device: torch.device) -> str:
     return (
         "{processor}, {cores} cores, {threads} threads, device {device}; {system}, Python {python}, torch {torch}, "
         "jumok {jumok}, transformers {stock}\n"
-        "matrix product: float32 {float32_gflops}, bfloat16 {bfloat16_gflops} GFLOP/s; memory read at {memory_gb_per_second} GB/s"
+        "matrix product: float32 {float32_gflops}, bfloat16 {bfloat16_gflops} GFLOP/s; "
+        "memory read at {memory_gb_per_second} GB/s"
     ).format(**found, stock=stock)
 
 
