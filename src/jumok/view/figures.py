@@ -10,78 +10,87 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jumok.view.canvas import canvas
+from jumok.view.canvas import INK, canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SMOOTHING = 0.9  # of the training loss: how much of the running mean each step keeps
+FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
 
 
 def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "nats/char") -> None:
     """Draw the learning curve of a run.
 
     Args:
-        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: what the held-out
-            loss is measured in.
+        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
+            held-out loss. The training loss per token is converted to it if the validations have both.
     """
     events = list(events)
-    steps = [e for e in events if e["event"] == "step" and not e["skipped"]]
-    evals = [e for e in events if e["event"] == "eval"]
+    steps = [e for e in events if e["event"] == "step" and not e["skipped"] and _is_finite(e["loss"])]
+    evals = [e for e in events if e["event"] == "eval" and _is_finite(e["figures"]["loss"])]
+    stages = [e["step"] for e in events if e["event"] == "stage"]
+    figures = evals[-1]["figures"] if evals else {}
+    unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
+    training = [e["loss"] * unit for e in steps]
+    mean = _smoothed(training)
+    best = next((e for e in reversed(evals) if e["best"]), evals[-1] if evals else None)  # not always of the least loss
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        for stage in (e for e in events if e["event"] == "stage"):
-            axes.axvline(stage["step"], color="#999999", linestyle=":", linewidth=1.2)
-        _draw_curves(axes, steps, evals, label)
-
-
-def _draw_curves(
-    axes: Axes, steps: Sequence[Mapping[str, Any]], evals: Sequence[Mapping[str, Any]], label: str
-) -> None:
-    """The losses of training, those of what is held out and its floor."""
-    if steps:
-        x = [e["step"] for e in steps]
-        axes.plot(
-            x, [e["loss"] for e in steps], color="#9ecae1", linewidth=0.7, label="training, each batch (nats/token)"
-        )
-        axes.plot(
-            x, _smoothed([e["loss"] for e in steps]), color="#2171b5", linewidth=1.6, label="training, running mean"
-        )
-    if evals:
-        figures = [e["figures"] for e in evals]
-        axes.plot(
-            [e["step"] for e in evals],
-            [f["loss"] for f in figures],
-            color="#d94801",
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label=f"held out ({label})",
-        )
-        best = next((e for e in reversed(evals) if e["best"]), evals[-1])  # not always that of the least loss
-        value = best["figures"]["loss"]
-        axes.annotate(
-            f"{value:.3f}",
-            (best["step"], value),
-            xytext=(0, 9),
-            textcoords="offset points",
-            ha="center",
-            color="#d94801",
-        )
-        floor = figures[-1].get("floor")
-        if floor is not None:
+        for step in stages:
+            axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label="start of a stage")
+        if steps:
+            x = [e["step"] for e in steps]
+            axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
+            axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
+        if best is not None:
+            _draw_held_out(axes, evals, best)
+        held_out = [e["figures"]["loss"] for e in evals]
+        shown = [held_out[-1], best["figures"]["loss"]] if best is not None else []
+        low, high = loss_limits([*mean, *held_out], shown, figures.get("floor"))
+        axes.set_ylim(low, high)
+        if (floor := figures.get("floor")) is not None:
+            where = "" if floor >= low else " (below)"
             axes.axhline(
-                floor, color="#238b45", linestyle="--", linewidth=1.4, label=f"floor of the text ({floor:.3f})"
+                floor, color=INK, linestyle="--", linewidth=1.2, label=f"floor of the text: {floor:.3f}{where}"
             )
-    values = [e["loss"] for e in steps] + [e["figures"]["loss"] for e in evals]
-    finite = [v for v in values if math.isfinite(v)]
-    if finite:
-        axes.set_ylim(bottom=max(0.0, min(finite) - 0.15 * (max(finite) - min(finite)) - 0.05))
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats)")
-    axes.grid(alpha=0.25)
-    if steps or evals:
-        axes.legend(frameon=False, loc="upper center")  # "best" is slow with many steps
+        axes.margins(x=0.02)
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"loss ({label})" if evals else "loss (nats)")
+        axes.grid(alpha=0.25)
+        lines, names = axes.get_legend_handles_labels()
+        once = dict(zip(names, lines, strict=True))  # of several stages one entry
+        if once:
+            figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)
+
+
+def loss_limits(losses: Sequence[float], shown: Sequence[float], floor: float | None = None) -> tuple[float, float]:
+    """The lower and the upper end of the loss axis: the fall of the first steps does not flatten all that follows.
+
+    Args:
+        losses: all finite losses of the curves. shown: those that are always inside. floor: a loss that no model gets
+            below; the axis goes down to it if that takes at most half of its height.
+
+    The upper end is the largest loss that is at most `FENCE` interquartile ranges above the upper quartile.
+    """
+    if not losses:
+        return 0.0, 1.0
+    lower, upper = np.quantile(losses, [0.25, 0.75])
+    fence = float(upper + FENCE * (upper - lower))
+    low, high = min(losses), max([loss for loss in losses if loss <= fence] + list(shown))
+    if floor is not None and low - floor <= high - low:
+        low = min(low, floor)
+    pad = 0.05 * (high - low) or 0.1
+    return max(0.0, low - pad), high + pad
+
+
+def _draw_held_out(axes: Axes, evals: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> None:
+    """The validations above all other curves, the best one as a star."""
+    x, y = [e["step"] for e in evals], [e["figures"]["loss"] for e in evals]
+    look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
+    axes.plot(x, y, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look)
+    step, loss = best["step"], best["figures"]["loss"]
+    label = f"best: {loss:.3f} at step {step:,}"
+    axes.plot([step], [loss], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 
 @dataclass(frozen=True)
@@ -157,6 +166,11 @@ def _quiet(axes: Axes, theme: _Theme, points: float) -> None:
     axes.spines[["left", "bottom"]].set_color(theme.grid)
 
 
+def _is_finite(loss: float | None) -> bool:
+    """Whether it is a number: metrics.jsonl has null for what JSON lacks."""
+    return loss is not None and math.isfinite(loss)
+
+
 def _finite(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
     return [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
 
@@ -216,14 +230,17 @@ def _top(group: tuple[float, int], gap: float) -> float:
     return group[0] + gap * (group[1] - 1) / 2
 
 
-def _smoothed(values: list[float]) -> list[float]:
-    """Running mean that starts at the first value's level and forgets it in proportion (Adam's bias correction)."""
-    mean, weight, smooth = 0.0, 0.0, []
-    for value in values:
-        mean = SMOOTHING * mean + (1 - SMOOTHING) * value
-        weight = SMOOTHING * weight + (1 - SMOOTHING)
-        smooth.append(mean / weight)
-    return smooth
+def _smoothed(values: Sequence[float]) -> list[float]:
+    """Means of a window around each value, which does not lag behind a fall: a twelfth of them, at least five.
+
+    The window is narrower at the start, so that the mean starts at the first value, and one-sided at the end.
+    """
+    sums = np.cumsum([0.0, *values])
+    index = np.arange(len(values))
+    reach = np.minimum(max(2, len(values) // 24), index)
+    first, end = index - reach, np.minimum(index + reach + 1, len(values))
+    means: list[float] = ((sums[end] - sums[first]) / (end - first)).tolist()
+    return means
 
 
 LONGEST_LABEL = 12  # characters of a class's name
