@@ -97,7 +97,7 @@ def power_law(steps: int) -> list[float]:
 def test_the_fall_of_the_first_steps_does_not_flatten_the_rest() -> None:
     """The axis went up to the loss of the untrained model, and the curve lay at the bottom of the picture."""
     losses = power_law(10_000)
-    low, high = loss_limits(losses, [losses[-1]])
+    low, high = loss_limits([losses], [losses[-1]])
     assert losses[0] == pytest.approx(7.6)
     assert high < 3.5
     assert low < losses[-1] < low + 0.1 * (high - low)
@@ -106,23 +106,30 @@ def test_the_fall_of_the_first_steps_does_not_flatten_the_rest() -> None:
 
 def test_a_short_run_is_shown_whole() -> None:
     losses = [6.8, 5.8, 5.4, 5.0, 4.7, 4.5, 4.4, 4.2, 4.1, 4.0]
-    low, high = loss_limits(losses, [4.0])
+    low, high = loss_limits([losses], [4.0])
     assert low < 4.0 < 6.8 < high
 
 
 def test_one_jump_of_the_loss_does_not_set_the_axis() -> None:
-    assert loss_limits([*power_law(500), 300.0, *power_law(500)[400:]], [])[1] < 8
+    assert loss_limits([[*power_law(500), 300.0, *power_law(500)[400:]]], [])[1] < 8
 
 
 def test_a_held_out_loss_that_rises_is_inside() -> None:
     """Overfitting is what the picture is looked at for: the last validation is always inside, and so is the best."""
-    low, high = loss_limits([*power_law(1000), 4.0, 3.3, 12.0], [3.3, 12.0])
+    low, high = loss_limits([power_law(1000), [4.0, 3.3, 12.0]], [3.3, 12.0])
     assert low < 3.3 < 12.0 < high
 
 
 def test_the_best_validation_is_inside_even_if_its_loss_is_not_the_least() -> None:
     """A seq2seq run is judged by its accuracy: the best one may come early, with a loss far above the others."""
-    assert loss_limits([1.0] * 50 + [9.0], [1.0, 9.0])[1] > 9.0
+    assert loss_limits([[1.0] * 50 + [9.0]], [1.0, 9.0])[1] > 9.0
+
+
+def test_each_curve_has_limits_of_its_own() -> None:
+    """A run with --init: the validations lay above the many losses of training, and most of them were cut off."""
+    training, validations = [0.45 + 0.01 * (n % 3) for n in range(100)], [0.47, 0.49, 0.52, 0.5, 0.48]
+    low, high = loss_limits([training, validations], [])
+    assert low < 0.45 < 0.52 < high < 0.53
 
 
 @pytest.mark.parametrize(
@@ -139,7 +146,7 @@ def test_the_best_validation_is_inside_even_if_its_loss_is_not_the_least() -> No
     ids=["nothing", "a floor alone", "a point", "all the same", "not below zero", "a near floor", "a far floor"],
 )  # fmt: skip
 def test_the_limits(losses: list[float], shown: list[float], floor: float | None, limits: tuple[float, float]) -> None:
-    assert loss_limits(losses, shown, floor) == pytest.approx(limits)
+    assert loss_limits([losses], shown, floor) == pytest.approx(limits)
 
 
 def test_training_is_drawn_in_the_unit_of_the_validations(tmp_path: Path, shown: list[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jumok.view.canvas import INK, canvas
+from jumok.view.canvas import INK, canvas, line_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             _draw_held_out(axes, evals, best)
         held_out = [e["figures"]["loss"] for e in evals]
         shown = [held_out[-1], best["figures"]["loss"]] if best is not None else []
-        low, high = loss_limits([*mean, *held_out], shown, figures.get("floor"))
+        low, high = loss_limits([mean, held_out], shown, figures.get("floor"))
         axes.set_ylim(low, high)
         if (floor := figures.get("floor")) is not None:
             where = "" if floor >= low else " (below)"
@@ -63,21 +63,26 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)
 
 
-def loss_limits(losses: Sequence[float], shown: Sequence[float], floor: float | None = None) -> tuple[float, float]:
+def loss_limits(
+    curves: Sequence[Sequence[float]], shown: Sequence[float], floor: float | None = None
+) -> tuple[float, float]:
     """The lower and the upper end of the loss axis: the fall of the first steps does not flatten all that follows.
 
     Args:
-        losses: all finite losses of the curves. shown: those that are always inside. floor: a loss that no model gets
-            below; the axis goes down to it if that takes at most half of its height.
+        curves: their losses, all finite. shown: losses that are always inside. floor: a loss that no model gets below;
+            the axis goes down to it if that takes at most a third of its height.
 
-    The upper end is the largest loss that is at most `FENCE` interquartile ranges above the upper quartile.
+    The upper end is the largest loss that is at most `FENCE` interquartile ranges above the upper quartile of its
+    curve.
     """
-    if not losses:
+    inside = list(shown)
+    for losses in filter(None, curves):
+        lower, upper = np.quantile(losses, [0.25, 0.75])
+        inside += [loss for loss in losses if loss <= upper + FENCE * (upper - lower)]
+    if not inside:
         return 0.0, 1.0
-    lower, upper = np.quantile(losses, [0.25, 0.75])
-    fence = float(upper + FENCE * (upper - lower))
-    low, high = min(losses), max([loss for loss in losses if loss <= fence] + list(shown))
-    if floor is not None and low - floor <= high - low:
+    low, high = min(inside), max(inside)
+    if floor is not None and low - floor <= (high - low) / 2:
         low = min(low, floor)
     pad = 0.05 * (high - low) or 0.1
     return max(0.0, low - pad), high + pad
@@ -98,12 +103,10 @@ class _Theme:
     ink: str
     paper: str
     grid: str
-    colours: tuple[float, float]  # part of the colour map, from the first curve to the last, that shows on the paper
 
 
-_LIGHT = _Theme(ink="#222222", paper="#ffffff", grid="#d8d8d8", colours=(0.72, 0.0))
-_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45", colours=(0.32, 1.0))
-_MARKERS = "osD^v"
+_LIGHT = _Theme(ink=INK, paper="#ffffff", grid="#d8d8d8")
+_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45")
 
 
 def draw_ladder(
@@ -116,7 +119,7 @@ def draw_ladder(
     narrow: bool = False,
     dark: bool = False,
 ) -> None:
-    """Draw ordered curves, each with its name at its end, in colours from pale to strong that need no colour vision.
+    """Draw curves, each with its name at its end and with a colour, a marker and dashes of its own.
 
     Args:
         curves: {label: (xs, ys)}, the first one first; points that are not finite are left out, and curves of no other.
@@ -124,21 +127,18 @@ def draw_ladder(
         x_label, y_label: what is measured, with its unit. floor: a name, and a line that no curve gets below.
         narrow: upright, for a telephone. dark: for a dark page.
     """
-    from matplotlib import colormaps  # slow to import
-    from matplotlib.ticker import EngFormatter, MaxNLocator
+    from matplotlib.ticker import EngFormatter, MaxNLocator  # slow to import
 
     theme = _DARK if dark else _LIGHT
     size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 120, 10.0)
-    first, last = theme.colours
     points_of = {name: _finite(xs, ys) for name, (xs, ys) in curves.items()}
     drawn = {name: found for name, found in points_of.items() if found}
     with canvas(path, *size, dpi=dpi) as figure:
         figure.set_facecolor(theme.paper)
         axes = figure.add_subplot()
         for number, found in enumerate(drawn.values()):
-            colour = colormaps["viridis"](first + (last - first) * number / max(1, len(drawn) - 1))
-            marker = _MARKERS[number % len(_MARKERS)]
-            axes.plot(*zip(*found, strict=True), color=colour, marker=marker, markersize=points / 2.6, linewidth=1.7)
+            look = line_look(number, theme.ink)
+            axes.plot(*zip(*found, strict=True), markersize=points / 2.2, linewidth=1.7, **look)
         if floor is not None:
             axes.axhline(floor[1], color=theme.ink, linestyle=(0, (4, 3)), linewidth=1.1)
             axes.annotate(
@@ -187,23 +187,25 @@ def _range_of_interest(curves: Sequence[Sequence[float]], floor: tuple[str, floa
 
 
 def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -> None:
-    """Write each name beside the end of its curve, moved apart where names would overlap, with a line to its curve."""
+    """Write names with their markers beside the ends of the curves, moved apart where they would overlap."""
     low, high = axes.get_ylim()
     right = axes.get_xlim()[1]
     height = axes.get_figure(root=True).get_figheight() * 0.82 * 72  # type: ignore[union-attr]  # in points, about
     ends = []
-    for name, line in zip(names, axes.get_lines(), strict=False):  # the floor may be one line more
+    for name, line in zip(names, list(axes.get_lines()), strict=False):  # the floor may be one line more
         x, y = (float(np.asarray(values)[-1]) for values in line.get_data())
-        ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line.get_color()))
-    ends.sort()
+        ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line))
+    ends.sort(key=lambda end: end[:3])
     places = _apart([end[0] for end in ends], gap=1.45 * points / height)
-    for (y, x, name, colour), place in zip(ends, places, strict=True):
+    for (y, x, name, line), place in zip(ends, places, strict=True):
+        axes.plot(
+            [x, 1.06], [y, place], transform=axes.transAxes, clip_on=False, linewidth=0.8, markevery=[1],
+            color=line.get_color(), linestyle=line.get_linestyle(), marker=line.get_marker(),
+            markersize=line.get_markersize(),
+        )  # fmt: skip
         axes.annotate(
-            name, (x, y), (1.05, place), xycoords="axes fraction", textcoords="axes fraction",
+            name, (1.06, place), (0.8 * points, 0), xycoords="axes fraction", textcoords="offset points",
             color=theme.ink, fontsize=points, va="center", annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 2, "shrinkB": 3, "relpos": (0, 0.5),
-            },
         )  # fmt: skip
 
 
