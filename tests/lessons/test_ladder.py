@@ -31,9 +31,9 @@ from jumok.config import GPTConfig, TrainConfig, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
-from jumok.lessons.ladder.run import record as record_module
-from jumok.lessons.ladder.run import report, rungs
-from jumok.lessons.ladder.run import run as ladder_module
+from jumok.lessons.ladder import record as record_module
+from jumok.lessons.ladder import report, rungs
+from jumok.lessons.ladder import run as ladder_module
 from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig

@@ -115,7 +115,7 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
 
 def page(record: LadderRecord, language: Language) -> str:
     """The whole report as HTML that loads nothing from anywhere."""
-    template = resources.files("jumok.lessons.ladder.run").joinpath("report.html").read_text(encoding="utf-8")
+    template = resources.files("jumok.lessons.ladder").joinpath("report.html").read_text(encoding="utf-8")
     title = _escaped("title", language, text=record.text.name)
     return Template(template).substitute(
         language=language,

@@ -27,8 +27,8 @@ from jumok.device import choose_device
 from jumok.errors import RunError, TextError
 from jumok.files import LockHeld, locked
 from jumok.lessons.chapters import LANGUAGES, Language
-from jumok.lessons.ladder.run import record as records
-from jumok.lessons.ladder.run import report
+from jumok.lessons.ladder import record as records
+from jumok.lessons.ladder import report
 from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
 from jumok.lessons.ladder.verdicts import verdict

@@ -14,7 +14,7 @@ from jumok.lessons.chapters import Language
 @cache
 def words() -> Mapping[str, Mapping[str, Any]]:
     """Everything: {language: {key: sentence, "columns": list, "reasons": {rung: {"helps", "hurts"}}}}."""
-    return tomllib.loads(resources.files("jumok.lessons.ladder.run").joinpath("words.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(resources.files("jumok.lessons.ladder").joinpath("words.toml").read_text(encoding="utf-8"))
 
 
 def say(key: str, language: Language, **values: object) -> str:
