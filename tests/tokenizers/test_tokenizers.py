@@ -390,15 +390,6 @@ def test_dtype_is_the_smallest_that_fits() -> None:
     assert train_tokenizer("나나").dtype == np.uint16
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_compression_counts_characters_per_token(trained: dict[str, Tokenizer], kind: str) -> None:
-    text = "나무꾼은 나무를"
-    expected = {"char": 1.0, "jamo": 8 / len(nfd(text))}.get(kind, 8 / len(trained["bpe"].encode(text)))
-    assert trained[kind].compression(nfd(text)) == expected
-    with pytest.raises(TokenizerError, match="empty"):
-        trained[kind].compression("")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

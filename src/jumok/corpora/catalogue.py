@@ -115,22 +115,14 @@ def get(
         with locked(folder / ".lock", wait=True):
             return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise CorpusError(
-                "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; free some space or choose "
-                "another cache folder; what is already downloaded stays",
-                name=name,
-                bytes=corpus.bytes,
-                folder=folder,
-                reason=error.strerror or error,
-            ) from error
         raise CorpusError(
-            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; repair the folder or choose "
-            "another cache folder; what is already downloaded stays",
+            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; {remedy} or choose another cache "
+            "folder; what is already downloaded stays",
             name=name,
             bytes=corpus.bytes,
             folder=folder,
             reason=error.strerror or error,
+            remedy=tr("free some space") if error.errno == errno.ENOSPC else tr("repair the folder"),
         ) from error
 
 

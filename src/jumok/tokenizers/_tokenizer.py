@@ -210,16 +210,6 @@ class Tokenizer:
             for token_id in checked
         ]
 
-    def compression(self, text: str) -> float:
-        """Return how many characters (after NFC) of `text` one token holds on average.
-
-        Raises TokenizerError if `text` has no tokens.
-        """
-        tokens = len(self.encode(text))
-        if tokens == 0:
-            raise TokenizerError("characters per token need a text that is not empty")
-        return len(nfc(text)) / tokens
-
     @property
     def _find_cut(self) -> Callable[[str], int]:
         if self.kind == "other":
