@@ -6,8 +6,8 @@
     novels/LICENCE.txt      whose it is and what is allowed
     novels/files/...        the files it was made of, at their places in the publisher's repository
 
-A download is kept as `*.part` until size and sha256 are right, so that it goes on after a break, and only then
-moved into place. Nothing that is not verified is ever read.
+A download is kept as `*.part`, and continued after a break, until its size and sha256 are right; then it is moved into
+place. Only verified files are read.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _verified(path: Path, file: RemoteFile) -> bool:
 
 
 class _Unreachable(Exception):
-    """No try has brought the file."""
+    """All tries have failed."""
 
 
 class _Interrupted(Exception):
@@ -245,7 +245,7 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
 
 
 class _Downloader:
-    """Fetch pinned files, going on where a break was."""
+    """Fetch pinned files; a broken download is continued."""
 
     def __init__(self, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> None:
         self._base_url = base_url
@@ -254,7 +254,7 @@ class _Downloader:
         self._opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
 
     def fetch(self, file: RemoteFile, path: Path, report: Callable[[int], None]) -> None:
-        """Bring `file` to `path`, verified."""
+        """Download `file` to `path`, and verify it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         url = self._address(file)

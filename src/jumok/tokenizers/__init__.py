@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jumok.tokenizers._roles import ROLES
 from jumok.tokenizers._stream import Stream
-from jumok.tokenizers._tokenizer import Tokenizer
+from jumok.tokenizers._tokenizer import Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
 
-__all__ = ["ROLES", "Stream", "Tokenizer", "train_tokenizer"]
+__all__ = ["ROLES", "Ids", "Stream", "Tokenizer", "train_tokenizer"]

@@ -22,7 +22,7 @@ from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders
 
-Ids = NDArray[Any]  # one dimension, of Tokenizer.dtype
+Ids = NDArray[Any]  # whole numbers in one dimension; of Tokenizer.dtype where a tokenizer made them
 
 _CODE_POINTS = 0x110000
 _BPE_SLICE = 1 << 14  # characters given to one worker at a time; 2^8 to 2^17 were slower
@@ -129,7 +129,7 @@ class Tokenizer:
         return self._json
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the `tokenizer.json` to `path`, whole or not at all; the folder is made if needed.
+        """Write the `tokenizer.json` to `path` atomically; the folder is made if needed.
 
         Raises OSError where the system refuses, with the file as it was before.
         """
