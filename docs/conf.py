@@ -4,12 +4,15 @@ Sphinx runs twice over docs/ and writes into one folder: once for the English pa
 ones. Every page of the site has the path of its Markdown file, so the two builds never write the same page.
 """
 
+import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util import rst
 
 from jumok import __version__
 from jumok.lessons.chapters import chapters, ladder_page
@@ -27,7 +30,9 @@ release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 4  # links to #a-heading, as on GitHub
 
-default_role = "py:obj"  # `GPT` in a docstring is code, and a link if the site describes it
+default_role = "code"  # docstrings write `GPT`, as Markdown does
+napoleon_custom_sections = [("Fields", "params_style")]
+python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
@@ -35,6 +40,8 @@ python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_title = "jumok 주목"
+pygments_dark_style = "a11y-dark"
+html_favicon = "_static/jumok.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 templates_path = ["_templates"]
@@ -46,6 +53,8 @@ html_sidebars = {"**": ["sidebar/brand.html", "sidebar/language.html", "sidebar/
                         "sidebar/navigation.html", "sidebar/scroll-end.html"]}
 html_show_sphinx = False
 copybutton_selector = ".highlight-python pre, .highlight-sh pre"
+
+WORDS = {"On this page": "이 페이지", "Back to top": "맨 위로", "Next": "다음", "Previous": "이전", "Home": "처음"}  # of Furo
 
 
 def translation(page: str) -> str:
@@ -60,6 +69,10 @@ def translation(page: str) -> str:
 def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """What the templates show beside the text of a page: the other language, and the notebook of a chapter."""
     context["translation"] = app.builder.get_relative_uri(page, translation(page))
+    context["gettext"] = lambda word: WORDS.get(word, word) if language == "ko" else word
+    # Pagefind leads to headings that have an id; Sphinx gives the id to the section around them.
+    body = re.sub(r'<span id="([^"]+)"></span><(h\d)>', r'<\2 id="\1">', context.get("body", ""))
+    context["body"] = re.sub(r'<section id="([^"]+)">\n<(h\d)>', r'<section>\n<\2 id="\1">', body)
     context["notebook"] = f"{Path(page).name}.ipynb" if page.startswith("learn/") else None
 
 
@@ -80,6 +93,18 @@ def resolve_links(app: Sphinx, doctree: nodes.document) -> None:
         link.replace_self(found)
 
 
+def describe_settings(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """List the fields of a configuration, with the sentences that `jumok train --help` shows."""
+    if what == "class" and dataclasses.is_dataclass(obj):
+        helps = {field.name: field.metadata.get("help") for field in dataclasses.fields(obj)}
+        lines += ["", *(f":param {name}: {rst.escape(help)}" for name, help in helps.items() if help)]
+
+
+def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of named tuples: all that Python says of each is its number."""
+    return True if what == "class" and str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
     """Put the notebook of each chapter next to its page."""
     if error is None:
@@ -97,5 +122,7 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("builder-inited", without_search)
     app.connect("doctree-read", resolve_links, priority=100)  # before Sphinx collects the downloads
+    app.connect("autodoc-process-docstring", describe_settings)
+    app.connect("autodoc-skip-member", skip_fields)
     app.connect("html-page-context", page_context)
     app.connect("build-finished", write_notebooks)
