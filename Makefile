@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check docs bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,13 @@ check: $(READY)           ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)            ## build the documentation site in build/docs
+	rm -rf build/docs build/doctrees
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees/en docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -t ko -d build/doctrees/ko docs build/docs
+	$(BIN)/python -m pagefind --quiet --site build/docs --exclude-selectors .headerlink
+	@echo 'build/docs is complete. To read it: $(BIN)/python -m http.server --directory build/docs'
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py
