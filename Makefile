@@ -1,11 +1,12 @@
 # Plain venv and pip; nothing needs to be installed by hand first but Python 3.11 or newer.
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY  := $(VENV)/.ready
+EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench clean
+.PHONY: help demo test check docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,12 +34,21 @@ check: $(READY)           ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)            ## build the documentation site in build/docs
-	rm -rf build/docs build/doctrees
-	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees/en docs build/docs
-	$(BIN)/python -m sphinx -q -W --keep-going -t ko -d build/doctrees/ko docs build/docs
-	$(BIN)/python -m pagefind --quiet --site build/docs --exclude-selectors .headerlink
-	@echo 'build/docs is complete. To read it: $(BIN)/python -m http.server --directory build/docs'
+docs: $(READY)            ## build the documentation site in build/site
+	rm -rf build/site build/doctrees
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees/en docs build/site
+	$(BIN)/python -m sphinx -q -W --keep-going -t ko -d build/doctrees/ko docs build/site
+	$(BIN)/python -m pagefind --quiet --site build/site --exclude-selectors .headerlink
+	@echo 'build/site is complete. To read it: $(BIN)/python -m http.server --directory build/site'
+
+package: $(READY)         ## build wheel and sdist, install each in an empty environment and train with it
+	rm -rf build/package
+	$(BIN)/python -m build --outdir build/package .
+	$(PYTHON) -m venv build/package/venv
+	$(EMPTY)/pip install --quiet --disable-pip-version-check -c constraints.txt build/package/*.whl
+	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
+	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/package/*.tar.gz
+	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py
