@@ -185,7 +185,7 @@ def test_rooms_and_tests_that_are_named_exist(name: str) -> None:
     for room in set(re.findall(r"\b((?:tests/|bench/)?[a-z_]+\.py)\b", read(name))):
         found = (
             (ROOT / room).is_file()
-            or (ROOT / name).with_name(room).is_file()
+            or ((ROOT / name).parent / room).is_file()
             or any((ROOT / "src/jumok").rglob(room))
             or any((ROOT / "tests").rglob(Path(room).name))
         )
