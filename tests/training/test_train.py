@@ -15,7 +15,6 @@ from rich.console import Console
 
 import jumok
 from conftest import TINY
-from jumok.training import progress
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import evaluate_classes
@@ -26,6 +25,7 @@ from jumok.models import Model, build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.text import from_rows, from_string, read
 from jumok.tokenizers import train_tokenizer
+from jumok.training import progress
 from jumok.training.trainer import Trainer
 
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다.\n" * 4

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as HFTokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
-
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.models.framing import Framing, source_frame
 from jumok.tokenizers import ROLES, Tokenizer
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 
