@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="that are counted, at most")
     parser.add_argument("--seconds", type=float, default=10.0, help="that counted steps may take, but for the first")
     parser.add_argument("--precision", default="auto", help="float32, bfloat16, or auto: what the base measures faster")
-    parser.add_argument("--attention", default="auto", help="explicit, fused, or auto: what the base measures faster")
+    parser.add_argument("--attention", default="auto", help="chunked, fused, or auto: what the base measures faster")
     parser.add_argument("--compile", choices=["on", "off"], default="off")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds for a point, all included")
     parser.add_argument("--device", default="auto")
