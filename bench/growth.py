@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from jumok.cli.benchmark import measure_machine, our_training
 from jumok.device import choose_device
 from jumok.view.canvas import canvas
+from speed import describe, our_training
 from training import text_with
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     base, axes = (TOY, TOY_AXES) if options.quick else (BASE, AXES)
     report = Report(options.out and options.out.with_suffix(".txt"))
     report.say(f"python {' '.join(sys.argv)}")
-    report.say(measure_machine(choose_device(options.device)).describe())
+    report.say(describe(choose_device(options.device)))
     first = ask(base, options)
     if isinstance(first, str):
         raise SystemExit(f"the base cannot be measured: {first}")
