@@ -36,7 +36,7 @@ exclude_patterns = ["learn/README.md", *{"en": ["ko", "learn/ko"], "ko": ["*.md"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 4  # links such as formats.md#json-output, as on GitHub
-smartquotes = False
+smartquotes_action = "D"  # dashes only: quotes and the dots of a shape (..., T, S) stay as they are
 default_role = "code"  # docstrings write `GPT`, as Markdown does
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
@@ -53,7 +53,7 @@ html_css_files = ["site.css"]
 templates_path = ["_templates"]
 pygments_dark_style = "a11y-dark"
 copybutton_selector = ".highlight-python pre, .highlight-sh pre"
-html_copy_source = html_use_index = html_domain_indices = html_show_sphinx = False
+html_copy_source = html_use_index = html_domain_indices = html_show_sphinx = html_show_copyright = False
 
 
 def setup(app: Sphinx) -> None:
