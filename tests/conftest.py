@@ -20,6 +20,7 @@ from jumok.corpora import stories
 from jumok.text import Text
 from jumok.trainer import Trainer
 
+DATA = Path(__file__).resolve().parent / "data"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # A model of a few thousand parameters, and nothing left to a measurement.
@@ -76,12 +77,10 @@ def corpora() -> Path:
 
 
 @pytest.fixture(scope="session")
-def reference() -> Path:
-    """Folder of published numbers that lives beside the checkout."""
-    folder = SHARED / "reference"
-    if not folder.is_dir():
-        pytest.skip(f"the published numbers are not beside this checkout ({folder.name}/ is absent)")
-    return folder
+def published() -> dict[str, Any]:
+    """Tables that a book prints; the file names the source."""
+    tables: dict[str, Any] = json.loads((DATA / "attention.json").read_text(encoding="utf-8"))
+    return tables
 
 
 # --- the command line ---

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -245,13 +243,12 @@ def test_without_output_projection_heads_never_meet() -> None:
 # --- published tables ---
 
 
-def test_table_of_stacked_heads(reference: Path) -> None:
+def test_table_of_stacked_heads(published: dict[str, Any]) -> None:
     """Two causal single heads made one after the other, on a batch of the inputs twice."""
-    tables = json.loads((reference / "attention.json").read_text(encoding="utf-8"))
-    x = torch.tensor(tables["inputs"]).expand(2, -1, -1)  # (2, 6, 3)
+    x = torch.tensor(published["inputs"]).expand(2, -1, -1)  # (2, 6, 3)
     torch.manual_seed(123)
     heads = make_heads(3, 2, 2)
-    expected = torch.tensor(tables["stacked_heads"]["context"]).expand(2, -1, -1)  # (2, 6, 4)
+    expected = torch.tensor(published["stacked_heads"]["context"]).expand(2, -1, -1)  # (2, 6, 4)
     torch.testing.assert_close(concatenate_heads(heads, x, causal=True), expected, **FOUR_DECIMALS)
     torch.testing.assert_close(join_heads(heads)(x, causal=True), expected, **FOUR_DECIMALS)
 
