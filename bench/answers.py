@@ -22,15 +22,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from jumok.answer import answer
-from jumok.checkpoint import RunFolder, load
+from jumok.cli.benchmark import measure_machine
 from jumok.device import choose_device
 from jumok.errors import JumokError
-from jumok.hangul import nfc
+from jumok.evaluation.seq2seq import Pair, best, corpus_scores, whole_pairs
+from jumok.inference.answer import answer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.pairs import Pair, best, corpus_scores, whole_pairs
-from jumok.speed import measure_machine
+from jumok.runs.folder import RunFolder, load
 from jumok.text import read_table
+from jumok.text.hangul import nfc
 
 T = TypeVar("T")
 

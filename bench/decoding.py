@@ -36,12 +36,12 @@ import transformers
 
 import jumok
 from jumok import text as reader
+from jumok.cli.benchmark import measure_machine, spread, take_turns
 from jumok.corpora import stories
-from jumok.decode import Decoder, Weights, can_decode
 from jumok.errors import JumokError, TextError
-from jumok.interop import hf
+from jumok.inference.packed import Decoder, Weights, can_decode
+from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
-from jumok.speed import measure_machine, spread, take_turns
 
 PARTS = ("ids", "single", "streams", "cold", "int8")
 PROMPT = "그날 밤, 나는 "

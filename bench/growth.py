@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from jumok.cli.benchmark import measure_machine, our_training
 from jumok.device import choose_device
-from jumok.speed import measure_machine, our_training
 from jumok.view.canvas import canvas
 from training import text_with
 

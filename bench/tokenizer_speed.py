@@ -27,8 +27,8 @@ def main() -> None:
     os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
 
     import numpy as np
-    import tokenizers
 
+    import tokenizers
     from jumok.corpora import stories
     from jumok.tokenizers import train_tokenizer
 

@@ -30,12 +30,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jumok.checkpoint import RunFolder, load
+from jumok.cli.benchmark import OurTraining, StockTraining, Turns, measure_machine, our_training, take_turns
 from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
 from jumok.device import choose_device, has_compiler, keep_memory, wait
 from jumok.models.gpt import GPT
-from jumok.speed import OurTraining, StockTraining, Turns, measure_machine, our_training, take_turns
-from jumok.tasks import TASKS
+from jumok.runs.folder import RunFolder, load
+from jumok.training.tasks import TASKS
 from plain_gpt import PlainGPT, PlainTraining
 
 BYTES = 256  # ids that a tokenizer of characters has besides its characters

@@ -25,8 +25,8 @@ import torch
 import jumok
 from jumok.config import SIZES, GPTConfig
 from jumok.corpora import stories
+from jumok.interpret.record import record
 from jumok.models import build
-from jumok.record import record
 from jumok.tokenizers import train_tokenizer
 
 

@@ -18,7 +18,7 @@ from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
 from jumok.text import Text
-from jumok.trainer import Trainer
+from jumok.training.trainer import Trainer
 
 DATA = Path(__file__).resolve().parent / "data"
 SHARED = Path(__file__).resolve().parents[2] / "shared"

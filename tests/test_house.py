@@ -16,32 +16,6 @@ import jumok
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "jumok"
 
-# Each room imports only from the lines above its own. A room is a module, or a folder of modules that are one.
-LEVELS = (
-    {"messages"},
-    {"errors", "files"},
-    {"hangul", "config", "text"},
-    {"stock"},
-    {"tokenizers", "corpora", "positions", "cache", "explicit", "layers", "device", "bigram", "overlap"},
-    {"attention"},
-    {"blocks"},
-    {"models"},
-    {"interop", "record", "decode"},
-    {"checkpoint", "generate", "data", "optim"},
-    {"answer", "fill"},
-    {"evaluate", "probe"},
-    {"masking", "pairs", "predict", "view"},
-    {"tasks"},
-    {"tuning"},
-    {"plan"},
-    {"trainer"},
-    {"lessons", "speed"},
-    {"console"},
-    {"jobs"},
-    {"cli"},
-)
-LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-
 # The one module that runs code it reads: that of the chapters, which come with the package.
 CHAPTERS = SOURCE / "lessons" / "chapters.py"
 
@@ -67,38 +41,58 @@ def imported_rooms(path: Path) -> Iterator[tuple[str, int]]:
             assert node.level == 0, f"{path.name}:{node.lineno} imports relatively"
             names = [node.module or ""]
             if node.module == "jumok":
-                names = [f"jumok.{alias.name}" for alias in node.names if not alias.name.startswith("__")]
+                names = [f"jumok.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
             continue
         for name in names:
             parts = name.split(".")
-            if parts[0] == "jumok" and len(parts) > 1:
-                yield parts[1], node.lineno
+            if parts[0] == "jumok":
+                yield parts[1] if len(parts) > 1 else "__init__", node.lineno
+
+
+def places() -> dict[str, tuple[int, int]]:
+    """Each room's level and its place on the level, from the table in docs/design.md."""
+    found: dict[str, tuple[int, int]] = {}
+    level = -1
+    for line in (ROOT / "docs" / "design.md").read_text(encoding="utf-8").splitlines():
+        if row := re.match(r"\| (\d+|  ?) \| ((?:`[a-z_]+(?:/|\.py)` ?)+)\|", line):
+            level = int(row[1]) if row[1].strip() else level
+            for room in re.findall(r"`([a-z_]+)(?:/|\.py)`", row[2]):
+                found[room] = (level, len(found))
+    return found
+
+
+PLACES = places()
 
 
 def test_every_room_has_a_level() -> None:
     rooms = {room_of(path) for path in modules()} - {"__init__"}
-    assert rooms == set(LEVEL), "a new room needs a line in LEVELS, an old one leaves it"
+    assert rooms == set(PLACES), "a new room needs a line in the table of docs/design.md, an old one leaves it"
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if p != SOURCE / "__init__.py"], ids=lambda p: str(p.name))
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if p != SOURCE / "__init__.py"], ids=lambda p: str(p.relative_to(SOURCE))
+)
 def test_imports_go_down(path: Path) -> None:
-    """Also those inside functions and under TYPE_CHECKING: a type is knowledge too."""
+    """Also those inside functions and under TYPE_CHECKING: a type is knowledge too.
+
+    `jumok/__init__.py` is above all rooms: no room imports from it.
+    """
     room = room_of(path)
     upward = [
-        f"line {line}: {room} (level {LEVEL[room]}) imports {other} (level {LEVEL[other]})"
+        f"line {line}: {room} {PLACES[room]} imports {other} {PLACES.get(other)}"
         for other, line in imported_rooms(path)
-        if other != room and LEVEL[other] >= LEVEL[room]
+        if other != room and (other not in PLACES or PLACES[other] > PLACES[room])
     ]
     assert upward == []
 
 
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:
-    """config, text, hangul and errors are for everyone who reads; none of them loads torch."""
+    """messages, errors, files, text and config load neither torch nor any other heavy library."""
     for path in modules():
-        if room_of(path) not in {"errors", "files", "messages", "hangul", "config", "text"}:
+        if room_of(path) not in {"version", "errors", "files", "messages", "config", "text"}:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {
@@ -159,13 +153,13 @@ def test_help_is_cheap() -> None:
 
 
 def test_a_function_is_not_hidden_by_the_room_it_is_named_after() -> None:
-    """Importing the module jumok.generate used to put it in the place of the function."""
+    """Importing the package jumok.view used to put it in the place of the function."""
     out = python(
-        "import jumok.generate\n"
-        "assert callable(jumok.generate), jumok.generate\n"
-        "from jumok.generate import generate, stream\n"
-        "assert jumok.generate is generate\n"
-        "import sys; assert sys.modules['jumok.generate'].stream is stream\n"
+        "import jumok.view\n"
+        "assert callable(jumok.view), jumok.view\n"
+        "from jumok.view import view\n"
+        "assert jumok.view is view\n"
+        "import sys; assert sys.modules['jumok.view'].view is view\n"
         "print('fine')"
     )
     assert out == "fine\n"
@@ -209,14 +203,14 @@ def test_no_machine_and_no_mirror_is_named() -> None:
 
 
 def test_no_room_is_called_after_nothing() -> None:
-    names = {path.stem for path in [*SOURCE.rglob("*"), *(ROOT / "tests").glob("*.py")]}
+    names = {path.stem for path in [*SOURCE.rglob("*"), *(ROOT / "tests").rglob("*.py")]}
     assert names.isdisjoint({"utils", "util", "common", "helpers", "misc", "manager"})
 
 
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
         path.name
-        for path in [*modules(), *(ROOT / "tests").glob("*.py"), *(ROOT / "bench").glob("*.py")]
+        for path in [*modules(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").glob("*.py")]
         if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert silent == []
@@ -246,7 +240,7 @@ def test_nothing_is_unpickled() -> None:
 def test_tests_assert_something() -> None:
     """A test without an assertion passes whatever the code does."""
     idle = []
-    for path in (ROOT / "tests").glob("test_*.py"):
+    for path in (ROOT / "tests").rglob("test_*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         checkers = {function.name for function in functions if not function.name.startswith("test_")}

@@ -14,22 +14,23 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from jumok.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from jumok.checkpoint import load, save
     from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, TrainConfig
     from jumok.errors import JumokError
-    from jumok.generate import generate, stream
-    from jumok.jobs import evaluate, train
+    from jumok.evaluation.evaluate import evaluate
+    from jumok.inference.classify import predict
+    from jumok.inference.generate import generate, stream
+    from jumok.interpret.record import record
     from jumok.models.bert import BERT
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
-    from jumok.predict import predict
-    from jumok.record import record
+    from jumok.runs.folder import load, save
     from jumok.tokenizers import train_tokenizer
-    from jumok.trainer import Trainer
+    from jumok.training.train import train
+    from jumok.training.trainer import Trainer
     from jumok.view import view
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BERT",
@@ -62,15 +63,15 @@ _HOME = {
     "GPTConfig": "jumok.config",
     "JumokError": "jumok.errors",
     "TrainConfig": "jumok.config",
-    "Trainer": "jumok.trainer",
-    "evaluate": "jumok.jobs",
-    "generate": "jumok.generate",
-    "load": "jumok.checkpoint",
-    "predict": "jumok.predict",
-    "record": "jumok.record",
-    "save": "jumok.checkpoint",
-    "stream": "jumok.generate",
-    "train": "jumok.jobs",
+    "Trainer": "jumok.training.trainer",
+    "evaluate": "jumok.evaluation.evaluate",
+    "generate": "jumok.inference.generate",
+    "load": "jumok.runs.folder",
+    "predict": "jumok.inference.classify",
+    "record": "jumok.interpret.record",
+    "save": "jumok.runs.folder",
+    "stream": "jumok.inference.generate",
+    "train": "jumok.training.train",
     "train_tokenizer": "jumok.tokenizers",
     "view": "jumok.view",
 }
@@ -79,7 +80,7 @@ _HOME = {
 class _Package(ModuleType):
     """This package: loads public names on first use, and keeps a room from hiding the function it is named after.
 
-    Importing `jumok.generate` would set the attribute `generate` to that module; the name belongs to the function.
+    Importing `jumok.view` would set the attribute `view` to that package; the name belongs to the function.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from jumok import __version__
 from jumok.config import require_choice
 from jumok.errors import ConfigError
 from jumok.messages import tr
+from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MARGIN = 1.2  # times the free memory must be wanted before it is refused

@@ -14,11 +14,11 @@ import warnings
 
 import click
 
-from jumok import __version__
 from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
 from jumok.cli._verbs import INTERRUPTED, Group, print_json, say, translate_click
 from jumok.errors import JumokError
 from jumok.messages import speaking, tr, users_language
+from jumok.version import __version__
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -266,8 +266,8 @@ def recorded_columns(run: Path) -> tuple[str, ...]:
     Raises:
         RunError: there is no such folder.
     """
-    from jumok.checkpoint import RunFolder
-    from jumok.interop.hf import is_hf
+    from jumok.interop.huggingface.convert import is_hf
+    from jumok.runs.folder import RunFolder
 
     data = {} if is_hf(run) else RunFolder.open(run).read_config().get("data", {})
     return tuple(data.get("columns", ()))

@@ -28,8 +28,8 @@ def bench(size: str, rounds: int, device: str, as_json: bool, quiet: bool) -> No
     Where stock `transformers` is installed it does the same with the same weights, in turns with jumok; the ratios are
     medians over the rounds.
     """
-    from jumok import speed
-    from jumok.console import show_bench
+    from jumok.cli import benchmark as speed
+    from jumok.cli.console import show_bench
 
     found = speed.bench(size=size, device=device, rounds=rounds, report=lambda text: say(f"{text} ...", quiet=quiet))
     if as_json:

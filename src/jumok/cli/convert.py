@@ -24,8 +24,8 @@ from jumok.messages import tr
 @common(device=False)
 def convert(source: Path, target: Path, form: str, as_json: bool, quiet: bool) -> None:
     """Turn a run folder into a folder for stock `transformers`, or back."""
-    from jumok import checkpoint
-    from jumok.interop import hf
+    from jumok.interop.huggingface import convert as hf
+    from jumok.runs import folder as checkpoint
 
     if form == "hf":
         hf.to_hf(checkpoint.load(source), target)

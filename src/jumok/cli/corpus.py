@@ -24,7 +24,7 @@ def corpus() -> None:
 @common(device=False)
 def corpus_list(as_json: bool, quiet: bool) -> None:
     """List the corpora, their sizes and licences."""
-    from jumok.console import show_corpora
+    from jumok.cli.console import show_corpora
     from jumok.corpora import catalogue
 
     corpora = catalogue.entries().values()
@@ -50,7 +50,7 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
 @common(device=False)
 def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     """Download a corpus, check it, keep it in the cache, and print where it is."""
-    from jumok.console import DownloadView
+    from jumok.cli.console import DownloadView
     from jumok.corpora import catalogue
 
     known = catalogue.entries()

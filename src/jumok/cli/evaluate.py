@@ -56,16 +56,16 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     tokenizers; those per token do not. Beside a figure stands that of a baseline, which was fitted to the training part
     of the run. You are told if the run was trained on what is evaluated.
     """
-    from jumok import checkpoint
     from jumok import device as devices
-    from jumok.console import show_figures
-    from jumok.jobs import task_of
-    from jumok.overlap import WORTH_TELLING
+    from jumok.cli.console import show_figures
+    from jumok.evaluation.overlap import WORTH_TELLING
+    from jumok.models import task_of
+    from jumok.runs import folder as checkpoint
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "mlm":
-        from jumok.fill import require_masked_model
+        from jumok.inference.fill_mask import require_masked_model
 
         require_masked_model(model)  # before a text is read, which may take long
     known = (*READING, *COLUMN_NAMES, "beam")
@@ -107,7 +107,7 @@ OPTIONS = {
 
 def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:
     """The figures, behind each one its baseline, and what share of the material the run was trained on, if known."""
-    from jumok.tasks import task_of_run
+    from jumok.training.tasks import task_of_run
 
     trained = task_of_run(run)
     beside: dict[str, Any] = {} if trained is None else trained.beside(material)
@@ -123,17 +123,17 @@ def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[s
 def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
     """The figures, a dataclass."""
     if task == "classify":
-        from jumok.predict import evaluate_classes
+        from jumok.evaluation.classification import evaluate_classes
 
         return evaluate_classes(model, material)
     if task == "seq2seq":
-        from jumok.pairs import evaluate_pairs
+        from jumok.evaluation.seq2seq import evaluate_pairs
 
         return evaluate_pairs(model, material, beam=beam)
     if task == "mlm":
-        from jumok.masking import evaluate_masked
+        from jumok.evaluation.masked import evaluate_masked
 
         return evaluate_masked(model, material)
-    from jumok.evaluate import evaluate_text
+    from jumok.evaluation.language_model import evaluate_text
 
     return evaluate_text(model, material)

@@ -8,7 +8,7 @@ from jumok.cli._verbs import print_json, write
 from jumok.messages import tr
 
 if TYPE_CHECKING:
-    from jumok.fill import Filled
+    from jumok.inference.fill_mask import Filled
     from jumok.models import Model
 
 DIGITS = 6  # of a probability in --json
@@ -18,13 +18,13 @@ def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
     """Show the prompt with its blanks filled, and the candidates for each.
 
     Args:
-        model: as for `jumok.fill.fill`. prompt: with [MASK] in it. top: candidates for each blank.
+        model: as for `jumok.inference.fill_mask.fill`. prompt: with [MASK] in it. top: candidates for each blank.
         as_json: one JSON object instead: prompt, text, blanks, each with its position and its candidates.
 
     Raises:
-        JumokError: as `jumok.fill.fill`.
+        JumokError: as `jumok.inference.fill_mask.fill`.
     """
-    from jumok.fill import fill
+    from jumok.inference.fill_mask import fill
 
     filled = fill(model, prompt, top)
     if as_json:

@@ -57,9 +57,9 @@ def generate(
     encoder-decoder answers it.
     """
     flags["prompt"] = _prompt(run, prompts, prompt)
-    from jumok import checkpoint
     from jumok import device as devices
-    from jumok.jobs import task_of
+    from jumok.models import task_of
+    from jumok.runs import folder as checkpoint
 
     model = checkpoint.load(run, str(devices.choose_device(device)))
     task = task_of(model)
@@ -121,8 +121,8 @@ def _answer(
     **how: Any,
 ) -> None:
     """Answer the prompt, and say so if it has characters that no training text had."""
-    from jumok.answer import answer
-    from jumok.checkpoint import unseen_characters
+    from jumok.inference.answer import answer
+    from jumok.runs.folder import unseen_characters
 
     if not prompt:
         raise ConfigError('there is nothing to answer; write a text after the run folder, in quotes: RUN "..."')
@@ -164,8 +164,8 @@ def _answer(
 
 def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, **sampling: Any) -> None:
     """Continue the prompt."""
-    from jumok.generate import generate as complete
-    from jumok.generate import stream
+    from jumok.inference.generate import generate as complete
+    from jumok.inference.generate import stream
 
     prompt = sampling.get("prompt", "")
     began = time.perf_counter()

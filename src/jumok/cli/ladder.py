@@ -13,7 +13,7 @@ from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Language
-    from jumok.lessons.ladder import LadderFinished
+    from jumok.lessons.ladder.run import LadderFinished
 
 
 def run_ladder(
@@ -36,10 +36,10 @@ def run_ladder(
         out: folder; None: runs/ladder, or with a number the next that is free or holds this same ladder.
         minutes_per_rung, steps_per_rung: one of the two, the other None.
     """
-    from jumok.console import LadderView, show_ladder
-    from jumok.lessons.ladder import Ladder, LadderFinished, default_folder
-    from jumok.lessons.record import command_of
-    from jumok.lessons.rungs import LadderConfig
+    from jumok.cli.console import LadderView, show_ladder
+    from jumok.lessons.ladder.record import command_of
+    from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
+    from jumok.lessons.ladder.rungs import LadderConfig
 
     config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
     text = read_texts(texts, reading) if texts else stories_text()

@@ -16,7 +16,7 @@ from jumok.errors import ConfigError, TextError
 from jumok.messages import tr
 
 if TYPE_CHECKING:
-    from jumok.predict import Prediction
+    from jumok.inference.classify import Prediction
 
 
 @click.command(
@@ -53,9 +53,9 @@ def predict(
     is a line of stdout: label, probability and text, with a tab between them; an empty cell has neither label nor
     probability. What holds a tab, a newline or a quotation mark stands in quotes, as csv and pandas read it.
     """
-    from jumok import checkpoint
     from jumok import device as devices
-    from jumok.predict import predict_whole
+    from jumok.inference.classify import predict_whole
+    from jumok.runs import folder as checkpoint
 
     if text is not None and column is not None and text != column:
         raise ConfigError(

@@ -55,7 +55,7 @@ from jumok.messages import shell, tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
-    from jumok.trainer import Trainer
+    from jumok.training.trainer import Trainer
 
 
 FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that nobody chooses
@@ -212,7 +212,7 @@ def train(
     if resume and out is None:
         raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
     folder = out or _free_folder(texts)
-    from jumok.console import TrainingView
+    from jumok.training.progress import TrainingView
 
     summary: dict[str, Any] = {}
     with TrainingView(folder, quiet=quiet) as view:
@@ -245,7 +245,8 @@ def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]],
 
     make: what makes the trainer, and a sentence on the text.
     """
-    from jumok.console import TrainingView, show_explanation
+    from jumok.cli.console import show_explanation
+    from jumok.training.progress import TrainingView
 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         with TrainingView(Path(folder), quiet=quiet) as view:
@@ -290,9 +291,9 @@ def _make_trainer(
     tell: Callable[[str], None],
 ) -> tuple[Trainer, str]:
     """A trainer for what was asked, and a sentence on the text."""
-    from jumok.checkpoint import RunFolder
     from jumok.models import KINDS
-    from jumok.trainer import Trainer
+    from jumok.runs.folder import RunFolder
+    from jumok.training.trainer import Trainer
 
     size, tokenizer, model = (settings.pop(name, None) for name in ("size", "tokenizer", "model"))
     tokenizer_options = {name: settings.pop(name, None) for name in ("vocab_size", "alphabet", "min_count")}

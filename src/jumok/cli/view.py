@@ -93,9 +93,9 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
             "the text is empty; give some words to look at, or {--tokens} to let a GPT write from the start."
         )
 
-    from jumok import checkpoint
     from jumok import device as devices
-    from jumok.probe import ablation
+    from jumok.interpret.ablation import ablation
+    from jumok.runs import folder as checkpoint
     from jumok.view.heads import chosen, draw_heads
     from jumok.view.probes import passage_of, probe_trace, rows
     from jumok.view.trace import trace
@@ -118,7 +118,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         done["nats"] = probes.ranking.nats
         done["heads"] = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
         if not as_json:
-            from jumok.console import show_probes
+            from jumok.cli.console import show_probes
 
             show_probes(probes.ranking, table)
     if off is not None:
@@ -130,7 +130,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
             "candidates": [one._asdict() for one in change.candidates],
         }
         if not as_json:
-            from jumok.console import show_ablation
+            from jumok.cli.console import show_ablation
 
             show_ablation(flags["without"], change)
     if picture is not None:

@@ -3,7 +3,7 @@
 Templates are Korean with slots in braces, in the syntax of `str.format`:
 
 - `{hero}` is a *word*: chosen at its first mention in a tale, recalled at every later one;
-- `{hero:은/는}` adds the particle that fits the word chosen (`jumok.hangul.josa`);
+- `{hero:은/는}` adds the particle that fits the word chosen (`jumok.text.hangul.josa`);
 - `{weather.wear}` recalls another form of a word already chosen: what one wears in that weather;
 - `{closing}`, if it is a *phrase*, is replaced by one of its own templates, chosen anew at each mention.
 
@@ -24,7 +24,7 @@ from string import Formatter
 from typing import NamedTuple
 
 from jumok.errors import CorpusError
-from jumok.hangul import josa
+from jumok.text.hangul import josa
 
 
 @dataclass(frozen=True)

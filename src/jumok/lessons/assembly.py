@@ -4,7 +4,7 @@ They differ in who may look at whom, in where keys and values come from, and in 
 the same. The functions put production parameters together with those of the chapters before: embeddings and rotary
 positions of chapter 8, the block of chapter 7, heads of chapter 5.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, V vocabulary. In a
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, V vocabulary. In a
 mask True means "may attend".
 
 Sources: GPT-2, https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf;
@@ -20,8 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.attention import causal_mask
-from jumok.blocks import Block
 from jumok.config import GPTConfig
 from jumok.lessons.depth import apply_norm, run_block
 from jumok.lessons.heads import attend_by_heads
@@ -29,6 +27,8 @@ from jumok.lessons.order import attend_with_rotary, embed
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder, Placement
 from jumok.models.gpt import GPT
+from jumok.nn.attention import causal_mask
+from jumok.nn.blocks import Block
 
 NO_TARGET = -100  # PyTorch's own sign for a position whose prediction does not count
 

@@ -3,8 +3,8 @@
 Four ways to the same numbers. The last one is the production layer `MultiHeadAttention` with silent queries
 (W_q = 0): all its scores are equal, so that its softmax shares the past out evenly.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width. One sequence alone may
-come without its batch dimension. In a mask True means "may attend".
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width. One sequence alone
+may come without its batch dimension. In a mask True means "may attend".
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; a uniform average in the place of
 attention: https://arxiv.org/abs/1805.00631.
@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jumok.attention import MultiHeadAttention, causal_mask
 from jumok.lessons.masking import weights_masked_before
+from jumok.nn.attention import MultiHeadAttention, causal_mask
 
 
 def average_by_loop(x: Tensor) -> Tensor:

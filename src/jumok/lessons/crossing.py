@@ -4,7 +4,7 @@ In cross-attention the queries come from one sequence, keys and values from anot
 fills a batch up to its longest sequence, and a mask keeps it without influence. The parts of a block and how they are
 joined are chapter 7, `jumok.lessons.depth`.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, D head
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
 width. In a mask True means "may attend".
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, sections 3.1 and 3.2.3; the first attention of
@@ -20,11 +20,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from jumok.attention import MultiHeadAttention
-from jumok.blocks import Block
 from jumok.lessons.depth import run_block
 from jumok.lessons.dot_product import attend_by_loop
 from jumok.lessons.heads import attend_by_heads, key_head, split
+from jumok.nn.attention import MultiHeadAttention
+from jumok.nn.blocks import Block
 
 
 def cross_attention_by_loop(attention: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 The functions take the parameters of a production `Block` apart, step by step; `run_block` puts them together again.
 Self-attention is that of chapter 5, `jumok.lessons.heads`.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, D head
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
 width. One sequence alone may come without its batch dimension.
 
 Sources: residuals https://arxiv.org/abs/1512.03385, LayerNorm https://arxiv.org/abs/1607.06450, RMSNorm
@@ -19,10 +19,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from jumok.blocks import MLP, Block, SwiGLU
 from jumok.config import BlockConfig
-from jumok.layers import RMSNorm
 from jumok.lessons.heads import attend_by_heads
+from jumok.nn.blocks import MLP, Block, SwiGLU
+from jumok.nn.layers import RMSNorm
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -44,7 +44,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x / sqrt(mean(x²) + eps) · weight: nothing is subtracted, and nothing added.
 
-    The mean square is float32 whatever the type of x, since that is part of the definition in `jumok.layers.RMSNorm`.
+    The mean square is float32 whatever the type of x, since that is part of the definition in
+    `jumok.nn.layers.RMSNorm`.
 
     Args:
         x: (..., C). weight: (C,). eps: keeps the root away from zero.
@@ -61,7 +62,7 @@ def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
     """A norm of a block, by its parameters: LayerNorm, RMSNorm, or none at all.
 
     Args:
-        norm: as `jumok.blocks.make_norm` makes it. x: (..., C).
+        norm: as `jumok.nn.blocks.make_norm` makes it. x: (..., C).
 
     Returns:
         (..., C).
@@ -85,7 +86,7 @@ def apply_mlp(mlp: nn.Module, x: Tensor) -> Tensor:
     silu(z) = z / (1 + exp(-z)).
 
     Args:
-        mlp: as `jumok.blocks.make_mlp` makes it. x: (..., C).
+        mlp: as `jumok.nn.blocks.make_mlp` makes it. x: (..., C).
 
     Returns:
         (..., C).

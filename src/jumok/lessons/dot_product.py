@@ -3,7 +3,7 @@
 Nothing is learned here: x itself is query, key and value. The scores are not yet divided by sqrt(D); that is the matter
 of chapter 3, `jumok.lessons.projections`. `plain_attention` makes the production layer that computes the same.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, D head width. One
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
 
 Source: dot-product attention: https://arxiv.org/abs/1508.04025; "Attention Is All You Need",
@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from jumok.attention import MultiHeadAttention
+from jumok.nn.attention import MultiHeadAttention
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

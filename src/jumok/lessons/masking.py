@@ -4,7 +4,7 @@ The functions show the arithmetic on scores and weights one step at a time. Quer
 of chapter 3 (`jumok.lessons.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with
 one head. Several heads are chapter 5, `jumok.lessons.heads`.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, D head width. One
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. In a mask True means "may attend". `scores` are before the
 softmax, `weights` after it.
 
@@ -19,8 +19,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from jumok.attention import MultiHeadAttention, causal_mask
 from jumok.lessons.projections import step_by_step
+from jumok.nn.attention import MultiHeadAttention, causal_mask
 
 NOISE = 1e-6  # a smaller change of an output is rounding, not influence
 
@@ -29,7 +29,7 @@ def causal_mask_by_loop(t: int, s: int) -> Tensor:
     """Who may attend to whom when the T queries are the last T of S positions, decided pair by pair.
 
     Returns:
-        (T, S), bool; equal to `jumok.attention.causal_mask`.
+        (T, S), bool; equal to `jumok.nn.attention.causal_mask`.
     """
     allowed = torch.zeros(t, s, dtype=torch.bool)
     for i in range(t):
@@ -100,7 +100,7 @@ def causal_weights(attention: MultiHeadAttention, x: Tensor) -> Tensor:
         attention: a layer with one head. x: (B, T, C), or (T, C).
 
     Returns:
-        (B, T, T), or (T, T); equal to `jumok.attention.attention_weights` with causal=True.
+        (B, T, T), or (T, T); equal to `jumok.nn.attention.attention_weights` with causal=True.
 
     Raises:
         ValueError: the layer has several heads, or norms on q and k.
@@ -136,9 +136,9 @@ def drop(weights: Tensor, kept: Tensor, rate: float) -> Tensor:
     """Dropout, once it is drawn what is kept: zeros for the rest, and 1 / (1 - rate) times as much of what stays.
 
     An element is kept with probability 1 - rate, so that its expectation remains what it was.
-    `torch.nn.functional.dropout` draws one number for each element, `jumok.layers.Dropout` one byte on CPUs. So a table
-    printed after `torch.manual_seed(n)` is `torch.nn.functional.dropout(weights, rate)`, with `weights` from
-    `causal_weights`, or from `jumok.attention.attention_weights`.
+    `torch.nn.functional.dropout` draws one number for each element, `jumok.nn.layers.Dropout` one byte on CPUs. So a
+    table printed after `torch.manual_seed(n)` is `torch.nn.functional.dropout(weights, rate)`, with `weights` from
+    `causal_weights`, or from `jumok.nn.attention.attention_weights`.
 
     Args:
         weights: any shape. kept: bool, of the same shape. rate: probability of a zero, at least 0 and below 1.

@@ -3,8 +3,8 @@
 Attention itself sees a set, not a sequence. A position comes in at one of two places: it is added to the embedding
 before the first block, or it turns queries and keys inside every attention layer.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, G key/value
-heads, D head width, V vocabulary. One sequence alone may come without its batch dimension.
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
+key/value heads, D head width, V vocabulary. One sequence alone may come without its batch dimension.
 
 Sources: learned tables https://arxiv.org/abs/1705.03122, the sinusoidal one https://arxiv.org/abs/1706.03762, rotary
 https://arxiv.org/abs/2104.09864, order without positions https://arxiv.org/abs/2203.16634.
@@ -18,8 +18,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from jumok.attention import MultiHeadAttention
 from jumok.lessons.heads import attend_by_heads
+from jumok.nn.attention import MultiHeadAttention
 
 
 def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None, start: int = 0) -> Tensor:
@@ -56,7 +56,7 @@ def sinusoidal_by_loop(length: int, width: int, *, base: float = 10_000.0) -> Te
     """The sinusoidal table, number by number: pair i holds the sine and the cosine of position · frequency(i).
 
     Returns:
-        (length, width), float64. `jumok.positions.sinusoidal` computes in float32, so that its angles are off by up
+        (length, width), float64. `jumok.nn.positions.sinusoidal` computes in float32, so that its angles are off by up
         to about 1e-7 of their size.
     """
     table = torch.zeros(length, width, dtype=torch.float64)
@@ -80,10 +80,10 @@ def rotate_by_loop(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (x_i, x_{i+D/2}) of each position by the angle of that position and pair.
 
     Args:
-        x: (..., T, D), queries or keys, D even. cos, sin: (T, D), rows of `jumok.positions.rotary`.
+        x: (..., T, D), queries or keys, D even. cos, sin: (T, D), rows of `jumok.nn.positions.rotary`.
 
     Returns:
-        (..., T, D); equal to `jumok.positions.rotate`. Lengths stay what they were.
+        (..., T, D); equal to `jumok.nn.positions.rotate`. Lengths stay what they were.
     """
     turned = torch.empty_like(x)
     half = x.shape[-1] // 2
@@ -101,7 +101,7 @@ def rotate_as_complex(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     exp(i·(m-n)·θ): the distance alone.
 
     Args:
-        x: (..., T, D), D even. cos, sin: (T, D), rows of `jumok.positions.rotary`.
+        x: (..., T, D), D even. cos, sin: (T, D), rows of `jumok.nn.positions.rotary`.
 
     Returns:
         (..., T, D).

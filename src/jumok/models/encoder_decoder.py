@@ -1,7 +1,7 @@
 """The Transformer with an encoder and a decoder: one reads a source, the other writes a target and looks at both.
 
 The original family is that of 2017 (https://arxiv.org/abs/1706.03762), the classic one is BART
-(https://arxiv.org/abs/1910.13461). Shapes use the legend of `jumok.attention`; S are positions of the source.
+(https://arxiv.org/abs/1910.13461). Shapes use the legend of `jumok.nn.attention`; S are positions of the source.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.blocks import Block, make_norm
-from jumok.cache import EncoderDecoderCache
 from jumok.config import EncoderDecoderConfig
-from jumok.layers import Dropout
+from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
-from jumok.models.neighbours import look_around_by_positions
-from jumok.positions import sinusoidal
+from jumok.nn.blocks import Block, make_norm
+from jumok.nn.cache import EncoderDecoderCache
+from jumok.nn.layers import Dropout
+from jumok.nn.positions import sinusoidal
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer

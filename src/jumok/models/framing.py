@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
-from jumok.errors import ConfigError
+from jumok.errors import ConfigError, TokenizerError
 from jumok.tokenizers import Tokenizer
 
 Ids = NDArray[Any]
@@ -88,3 +88,21 @@ def pad_id(tokenizer: Tokenizer) -> int:
         if token in tokenizer.special_tokens:
             return tokenizer.special_tokens[token]
     return int(next(iter(tokenizer.encode("\0")), 0))  # U+0000, or the first id where a tokenizer drops that
+
+
+def start_id(tokenizer: Tokenizer) -> int:
+    """The id that stands before a text which begins from nothing: a newline, which is what stood before most lines.
+
+    A tokenizer that drops newlines, as those of BERT do, has a full stop there.
+
+    Raises:
+        TokenizerError: it drops both.
+    """
+    for mark in ("\n", "."):
+        ids = tokenizer.encode(mark)
+        if len(ids):
+            return int(ids[-1])
+    raise TokenizerError(
+        "a text without a prompt begins after a newline (or a full stop), and this tokenizer "
+        "encodes neither; give a prompt, or a tokenizer of kind char, jamo or bpe."
+    )

@@ -1,7 +1,7 @@
 """GPT: token embeddings, a stack of causal blocks, a norm, and an output layer over the vocabulary.
 
 The classic family is GPT-2 (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf);
-the modern one is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the legend of `jumok.attention`.
+the modern one is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.blocks import Block, make_norm
-from jumok.cache import KVCache
 from jumok.config import GPTConfig
 from jumok.errors import JumokError
-from jumok.layers import Dropout
+from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
-from jumok.models.neighbours import look_back_by_rotation
 from jumok.models.pooling import Pooling
-from jumok.positions import rotary
+from jumok.nn.blocks import Block, make_norm
+from jumok.nn.cache import KVCache
+from jumok.nn.layers import Dropout
+from jumok.nn.positions import rotary
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer

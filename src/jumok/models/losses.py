@@ -1,6 +1,6 @@
 """What the models of all tasks learn from: how little probability each gave to the right tokens.
 
-Shapes use the legend of `jumok.attention`.
+Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations

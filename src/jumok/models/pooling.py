@@ -1,6 +1,6 @@
 """From the positions of a text to one vector: what a classifier stands on.
 
-Shapes use the legend of `jumok.attention`.
+Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations

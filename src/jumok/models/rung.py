@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from jumok.attention import MultiHeadAttention
-from jumok.blocks import Block
 from jumok.config import RungConfig
 from jumok.models.gpt import GPT
+from jumok.nn.attention import MultiHeadAttention
+from jumok.nn.blocks import Block
 
 
 class Rung(GPT):
-    """The model of one rung of the ladder (`jumok.lessons.ladder`).
+    """The model of one rung of the ladder (`jumok.lessons.ladder.run`).
 
     mixing="none" has no blocks: each token's embedding alone predicts the next one, a bigram model of the rank n_embd.
     mixing="average" is attention that cannot choose: W_q is zero, so that all scores are equal and the softmax over

@@ -12,7 +12,7 @@ cannot be read is a `TextError` that names the byte or the line.
 
 from __future__ import annotations
 
-from jumok.text._given import material_of, string_of
+from jumok.text._given import Given, material_of, string_of, with_columns
 from jumok.text._inputs import FORMATS, Format
 from jumok.text._normal import compose
 from jumok.text._signs import with_signs
@@ -23,6 +23,7 @@ from jumok.text._text import Text, from_string, read
 __all__ = [
     "FORMATS",
     "Format",
+    "Given",
     "Source",
     "Table",
     "Text",
@@ -33,5 +34,6 @@ __all__ = [
     "read",
     "read_table",
     "string_of",
+    "with_columns",
     "with_signs",
 ]

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import overload
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 from jumok.text._inputs import FORMATS
 from jumok.text._table import Table, read_table
 from jumok.text._text import Text, from_string, read
+
+Given = str | os.PathLike[str] | Text | Table
 
 LONGEST_NAME = 1_000  # characters; a longer string is not looked for among the files
 
@@ -58,3 +61,16 @@ def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[
         path = os.fspath(given)
         return read_table(path, columns) if columns else read([path])
     return given
+
+
+def with_columns(given: Given, columns: Sequence[str] | None, names: Sequence[str]) -> Given:
+    """A table at a path with the columns that were asked for, under the names of its task; else what was given."""
+    if columns is None:
+        return given
+    if not isinstance(given, os.PathLike) or len(columns) != len(names):
+        raise ConfigError(
+            "columns={columns!r} names the columns of a table at a Path, {count} for this task; leave it out.",
+            columns=list(columns),
+            count=len(names) or tr("none"),
+        )
+    return read_table(os.fspath(given), list(columns)).renamed(tuple(names))

@@ -6,7 +6,7 @@ import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from jumok.hangul import nfc
+from jumok.text.hangul import nfc
 from jumok.tokenizers._boundaries import is_settled, last_fresh_start
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer as HFTokenizer
-from tokenizers import decoders
 
 from jumok.errors import TokenizerError
 from jumok.files import write_atomic
-from jumok.hangul import nfc, nfd
+from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
 from jumok.tokenizers._boundaries import after_last_newline, last_blank, last_fresh_start, recut, slices
 from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import decoders
 
 Ids = NDArray[Any]  # one dimension, of Tokenizer.dtype
 

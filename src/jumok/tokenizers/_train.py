@@ -11,15 +11,14 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from threading import Event, Thread
 
-from tokenizers import trainers
-
 from jumok.config import require_range
 from jumok.errors import ConfigError, TokenizerError
-from jumok.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.messages import message, tr
+from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
 from jumok.tokenizers._boundaries import last_blank, last_fresh_start, recut, slices
 from jumok.tokenizers._tokenizer import Tokenizer
+from tokenizers import trainers
 
 ALPHABETS = ("corpus", "ksx1001", "hangul")
 DEFAULT_BPE_VOCAB = 8_000

@@ -68,8 +68,8 @@ def view(
             written; with show=True, there is no browser.
     """
     # Trainers import this room for their pictures and need none of these.
-    from jumok.checkpoint import load
     from jumok.errors import ViewError
+    from jumok.runs.folder import load
     from jumok.text import string_of
     from jumok.view.heads import chosen
     from jumok.view.page import page_of, require_writable

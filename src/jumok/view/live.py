@@ -15,10 +15,13 @@ import torch
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
-from jumok.generate import Sampling, require_tokenizer, rollout, start_id
+from jumok.inference.generate import rollout
+from jumok.inference.sampling import Sampling
+from jumok.interpret.record import Recording, record
 from jumok.models import Model
+from jumok.models.checks import require_tokenizer
+from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
-from jumok.record import Recording, record
 from jumok.view.coding import FINEST
 from jumok.view.pieces import Pieces, Reader
 from jumok.view.schema import prediction_json, to_json

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from jumok.hangul import LEADS, TAILS, VOWELS, is_syllable, nfc
+from jumok.text.hangul import LEADS, TAILS, VOWELS, is_syllable, nfc
 from jumok.tokenizers import Tokenizer, starts_anew
 
 REPLACED = "\ufffd"  # stands in a text for bytes that are no character

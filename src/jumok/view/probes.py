@@ -8,10 +8,19 @@ from typing import Any
 
 import torch
 
+from jumok.interpret.ablation import (
+    Head,
+    Passage,
+    Ranking,
+    Repetition,
+    ranking,
+    repetition,
+    require_language_head,
+    rollout,
+)
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.probe import Head, Passage, Ranking, Repetition, ranking, repetition, require_language_head, rollout
 from jumok.view.coding import encode_weights
 from jumok.view.trace import Attention, Floats, HeadStatistics, Trace, head_statistics
 
@@ -20,7 +29,7 @@ LEAST_REPEATED = 4  # positions that a repeated sequence needs
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """How much of each token reaches each position through all layers of `attention`, (T, T); `jumok.probe.rollout`."""
+    """How much of each token reaches each position through all layers of `attention`, (T, T): attention rollout."""
 
     attention: Attention
     weights: Floats

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import jumok
 from jumok.messages import tr
+from jumok.version import __version__
 from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
 from jumok.view.trace import Attention, Prediction, TokenSequence, Trace, head_statistics
 
@@ -42,7 +42,7 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
     found: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "generator": f"jumok {jumok.__version__}",
+        "generator": f"jumok {__version__}",
         "model": dict(vars(trace.model)),
         "sequences": [_sequence(one) for one in trace.sequences],
         "attentions": [_attention(one, exact=trace.exact) for one in trace.attentions],

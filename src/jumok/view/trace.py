@@ -4,7 +4,7 @@
 kept, and weights are computed one layer at a time when they are asked for, so a trace of 12 layers of 12 heads over
 1,024 tokens needs some 100 MB beside the model, not 600 MB for all weights at once.
 
-Shapes use the legend of `jumok.attention`; here B is 1 and left out.
+Shapes use the legend of `jumok.nn.attention`; here B is 1 and left out.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.answer import Search, answer_ids, closed, require_answering
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, require_range
 from jumok.errors import ConfigError, TextError, ViewError
-from jumok.fill import mask_token
-from jumok.generate import eval_mode, generate, require_tokenizer, start_id
-from jumok.interop.tokenizer import ROLES
+from jumok.inference.answer import Search, answer_ids, closed, require_answering
+from jumok.inference.fill_mask import mask_token
+from jumok.inference.generate import generate
+from jumok.interpret.ablation import hidden_in_turn, profile
+from jumok.interpret.record import AttentionRecord, BlockKind, Recording, record
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
+from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Framing
+from jumok.models.framing import Framing, start_id
 from jumok.models.gpt import GPT
-from jumok.probe import hidden_in_turn, profile
-from jumok.record import AttentionRecord, BlockKind, Recording, record
-from jumok.tokenizers import Tokenizer
+from jumok.models.modes import eval_mode
+from jumok.tokenizers import ROLES, Tokenizer
 from jumok.view.pieces import Pieces, Reader
 
 LENS_TOP = 3
@@ -175,7 +176,8 @@ class Predictions:
 
     Fields:
         sequence: which of the trace's. kind: "next" (from what stands before the place), "here" (from what stands
-            around it, while the token itself is hidden, and every HIDDEN-th other one with it; see `jumok.probe`).
+            around it, while the token itself is hidden, and every HIDDEN-th other one with it; see
+            `jumok.interpret.ablation`).
         tokens: for each place, or None where nothing was expected, as at the first of a text.
         after: what would come behind the last token (kind "next").
     """
@@ -343,7 +345,7 @@ def model_facts(model: Model, name: str) -> ModelFacts:
 
 
 def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadStatistics:
-    """What can be said of each head in one number: the `jumok.probe.profile` of the queries that have a choice.
+    """One number of each kind for each head: `jumok.interpret.ablation.profile` of the queries that have a choice.
 
     Args:
         weights: (H, T, S), the last T of S positions if causal. crossing: queries and keys are of two texts.

@@ -1,0 +1,1 @@
+"""Ids of texts, and batches of them."""

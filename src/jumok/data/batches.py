@@ -1,0 +1,136 @@
+"""From text to ids to batches, in an order that depends on the seed and the step alone.
+
+Nothing here keeps a position: batch number n is a function of n, so a run continues anywhere without a state.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.data.ids import Ids
+from jumok.data.rows import MULTIPLE
+
+
+class Batches:
+    """Training windows without replacement.
+
+    Each epoch lays a grid of windows of context_length tokens over the text, shifted by a random offset, and visits
+    them in random order. So an epoch sees each token once, but for some at the two ends, and each time at another
+    place in its window.
+
+    Args:
+        ids: (tokens,), at least context_length + 1 of them.
+        context_length: T. batch_size: B. seed: of shifts and orders.
+    """
+
+    def __init__(self, ids: Ids, context_length: int, batch_size: int, seed: int) -> None:
+        self.ids, self.context_length, self.batch_size, self.seed = ids, context_length, batch_size, seed
+        self.windows = max(1, (len(ids) - context_length) // context_length)  # in one epoch
+        self._epoch = -1
+        self._starts: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def batch(self, number: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of batch `number`, counted from 0: (B, T) each, int64."""
+        first = number * self.batch_size
+        rows = [self._window(i) for i in range(first, first + self.batch_size)]
+        block = torch.from_numpy(np.stack(rows))  # (B, T+1)
+        return block[:, :-1].contiguous(), block[:, 1:].contiguous()
+
+    def _window(self, index: int) -> NDArray[np.int64]:
+        epoch, place = divmod(index, self.windows)
+        if epoch != self._epoch:
+            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
+            slack = len(self.ids) - 1 - self.windows * self.context_length  # tokens that the grid may shift by
+            shift = random.integers(0, slack + 1)
+            self._starts = shift + random.permutation(self.windows) * self.context_length
+            self._epoch = epoch
+        start = int(self._starts[place])
+        return self.ids[start : start + self.context_length + 1].astype(np.int64)
+
+
+# --- rows of different lengths ---
+
+
+class LengthBatches:
+    """Batches of rows that are about as long as each other, so that little of a batch is padding.
+
+    An epoch sorts all rows by their lengths, rows of equal lengths in random order, cuts that into batches of at most
+    `tokens` numbers with their padding, and visits the batches in random order. How many there are does not depend on
+    the epoch, so batch number n is a function of n here too.
+
+    With `weights` there are as many batches, and all of them weigh the same, give or take a row. Training needs that:
+    each batch moves the weights of a model about as far, since Adam and Muon divide a gradient by its size. So what a
+    row counts depends on how much else is in its batch, and no factor before the loss would change that. Batches of
+    long rows then exceed `tokens`, and `parts` says how to cut them.
+
+    Args:
+        lengths: (rows, k): of the k sequences that a row has. tokens: in a batch, padding included; a row that is
+            longer by itself is a batch of its own. seed: of the orders. multiple: to which lengths are padded.
+        weights: (rows,), whole numbers above 0: how many of what a loss is the mean of are in a row.
+    """
+
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        tokens: int,
+        seed: int,
+        multiple: int = MULTIPLE,
+        weights: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.tokens, self.seed, self.weights = tokens, seed, weights
+        self._keys = -(-np.maximum(lengths, 1) // multiple) * multiple  # (rows, k)
+        self._cuts = _cuts(self._keys[self._sorted(np.arange(len(lengths)))], tokens)
+        self.count = len(self._cuts) - 1  # in one epoch
+        self.tokens_per_batch = max(1, round(float(lengths.sum()) / max(1, self.count)))
+        self.numbers_per_batch = float(self._keys.sum()) / max(1, self.count)  # padding included, about
+        self._epoch = -1
+        self._rows: NDArray[np.int64] = np.empty(0, np.int64)
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def rows(self, number: int) -> NDArray[np.int64]:
+        """The rows of batch `number`, counted from 0."""
+        epoch, place = divmod(number, self.count)
+        if epoch != self._epoch:
+            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
+            self._rows = self._sorted(random.permutation(len(self._keys)))
+            self._order = random.permutation(self.count)
+            if self.weights is not None:
+                self._cuts = _even_cuts(self.weights[self._rows], self.count)
+            self._epoch = epoch
+        batch = int(self._order[place])
+        return self._rows[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def parts(self, number: int) -> list[slice]:
+        """Where batch `number` is cut so that no part has more than `tokens` numbers."""
+        return [slice(*ends) for ends in pairwise(_cuts(self._keys[self.rows(number)], self.tokens))]
+
+    def _sorted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`rows` by their lengths, the longest sequence of each first to count; stable."""
+        keys = self._keys[rows]
+        return rows[np.lexsort((*keys.T, keys.max(axis=1)))]
+
+
+def _cuts(keys: NDArray[np.int64], tokens: int) -> list[int]:
+    """Where to cut rows of these padded lengths, (rows, k), so that no batch costs more than `tokens`."""
+    cuts, widest = [0], np.zeros(keys.shape[1], np.int64)
+    for row, key in enumerate(keys):
+        wider = np.maximum(widest, key)
+        if row > cuts[-1] and (row + 1 - cuts[-1]) * int(wider.sum()) > tokens:
+            cuts.append(row)
+            wider = key
+        widest = wider
+    return [*cuts, len(keys)]
+
+
+def _even_cuts(weights: NDArray[np.int64], count: int) -> list[int]:
+    """Where to cut rows of these weights, (rows,), into `count` batches of equal weight, at least one row in each."""
+    sums, i = np.cumsum(weights), np.arange(count + 1)
+    cuts = np.searchsorted(count * sums, i * sums[-1], side="right")
+    cuts = np.maximum.accumulate(cuts - i) + i  # a row may outweigh a batch
+    found: list[int] = np.minimum(cuts, len(weights) - (count - i)).tolist()
+    return found

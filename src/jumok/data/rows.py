@@ -1,0 +1,79 @@
+"""Sequences of ids of different lengths in one file, mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.data.ids import Ids, load_ids
+from jumok.files import atomic_path
+
+MULTIPLE = 8  # lengths are padded to one, which suits the kernels
+
+
+class Rows:
+    """Sequences of ids of different lengths in one file, mapped into memory.
+
+    Args:
+        ids: (tokens,), all sequences one after the other. ends: (rows,), where each of them ends.
+    """
+
+    def __init__(self, ids: Ids, ends: NDArray[np.int64]) -> None:
+        self.ids, self.ends = ids, ends
+        self.lengths: NDArray[np.int64] = np.diff(ends, prepend=0)
+
+    @classmethod
+    def of(cls, sequences: Sequence[NDArray[Any]]) -> Rows:
+        """Sequences in memory."""
+        ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.uint32), *sequences]), ends)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, row: int) -> NDArray[np.int64]:
+        """The ids of one sequence, (length,), int64."""
+        end = int(self.ends[row])
+        return self.ids[end - int(self.lengths[row]) : end].astype(np.int64)
+
+    def padded(self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = MULTIPLE) -> Tensor:
+        """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`."""
+        longest = max(1, int(self.lengths[rows].max()))
+        block = np.full((len(rows), -(-longest // multiple) * multiple), pad, np.int64)
+        for place, row in enumerate(rows):
+            sequence = self[int(row)]
+            block[place, : len(sequence)] = sequence
+        return torch.from_numpy(block)
+
+
+def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Rows:
+    """Write sequences of ids to `path`, a .npy file, and their ends beside it."""
+    lengths, pieces = [], [np.empty(0, dtype)]
+    for sequence in sequences:
+        lengths.append(len(sequence))
+        pieces.append(np.asarray(sequence, dtype))
+    for file, values in ((path, np.concatenate(pieces)), (_ends(path), np.cumsum(lengths, dtype=np.int64))):
+        with atomic_path(file) as temporary, temporary.open("wb") as target:
+            np.save(target, values, allow_pickle=False)
+    return load_rows(path, len(lengths))
+
+
+def load_rows(path: Path, count: int) -> Rows:
+    """Sequences written by `write_rows`.
+
+    Raises:
+        RunError: a file is missing, damaged, or does not hold `count` sequences.
+    """
+    ends: Any = load_ids(_ends(path), count)
+    total = int(ends[-1]) if count else 0
+    return Rows(load_ids(path, total), np.asarray(ends, np.int64))
+
+
+def _ends(path: Path) -> Path:
+    return path.with_suffix(".ends.npy")

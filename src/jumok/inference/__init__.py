@@ -1,0 +1,1 @@
+"""Use a trained model: write, answer, fill blanks, classify."""

@@ -1,0 +1,176 @@
+"""Which class a text belongs to, with what probability; and how often that is right.
+
+For a class c, among the texts that are held against their labels,
+
+    precision = right among those said to be c       recall = found among those that are c
+    f1 = 2 · precision · recall / (precision + recall) = 2 · right / (said + are)
+
+`f1_macro` is the mean of f1 over the classes that were met, as a label or as an answer: a rare class counts as much as
+a common one, which accuracy does not show.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from jumok.data.batches import LengthBatches
+from jumok.data.rows import Rows
+from jumok.errors import JumokError, TextError
+from jumok.messages import tr
+from jumok.models import Model
+from jumok.models.bert import BERT
+from jumok.models.checks import finite_rows, not_finite, require_tokenizer
+from jumok.models.framing import Framed, Framing
+from jumok.models.gpt import GPT
+from jumok.models.modes import eval_mode
+from jumok.text import string_of
+
+Classifier = GPT | BERT
+BATCH_TOKENS = 8192  # read at once
+SHOWN = 3  # of many, in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """The answer for one text.
+
+    label: the likeliest one; None where the model's numbers for this text are not finite, while those for others are.
+    probabilities: of all labels, in the order of the model's; then none. cut: the text was longer than the context, and
+    its end was not read.
+    """
+
+    label: str | None
+    probabilities: dict[str, float]
+    cut: bool
+
+
+def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
+    """The class of each text, in the order of the texts.
+
+    Args:
+        model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
+        texts: one or more strings, none of them empty. For the texts of a file:
+            `jumok.text.read_table("reviews.tsv", ["text"]).column("text")`.
+
+    Raises:
+        ConfigError: a text is the name of a file.
+        JumokError: the model is no classifier, or its numbers are not finite for any text.
+        TextError: a text is empty, or the tokenizer makes nothing of it.
+        TokenizerError: the model has no tokenizer, or one with other ids.
+    """
+    if isinstance(texts, str | os.PathLike):
+        raise TextError(
+            "one {kind} was given where a list of texts belongs; put a text into brackets: [text], or read a file: "
+            'jumok.text.read_table(path, ["text"]).column("text").',
+            kind=tr("string") if isinstance(texts, str) else tr("path"),
+        )
+    if len(texts) == 1:  # the cells of a table may well be words that end like a file
+        texts = [string_of(texts[0])]
+    found = predict_whole(model, texts)
+    for number, prediction in enumerate(found, 1):
+        if prediction is None:
+            raise TextError(
+                "text {number:,} of {count:,} is empty, and an empty text has no class; leave it out.",
+                number=number,
+                count=len(texts),
+            )
+    return [prediction for prediction in found if prediction is not None]
+
+
+def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]:
+    """As `predict`, with None for a text that is empty or of which the tokenizer makes nothing."""
+    classifier = require_classifier(model)
+    framed = framed_texts(classifier, texts)
+    found = [text for text in framed if text is not None]
+    if not found:
+        return [None] * len(framed)
+    shares = log_probabilities(classifier, Rows.of([text.ids for text in found])).exp()  # (n, number of labels)
+    if not bool(finite_rows(shares).any()):
+        raise not_finite()
+    each = iter(shares)
+    return [None if text is None else _prediction(classifier.config.labels, next(each), text) for text in framed]
+
+
+def _prediction(labels: Sequence[str], shares: Tensor, text: Framed) -> Prediction:
+    """For one text, from the probabilities of its labels, (number of labels,)."""
+    if not bool(shares.isfinite().all()):
+        return Prediction(label=None, probabilities={}, cut=text.cut)
+    probabilities = dict(zip(labels, shares.tolist(), strict=True))
+    return Prediction(label=labels[int(shares.argmax())], probabilities=probabilities, cut=text.cut)
+
+
+# --- what training shares ---------------------------------------------------------------------------------------------
+
+
+def require_classifier(model: Model) -> Classifier:
+    """The model, which has labels.
+
+    Raises:
+        JumokError: it has none.
+    """
+    if not isinstance(model, GPT | BERT) or not model.config.labels:
+        raise JumokError(
+            "this {kind} is no classifier: it has no labels to choose from. Train one with `jumok "
+            "train reviews.tsv --task classify`; with {--init} it begins with the weights of this "
+            "model, if it is a GPT or a BERT.",
+            kind=type(model).__name__,
+        )
+    return model
+
+
+def class_logits(model: Classifier, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Logits of the labels: ids (B, T), filled up behind the first `lengths` (B,) of each row -> (B, labels)."""
+    mask = length_mask(ids, lengths)  # (B, T)
+    return model.classify(model.hidden(ids) if isinstance(model, GPT) else model.hidden(ids, mask), mask)
+
+
+def length_mask(ids: Tensor, lengths: Tensor) -> Tensor:
+    """True for the first `lengths` (B,) positions of each row of ids (B, T): (B, T), bool."""
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]  # (B, T)
+
+
+@torch.inference_mode()
+def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] | None = None) -> Tensor:
+    """Of each label for each row, or each of the `chosen` ones: (n, labels), float32, on the CPU.
+
+    Rows of like lengths are read together.
+    """
+    chosen = np.arange(len(rows)) if chosen is None else chosen
+    place, pad = model.token_embedding.weight.device, Framing.of(model.config, require_tokenizer(model)).pad
+    batches = LengthBatches(rows.lengths[chosen][:, None], BATCH_TOKENS, seed=0)
+    found = torch.empty(len(chosen), len(model.config.labels))
+    with eval_mode(model):
+        for number in range(batches.count):
+            places = batches.rows(number)
+            ids, lengths = padded(rows, chosen[places], pad, model.config.context_length)
+            logits = class_logits(model, ids.to(place), lengths.to(place))  # (B, labels)
+            found[torch.from_numpy(places)] = F.log_softmax(logits.float(), dim=1).cpu()
+    return found
+
+
+def padded(rows: Rows, chosen: NDArray[np.int64], pad: int, longest: int) -> tuple[Tensor, Tensor]:
+    """Some rows as a batch of ids, (B, T) with T at most `longest`, and their lengths, (B,)."""
+    return rows.padded(chosen, pad)[:, :longest], torch.from_numpy(rows.lengths[chosen])
+
+
+def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:
+    """Some labels for a message: 'x', 'y' and 5 more."""
+    shown = ", ".join(repr(name) for name, _ in zip(names, range(most), strict=False))
+    return tr("{shown} and {more} more", shown=shown, more=len(names) - most) if len(names) > most else shown
+
+
+def framed_texts(model: Classifier, texts: Sequence[str]) -> list[Framed | None]:
+    """Each text as the model reads it; None for one that is empty or of which the tokenizer makes nothing."""
+    tokenizer = require_tokenizer(model)
+    framing = Framing.of(model.config, tokenizer)
+    encoded = (tokenizer.encode(text.strip()) for text in texts)
+    return [framing.frame(ids) if len(ids) else None for ids in encoded]

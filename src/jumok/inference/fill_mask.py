@@ -1,0 +1,245 @@
+"""Filling blanks: a BERT that was trained on hidden tokens says what stood where a text has [MASK].
+
+Of several blanks the one that the model is surest of is filled first, by its likeliest token; the rest are then looked
+at again with that token in place. One pass over all blanks would choose each as if it were alone, and so could join
+the beginning of one word with the end of another. One blank is one token: a character, a letter of a syllable or a
+piece of a word, as the tokenizer has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.config import require_range
+from jumok.errors import ConfigError, JumokError, TokenizerError
+from jumok.messages import tr
+from jumok.models import Model
+from jumok.models.bert import BERT
+from jumok.models.checks import require_finite, require_tokenizer
+from jumok.models.framing import Framing
+from jumok.models.modes import eval_mode
+from jumok.tokenizers import ROLES, Tokenizer
+
+LARGEST_BATCH = 32  # windows of a long text that are read at once
+JOINED = "##"  # how WordPiece marks a token that continues the word before it
+
+
+class Candidate(NamedTuple):
+    """A token that may stand in a blank, readable, and its probability among all tokens."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blank:
+    """One blank. position: of its [MASK] in the text that was given, in characters. candidates: the likeliest first."""
+
+    position: int
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A text without blanks, and what may stand in each of them, in the order of the text."""
+
+    text: str
+    blanks: tuple[Blank, ...]
+
+
+class Choice(NamedTuple):
+    """Token ids and their probabilities, the likeliest first."""
+
+    ids: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+def fill(model: Model, text: str, top: int = 5) -> Filled:
+    """Fill each [MASK] of a text.
+
+    Args:
+        model: a BERT with head="mlm" and its tokenizer, as `jumok.load` returns it; a stock BertForMaskedLM too.
+        text: with one blank or more, each written as the model's mask token, mostly "[MASK]". It may be longer than
+            the context: each blank is then looked at in the middle of a window.
+        top: how many candidates to return for each blank.
+
+    Returns:
+        The text with the first candidate in each blank, in NFC for a jumok tokenizer. Candidates and probabilities
+        are those at the time when the blank was filled: given the blanks that were filled before it. A WordPiece
+        candidate that continues a word is written with its "##", which the text leaves out. With a bpe tokenizer,
+        whose words carry the space before them, only words with one are candidates after a space, and only words
+        without one elsewhere.
+
+    Raises:
+        ConfigError: the text has no blank; or top is less than 1.
+        TokenizerError: the model has no tokenizer, or it has no mask token, or it cannot encode the text.
+        JumokError: the model does not fill blanks; or its logits are not finite.
+    """
+    require_range("top", top, 1)
+    bert = require_masked_model(model)
+    tokenizer = require_tokenizer(bert)
+    name = mask_token(tokenizer)
+    parts = text.split(name)
+    if len(parts) == 1:
+        raise ConfigError(
+            "the text has no {mask}, which marks what is to be filled in; write it where a token is "
+            'missing, for example "나는 {mask} 읽었다".',
+            mask=name,
+        )
+    ids, places, allowed = _draft(parts, tokenizer, tokenizer.special_tokens[name])
+    filled, choices = fill_ids(bert, ids, places, allowed, top)
+    positions = (end + i * len(name) for i, end in enumerate(accumulate(map(len, parts[:-1]))))
+    blanks = tuple(
+        Blank(position=position, candidates=_readable(choice, tokenizer))
+        for position, choice in zip(positions, choices, strict=True)
+    )
+    # A foreign tokenizer may lose spaces and capitals, so there the text is kept as it was given.
+    own = tokenizer.kind != "other"
+    return Filled(text=tokenizer.decode(filled) if own else _joined(parts, blanks), blanks=blanks)
+
+
+def require_masked_model(model: Model) -> BERT:
+    """The model, which finds hidden tokens.
+
+    Raises:
+        JumokError: it does not.
+    """
+    if not isinstance(model, BERT) or model.config.head != "mlm":
+        found = (
+            tr('BERT with head="{head}"', head=model.config.head) if isinstance(model, BERT) else type(model).__name__
+        )
+        raise JumokError(
+            'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train '
+            "one with `jumok train TEXT --task mlm`, or load a BertForMaskedLM.",
+            found=found,
+        )
+    return model
+
+
+def mask_token(tokenizer: Tokenizer) -> str:
+    """The name of the token that stands for a hidden one.
+
+    Raises:
+        TokenizerError: there is none.
+    """
+    names = ROLES["mask_token"]
+    found = next((name for name in names if name in tokenizer.special_tokens), None)
+    if found is None:
+        has = ", ".join(tokenizer.special_tokens) or tr("none at all")
+        raise TokenizerError(
+            "hidden words need a tokenizer with {names} as a special token, and this one has {has}; "
+            'train one with jumok.train_tokenizer(..., special_tokens=["[PAD]", "[CLS]", "[SEP]", '
+            '"[MASK]"]), as `jumok train --task mlm` does by default.',
+            names=" / ".join(names),
+            has=has,
+        )
+    return found
+
+
+def ordinary_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Which ids stand for text: (vocab_size,), False for special tokens."""
+    ordinary = np.ones(tokenizer.vocab_size, np.bool_)
+    ordinary[list(tokenizer.special_tokens.values())] = False
+    return ordinary
+
+
+@torch.inference_mode()
+def fill_ids(
+    model: BERT, ids: Sequence[int], places: Sequence[int], allowed: Tensor, top: int = 1
+) -> tuple[NDArray[np.int64], list[Choice]]:
+    """Fill blanks among ids, the one that the model is surest of first.
+
+    Args:
+        model: with its tokenizer; it is in eval mode meanwhile.
+        ids: (n,), of a text without [CLS] and [SEP], with the mask token's id at each blank.
+        places: (N,), where the blanks are, rising. allowed: (N, V), bool, what may stand in each, V being the ids that
+            the tokenizer knows. top: how many ids to return for each blank.
+
+    Returns:
+        (n,), the ids with the likeliest one in each blank; and the choice for each blank.
+
+    Raises:
+        JumokError: the logits are not finite.
+    """
+    filled = np.array(ids, np.int64)
+    where = np.array(places, np.int64)
+    choices: dict[int, Choice] = {}
+    with eval_mode(model):
+        while len(choices) < len(where):
+            left = [i for i in range(len(where)) if i not in choices]
+            logits = _blank_logits(model, filled, where[left])[:, : allowed.shape[1]].cpu()  # (N, V)
+            require_finite(logits)
+            shares = logits.softmax(dim=-1).masked_fill(~allowed[left], -1.0)  # (N, V), below what any token has
+            surest = int(shares.amax(dim=-1).argmax())
+            best = shares[surest].topk(min(top, int(allowed[left[surest]].sum())))
+            choices[left[surest]] = Choice(tuple(best.indices.tolist()), tuple(best.values.tolist()))
+            filled[where[left[surest]]] = choices[left[surest]].ids[0]
+    return filled, [choices[i] for i in range(len(where))]
+
+
+def _blank_logits(model: BERT, ids: NDArray[np.int64], places: NDArray[np.int64]) -> Tensor:
+    """Logits at rising places of a text of any length, each in a window that has it in the middle: (N, V)."""
+    framing = Framing.of(model.config, require_tokenizer(model))
+    device = model.token_embedding.weight.device
+    width = min(framing.room, len(ids))
+    starts = np.clip(places - framing.room // 2, 0, len(ids) - width)  # (N,)
+    windows, rows = np.unique(starts, return_inverse=True)  # (W,), and (N,): which of them is whose
+    columns = places - starts + len(framing.before)
+    found = []
+    for first in range(0, len(windows), LARGEST_BATCH):
+        batch = windows[first : first + LARGEST_BATCH].tolist()
+        block = np.stack([framing.frame(ids[start : start + width]).ids for start in batch])
+        here = (rows >= first) & (rows < first + LARGEST_BATCH)
+        hidden = model(torch.from_numpy(block).to(device))  # (B, T, C)
+        found.append(model.mlm_logits(hidden[rows[here] - first, columns[here]]))  # (N, V)
+    logits = torch.cat(found)  # (N, V); windows rise with places, so the order is theirs
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _draft(parts: Sequence[str], tokenizer: Tokenizer, mask: int) -> tuple[list[int], list[int], Tensor]:
+    """The ids of a text with blanks between its parts, where the blanks are, and what may stand in each: (N, V)."""
+    ordinary = torch.from_numpy(ordinary_ids(tokenizer))  # (V,)
+    spaced = _spaced(tokenizer) & ordinary  # (V,): carries the space before a word
+    ids: list[int] = []
+    places: list[int] = []
+    allowed: list[Tensor] = []
+    for part in parts[:-1]:
+        after_space = part.endswith(" ") and bool(spaced.any())
+        ids += tokenizer.encode(part.removesuffix(" ") if after_space else part).tolist()
+        places.append(len(ids))
+        allowed.append(spaced if after_space else ordinary & ~spaced)
+        ids.append(mask)
+    return ids + tokenizer.encode(parts[-1]).tolist(), places, torch.stack(allowed)
+
+
+def _spaced(tokenizer: Tokenizer) -> Tensor:
+    """Which tokens are a space with a word or a part of one: (V,), bool. Only those of bpe can be."""
+    if tokenizer.kind != "bpe":
+        return torch.zeros(tokenizer.vocab_size, dtype=torch.bool)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return torch.tensor([piece[:1] == " " and piece.strip() != "" for piece in pieces])
+
+
+def _readable(choice: Choice, tokenizer: Tokenizer) -> tuple[Candidate, ...]:
+    """Ids as text. Bytes that are no whole character look like "<EA>"; of foreign tokens their decoder knows more."""
+    ids = list(choice.ids)
+    names = [tokenizer.decode([i]) for i in ids] if tokenizer.kind == "other" else tokenizer.pieces(ids)
+    return tuple(map(Candidate, names, choice.probabilities))
+
+
+def _joined(parts: Sequence[str], blanks: Sequence[Blank]) -> str:
+    """The parts of a text with the first candidates between them, one that continues a word close to it."""
+    text = parts[0]
+    for blank, part in zip(blanks, parts[1:], strict=True):
+        token = blank.candidates[0].token
+        joined = token.startswith(JOINED)
+        text = (text.rstrip() + token.removeprefix(JOINED) if joined else text + token) + part
+    return text

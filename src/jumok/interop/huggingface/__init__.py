@@ -1,0 +1,7 @@
+"""Hugging Face folders, in and out."""
+
+from __future__ import annotations
+
+from jumok.interop.huggingface.convert import from_hf, is_hf, to_hf
+
+__all__ = ["from_hf", "is_hf", "to_hf"]

@@ -1,0 +1,1 @@
+"""What attention does in a model: recordings, scores of heads, ablation."""

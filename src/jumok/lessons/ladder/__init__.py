@@ -1,0 +1,1 @@
+"""The ladder: one text, six models, each with one more part of a Transformer."""

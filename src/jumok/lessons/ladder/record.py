@@ -1,0 +1,225 @@
+"""The record of a ladder: what was asked, what each rung came to, and the file that holds it, OUT/ladder.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jumok.errors import ResumeError, RunError
+from jumok.files import write_atomic
+from jumok.lessons.ladder.rungs import RUNGS, LadderConfig, LadderRung
+from jumok.messages import shell, tr
+from jumok.text import Text
+
+FORMAT = 1
+FILE = "ladder.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A validation on the way: tokens and seconds of training so far, nats per character."""
+
+    tokens: int
+    seconds: float
+    nats_per_char: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungResult:
+    """What a finished rung came to.
+
+    parameters: those that were trained. steps, tokens, seconds: of training, and tokens_per_second (the median).
+    nats_per_char: of the best weights, on the same held-out text for all rungs. curve: the validations on the way.
+    before, after: what it wrote before and after training.
+    """
+
+    slug: str
+    parameters: int
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    nats_per_char: float
+    curve: tuple[Point, ...]
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFacts:
+    """What a record tells of its text. sources: names without folders. sha256: of the text as it was read."""
+
+    sources: tuple[str, ...]
+    sha256: str
+    chars: int
+
+    @classmethod
+    def of(cls, text: Text) -> TextFacts:
+        """Of a text that was read."""
+        names = tuple(Path(source.name).name for source in text.sources)
+        return cls(sources=names, sha256=text.sha256, chars=text.chars)
+
+    @property
+    def name(self) -> str:
+        """The text in a few words: its file, or how many there are."""
+        first, others = self.sources[0], len(self.sources) - 1
+        return f"{first} + {others}" if others else first
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderRecord:
+    """A ladder as far as it was climbed. It names no machine and no folder of one.
+
+    asked: the texts as the command line named them, without folders; None if it was not the command line.
+    precision, train_tokens, vocab_size: as the first rung has them, and floor, nats per character below which no model
+    gets on this text, where it is known; None before the first rung was begun.
+    before: what rungs that were begun wrote before training. results: of the finished rungs, in their order.
+    """
+
+    config: LadderConfig
+    text: TextFacts
+    asked: tuple[str, ...] | None = None
+    precision: str | None = None
+    train_tokens: int | None = None
+    vocab_size: int | None = None
+    floor: float | None = None
+    before: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    results: tuple[RungResult, ...] = ()
+
+    def result(self, rung: LadderRung) -> RungResult | None:
+        """What a rung came to, or None if it is not finished."""
+        return next((result for result in self.results if result.slug == rung.slug), None)
+
+    def with_result(self, result: RungResult) -> LadderRecord:
+        """The same with one more rung finished."""
+        order = [rung.slug for rung in RUNGS]
+        return dataclasses.replace(
+            self, results=tuple(sorted((*self.results, result), key=lambda r: order.index(r.slug)))
+        )
+
+    def without_result(self, rung: LadderRung) -> LadderRecord:
+        """The same, a rung to be climbed anew."""
+        return dataclasses.replace(self, results=tuple(result for result in self.results if result.slug != rung.slug))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rungs are."""
+        return all(self.result(rung) is not None for rung in RUNGS)
+
+    @property
+    def command(self) -> str | None:
+        """The command that makes such a ladder, or None if it was not made by one."""
+        return None if self.asked is None else command_of(self.asked, self.config)
+
+    def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
+        """Raise ResumeError, with what differs, if another ladder is asked for than the one in `out`."""
+        ours, theirs = dataclasses.asdict(self.config), dataclasses.asdict(config)
+        differing = [
+            tr("{name}={recorded!r}, not {given!r}", name=name, recorded=ours[name], given=value)
+            for name, value in theirs.items()
+            if ours[name] != value
+        ]
+        if self.text.sha256 != text.sha256:
+            differing.append(
+                tr(
+                    "another text: {name}, {chars:,} characters, sha256 {sha256}…, not {given_name}, {given_chars:,} "
+                    "characters, sha256 {given_sha256}…",
+                    name=self.text.name,
+                    chars=self.text.chars,
+                    sha256=self.text.sha256[:12],
+                    given_name=text.name,
+                    given_chars=text.chars,
+                    given_sha256=text.sha256[:12],
+                )
+            )
+        if differing:
+            raise ResumeError(
+                "{out} holds a ladder that was begun with {differing}. It continues with the text and "
+                "the settings of its start: give the same again, or choose another {--out} for a new one.",
+                out=out,
+                differing="; ".join(differing),
+            )
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def write(self, out: Path) -> None:
+        """Write OUT/ladder.json.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        values = {"format": FORMAT, **dataclasses.asdict(self)}
+        write_output(out / FILE, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, out: Path) -> LadderRecord:
+        """What `write` wrote.
+
+        Raises:
+            RunError: it cannot be read, is damaged, or of another format.
+        """
+        path = out / FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            written = values.pop("format")
+            if written != FORMAT:
+                raise RunError(
+                    "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+                    path=path,
+                    found=written,
+                    known=FORMAT,
+                )
+            text = values.pop("text")
+            asked = values.pop("asked")
+            return cls(
+                config=LadderConfig(**values.pop("config")),
+                text=TextFacts(**{**text, "sources": tuple(text["sources"])}),
+                asked=None if asked is None else tuple(asked),
+                results=tuple(_result(each) for each in values.pop("results")),
+                **values,
+            )
+        except OSError as error:
+            raise RunError("{path} cannot be read: {reason}.", path=path, reason=error.strerror) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(
+                "{path} is damaged ({error}); restore it from a copy, or choose another {--out} for a new ladder.",
+                path=path,
+                error=error,
+            ) from None
+
+
+def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str:
+    """The command that climbs a ladder, as a shell takes it. options: further ones, each with its value after it."""
+    words = ["jumok", "learn", "ladder", *texts, *options]
+    if config.steps_per_rung is not None:
+        words += ["--steps-per-rung", str(config.steps_per_rung)]
+    else:
+        words += ["--minutes-per-rung", f"{config.minutes_per_rung:g}"]
+    if config.seed:
+        words += ["--seed", str(config.seed)]
+    return shell(*words)
+
+
+def _result(values: dict[str, Any]) -> RungResult:
+    return RungResult(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file of a ladder at once, or leave the old one.
+
+    Raises:
+        RunError: the system refuses.
+    """
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise RunError(
+            "cannot write {path}: {reason}. Free some space or repair the folder, then give the same "
+            "command again: finished rungs are kept.",
+            path=path,
+            reason=error.strerror or error,
+        ) from error

@@ -1,0 +1,342 @@
+"""The ladder: ten models trained one after another on the same text, in the same order, with the same budget.
+
+Each rung is a run of `jumok.training.trainer` in a folder of its own, OUT/01-bigram and so on, which `jumok generate`
+takes like any other. Nothing is printed here; what happens is yielded as events. A ladder that was interrupted, or
+killed,
+continues where it stopped: finished rungs are kept, and the rung it was in goes on from its last saved state.
+
+    OUT/ladder.json     the record: what was asked, and what each rung came to
+    OUT/ladder.md       the table
+    OUT/ladder.png      the curves
+    OUT/report.html     both, and what they mean, in one file for any browser
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jumok.config import require_choice
+from jumok.device import choose_device
+from jumok.errors import RunError, TextError
+from jumok.files import LockHeld, locked
+from jumok.lessons.chapters import LANGUAGES, Language
+from jumok.lessons.ladder import record as records
+from jumok.lessons.ladder import report
+from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
+from jumok.lessons.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
+from jumok.lessons.ladder.verdicts import verdict
+from jumok.runs.folder import RunFolder
+from jumok.text import Text
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training.trainer import Event, Finish, Trainer
+
+LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # of a start that was killed
+HELD_OUT_TOKENS = 262_144  # read for the last figures, each fourth of them predicted; the same ones at every rung
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungStarted:
+    """A rung begins, or goes on after `step` steps. number: from 1. before: what it wrote before training."""
+
+    number: int
+    rung: LadderRung
+    folder: Path
+    parameters: int
+    step: int
+    before: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungFinished:
+    """A rung is finished. meaning: its figure in a few sentences. earlier: by an earlier run of the same ladder."""
+
+    number: int
+    rung: LadderRung
+    folder: Path
+    result: RungResult
+    meaning: str
+    earlier: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderFinished:
+    """The ladder is over: reason "done", or "interrupted". outputs: what was written of it, ladder.json first."""
+
+    reason: str
+    record: LadderRecord
+    out: Path
+    outputs: tuple[Path, ...]
+
+
+LadderEvent = RungStarted | RungFinished | LadderFinished | Event
+
+
+class Ladder:
+    """One ladder in its folder. Make it, then iterate over `run()`; the same call continues one that was begun.
+
+    Args:
+        text: what all rungs learn from; its last tenth is held out.
+        out: folder, made if it is not there.
+        config: what the rungs have in common.
+        language: of the table, the picture, the report and `RungFinished`; it may change from one call to the next.
+        device: "auto", "cpu", "cuda" or "mps".
+        asked: the texts as the command line named them, for the command in the report.
+
+    Raises:
+        TextError: the text is too short. ResumeError: the folder holds another ladder; the message says what differs.
+        RunError: the folder holds something else, or cannot be written. ConfigError: there is no such device.
+    """
+
+    def __init__(
+        self,
+        text: Text,
+        out: Path,
+        config: LadderConfig | None = None,
+        *,
+        language: Language = "ko",
+        device: str = "auto",
+        asked: Sequence[str] | None = None,
+    ) -> None:
+        require_choice("language", language, LANGUAGES)
+        choose_device(device)
+        self.text, self.out, self.language, self.device = text, out, language, device
+        config = config or LadderConfig()
+        _require_enough(text, config)
+        names = None if asked is None else tuple(Path(name).name if name != "-" else name for name in asked)
+        self.record = _open(out, text, config, names)
+        self._stop = False
+        self._trainer: Trainer | None = None
+        self._tokenizer: Tokenizer | None = None
+
+    def request_stop(self) -> None:
+        """Ask the ladder to end after the step it is in; its state is saved first. Safe in a signal handler."""
+        self._stop = True
+        if self._trainer is not None:
+            self._trainer.request_stop()
+
+    def run(self) -> Iterator[LadderEvent]:
+        """Climb what is left of the ladder, or until `request_stop`.
+
+        Raises:
+            RunError: another process is climbing it, the disk is full, or the folder of a rung is damaged.
+            TrainingError: see `Trainer.run`.
+        """
+        with _lock(self.out):
+            for number, rung in enumerate(RUNGS, 1):
+                if self._is_finished(number, rung):
+                    yield self._finished(number, rung, earlier=True)
+                elif not self._stop:
+                    yield from self._climb(number, rung)
+            reason = "done" if self.record.finished else "interrupted"
+            yield LadderFinished(reason=reason, record=self.record, out=self.out, outputs=self._write_outputs())
+
+    # --- one rung ---------------------------------------------------------------------------------------------------
+
+    def _folder(self, number: int, rung: LadderRung) -> Path:
+        return self.out / f"{number:02d}-{rung.slug}"
+
+    def _is_finished(self, number: int, rung: LadderRung) -> bool:
+        """Whether there is both a result and a model; a rung whose folder was deleted is climbed anew."""
+        if self.record.result(rung) is None:
+            return False
+        if (self._folder(number, rung) / "model.safetensors").is_file():
+            return True
+        self.record = self.record.without_result(rung)
+        return False
+
+    def _climb(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
+        folder = self._folder(number, rung)
+        with self._make_trainer(rung, folder) as trainer:
+            self._trainer = trainer
+            self._note_start(rung, trainer)
+            if self._stop:  # it was asked for before there was anyone to ask
+                trainer.request_stop()
+            yield RungStarted(
+                number=number,
+                rung=rung,
+                folder=folder,
+                parameters=trainer.model.parameter_count(),
+                step=trainer.step,
+                before=self.record.before.get(rung.slug, ""),
+            )
+            interrupted = False
+            for event in trainer.run():
+                yield event
+                interrupted = isinstance(event, Finish) and event.reason == "interrupted"
+            if not interrupted:
+                result = self._measure(rung, trainer)
+                self.record = self.record.with_result(result)
+                self.record.write(self.out)
+                yield self._finished(number, rung, earlier=False)
+            self._trainer = None
+
+    def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
+        kind, settings = self.record.config.settings(rung)
+        if self.record.precision is not None:  # what the first rung measured
+            settings["precision"] = self.record.precision
+        if (folder / "config.json").is_file():
+            settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
+            return Trainer.resume(folder, self.text, settings, device=self.device)  # a length would begin another stage
+        if self._tokenizer is None:
+            training_part = self.text.chars - round(self.text.chars * HELD_OUT)
+            self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
+        if choose_device(self.device).type == "cpu":
+            settings["attention"] = "explicit"  # not what measures faster, which could differ between rungs
+        trainer = Trainer.start(folder, self.text, settings, tokenizer=self._tokenizer, kind=kind, device=self.device)
+        trainer.notices.clear()  # advice on the size of the model and the length of the run, which a ladder prescribes
+        return trainer
+
+    def _note_start(self, rung: LadderRung, trainer: Trainer) -> None:
+        """Keep what only a rung that has just begun can tell."""
+        data = trainer.folder.read_config()["data"]
+        before = dict(self.record.before)
+        if trainer.step == 0 and rung.slug not in before:
+            before[rung.slug] = self._sample(trainer)
+        self.record = dataclasses.replace(
+            self.record,
+            precision=trainer.config.precision,
+            train_tokens=data["train_tokens"],
+            vocab_size=trainer.model.config.vocab_size,
+            floor=data["floor"],
+            before=before,
+        )
+        self.record.write(self.out)
+
+    def _measure(self, rung: LadderRung, trainer: Trainer) -> RungResult:
+        """What the rung came to. The trainer has put the best weights back into the model."""
+        config = self.record.config
+        tokens_per_step = config.batch_size * config.context_length
+        metrics = RunFolder(trainer.folder.path).read_metrics()
+        evals = [event for event in metrics if event["event"] == "eval"]
+        speeds = [event["tokens_per_second"] for event in metrics if event["event"] == "step"]
+        figures = trainer.task.final(trainer.model, HELD_OUT_TOKENS)
+        return RungResult(
+            slug=rung.slug,
+            parameters=trainer.model.parameter_count(),
+            steps=trainer.step,
+            tokens=trainer.step * tokens_per_step,
+            seconds=round(trainer.seconds, 3),
+            tokens_per_second=round(statistics.median(speeds or [trainer.step * tokens_per_step / trainer.seconds]), 1),
+            nats_per_char=figures["nats_per_char"],
+            curve=tuple(
+                Point(
+                    tokens=event["step"] * tokens_per_step,
+                    seconds=round(event["seconds"], 3),
+                    nats_per_char=event["figures"]["nats_per_char"],
+                )
+                for event in evals
+            ),
+            before=self.record.before.get(rung.slug, ""),
+            after=self._sample(trainer),
+        )
+
+    def _sample(self, trainer: Trainer) -> str:
+        config = self.record.config
+        return trainer.task.sample(trainer.model, config.sample_tokens, seed=config.seed)
+
+    def _finished(self, number: int, rung: LadderRung, *, earlier: bool) -> RungFinished:
+        result = self.record.result(rung)
+        assert result is not None
+        return RungFinished(
+            number=number,
+            rung=rung,
+            folder=self._folder(number, rung),
+            result=result,
+            meaning=verdict(self.record, rung, self.language),
+            earlier=earlier,
+        )
+
+    # --- what is written --------------------------------------------------------------------------------------------
+
+    def _write_outputs(self) -> tuple[Path, ...]:
+        """Write table, picture and report of the rungs so far; of none, only the record is there."""
+        written = [self.out / records.FILE]
+        if self.record.results:
+            written += report.write(self.record, self.out, self.language)
+        return tuple(written)
+
+
+def default_folder(text: Text, config: LadderConfig, runs: Path = Path("runs")) -> Path:
+    """RUNS/ladder, or with a number the first that is free or holds this very ladder, which then continues."""
+    facts = TextFacts.of(text)
+    for number in range(1, 10_000):
+        folder = runs / ("ladder" if number == 1 else f"ladder-{number}")
+        if not folder.exists():
+            return folder
+        try:
+            record = LadderRecord.read(folder)
+        except RunError:
+            continue
+        if record.config == config and record.text.sha256 == facts.sha256:
+            return folder
+    raise RunError("{runs} holds 9,999 ladders; name a folder with {--out}.", runs=runs)
+
+
+def _require_enough(text: Text, config: LadderConfig) -> None:
+    """Raise TextError unless the training part fills a batch, and the held-out part a window."""
+    batch, window = config.batch_size * config.context_length + 1, config.context_length
+    enough = 1 + math.ceil(max(batch / (1 - HELD_OUT), window / HELD_OUT))  # a character is a token, or several
+    if text.chars < enough:
+        raise TextError(
+            "the text has {chars:,} characters, too short for the ladder: it takes at least "
+            "{enough:,}, so that the training part fills a batch of {batch_size} x {context_length} "
+            "and the held-out tenth fills a window. Give more text.",
+            chars=text.chars,
+            enough=enough,
+            batch_size=config.batch_size,
+            context_length=config.context_length,
+        )
+
+
+def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | None) -> LadderRecord:
+    """The record in `out`, or a new one in a new folder."""
+    facts = TextFacts.of(text)
+    if (out / records.FILE).exists():
+        record = LadderRecord.read(out)
+        record.refuse_another(facts, config, out)
+        return dataclasses.replace(record, asked=asked or record.asked)
+    try:
+        if out.exists() and not out.is_dir():
+            raise RunError("{out} is a file; give a folder for the ladder, for example {--out {out}-ladder}.", out=out)
+        if out.is_dir() and any(not LEFTOVER.fullmatch(entry.name) for entry in out.iterdir()):
+            raise RunError(
+                "{out} holds other files and no ladder; choose a new folder with {--out}, or an empty one.", out=out
+            )
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            "cannot use {out} for the ladder: {reason}. Choose another {--out}.",
+            out=out,
+            reason=error.strerror or error,
+        ) from None
+    record = LadderRecord(config=config, text=facts, asked=asked)
+    record.write(out)
+    return record
+
+
+@contextmanager
+def _lock(out: Path) -> Iterator[None]:
+    """Keep a second process off the same ladder.
+
+    Raises:
+        RunError: another one is at it.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(out / ".lock"))
+        except LockHeld:
+            raise RunError(
+                "another process is climbing the ladder in {out}; wait for it, or choose another {--out}.", out=out
+            ) from None
+        except OSError as error:
+            raise RunError(
+                "cannot write in {out}: {reason}. Choose another {--out}.", out=out, reason=error.strerror or error
+            ) from None
+        yield

@@ -1,0 +1,58 @@
+"""What a model must have before it is used: a tokenizer with its ids, and finite numbers."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from jumok.errors import JumokError, TokenizerError
+from jumok.models import Model
+from jumok.tokenizers import Tokenizer
+
+
+def require_tokenizer(model: Model) -> Tokenizer:
+    """The model's tokenizer.
+
+    Raises:
+        TokenizerError: it has none, or one with more ids than the model.
+    """
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise TokenizerError("this model has no tokenizer to read text with; use jumok.load, or set model.tokenizer.")
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise TokenizerError(
+            "the tokenizer has {vocab_size} ids, the model only {model_size}; use the tokenizer that "
+            "the model was trained with.",
+            vocab_size=tokenizer.vocab_size,
+            model_size=model.config.vocab_size,
+        )
+    return tokenizer
+
+
+def not_finite() -> JumokError:
+    """What to raise where logits are not finite."""
+    return JumokError(
+        "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
+        "Train again with a lower learning rate, or load an earlier copy."
+    )
+
+
+def finite_rows(logits: Tensor) -> Tensor:
+    """Which rows hold finite numbers alone: (B, V) -> (B,), bool."""
+    return logits.isfinite().all(dim=-1)
+
+
+def require_finite(logits: Tensor) -> None:
+    """Raise JumokError unless all logits are finite."""
+    if not bool(logits.isfinite().all()):
+        raise not_finite()
+
+
+def require_finite_losses(nats: float) -> None:
+    """Raise JumokError if a sum of losses is not a finite number."""
+    if not math.isfinite(nats):
+        raise JumokError(
+            "the model's losses are not finite: its weights are damaged or its training diverged. "
+            "Train again with a lower learning rate, or load an earlier copy."
+        )

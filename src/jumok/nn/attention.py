@@ -1,0 +1,248 @@
+"""Attention: the maths, the seam, and the layer.
+
+Shapes, here and everywhere in jumok:
+    B batch    T query positions    S key positions    C width
+    H heads    G key/value heads    D head width       V vocabulary
+
+Inside attention the layout is (B, H, T, D). In a mask True means "may attend". One sequence alone, (T, C), may be given
+without its batch dimension.
+
+`MultiHeadAttention` creates q_proj, k_proj, v_proj and, unless project=False, o_proj, in this order and with
+PyTorch's default initialisation. Tables printed in books after `torch.manual_seed(n)` depend on exactly this order
+and on nothing else being drawn before or between, so it is a promise, pinned by a test. A model overwrites the
+weights with its own initialisation afterwards.
+
+Which call makes which table, right after the seed was set, with `jumok.lessons` for what no production layer does:
+    three nn.Linear, one head     MultiHeadAttention(d_in, d_out, 1, project=False)(x, causal=True)
+    three torch.rand matrices     projections.step_by_step(projections.layer_of(w_query, w_key, w_value), x)
+    single heads side by side     heads.concatenate_heads(heads.make_heads(d_in, D, H), x, causal=True)
+    the same, then a projection   singles = heads.make_heads(d_in, D, H); o = nn.Linear(H * D, d_out)
+                                  heads.join_heads(singles, o)(x, causal=True)
+    one projection, split         MultiHeadAttention(d_in, d_out, H)(x, causal=True)
+Leave causal=True out for a table without mask; qkv_bias= and out_bias= are as the table has them. With dropout on CPUs
+the mask is drawn by the byte (`jumok.nn.layers`), so tables with dropout come out of
+torch.nn.functional.dropout(weights, rate), with the weights of `attention_weights` or `masking.causal_weights`.
+
+Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; grouped-query heads:
+https://arxiv.org/abs/2305.13245; norms on q and k: https://arxiv.org/abs/2010.04245.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.nn.cache import LayerCache
+from jumok.nn.chunked_attention import explicit_attention
+from jumok.nn.layers import Dropout, RMSNorm
+from jumok.nn.positions import rotate
+
+Implementation = Literal["explicit", "fused"]
+
+FEWEST_FUSED = 16  # keys, below which the fused kernel for CPUs turns a NaN into zeros
+
+
+def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Tensor:
+    """Who may attend to whom when T queries are the *last* T of S positions.
+
+    PyTorch's own `is_causal` aligns the triangle top-left when T != S, which would let the newest query see only
+    the oldest key; here the last query always sees everything.
+
+    Returns:
+        (T, S), bool; row t is True up to column S - T + t.
+    """
+    return torch.ones(t, s, dtype=torch.bool, device=device).tril(s - t)
+
+
+def combined_mask(t: int, s: int, mask: Tensor | None, causal: bool, device: torch.device) -> Tensor | None:
+    """`mask` and the causal triangle as one mask, or None when everything may attend to everything."""
+    if not causal or t == 1:
+        return mask
+    triangle = causal_mask(t, s, device)  # (T, S)
+    return triangle if mask is None else mask & triangle
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """softmax(q kᵀ / sqrt(D)): how much each query takes from each key.
+
+    Args:
+        q: (B, H, T, D). k: (B, G, S, D), H a multiple of G; each key head serves H / G query heads.
+        mask: bool, broadcastable to (B, H, T, S), True where a query may attend.
+        causal: additionally forbid looking ahead, see `causal_mask`.
+
+    Returns:
+        (B, H, T, S), of the type of q; the softmax itself runs in float32 or better. Rows sum to one; a row with
+        nothing to attend to is all zeros, as in PyTorch's fused kernel. A NaN in the input stays a NaN.
+    """
+    k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)  # (B, H, S, D)
+    scores = (q @ k.transpose(-2, -1)).to(torch.promote_types(q.dtype, torch.float32))  # (B, H, T, S)
+    scores = scores * q.shape[-1] ** -0.5
+    allowed = combined_mask(q.shape[-2], k.shape[-2], mask, causal, q.device)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, float("-inf"))
+    weights = scores.softmax(dim=-1)  # (B, H, T, S)
+    if allowed is not None and (mask is not None or q.shape[-2] > k.shape[-2]):  # else no row can be empty
+        weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
+    return weights.to(q.dtype)
+
+
+class ScaledDotProductAttention(nn.Module):
+    """The seam: the one place where q, k, v and the mask meet, without parameters.
+
+    Everything that wants to watch attention hooks this module; it is also the only caller of a fused kernel.
+
+    `training_by` says what computes it in training on a CPU where both can: "explicit" weights or the "fused" kernel.
+    They agree up to rounding; which is faster depends on the machine, the shape and the type. See `train_attention_by`.
+    """
+
+    training_by: Implementation = "explicit"
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """The weighted sum `attention_weights(q, k, mask, causal) @ v`.
+
+        Args:
+            q: (B, H, T, D). k, v: (B, G, S, D). mask, causal: as in `attention_weights`.
+
+        Returns:
+            (B, H, T, D).
+        """
+        t, s = q.shape[-2], k.shape[-2]
+        if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and self._drops)):
+            weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
+            return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
+        if self.training_by == "explicit" and self.can_choose(q, k, v):
+            if k.shape[1] < q.shape[1]:
+                k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
+            return explicit_attention(q, k, v, mask, causal)
+        square = causal and mask is None and t == s
+        return F.scaled_dot_product_attention(
+            q, k, v,
+            attn_mask=None if square else combined_mask(t, s, mask, causal, q.device),
+            dropout_p=self.dropout.rate if self.training else 0.0,
+            is_causal=square and t > 1,
+            enable_gqa=q.shape[-3] != k.shape[-3],
+        )  # fmt: skip
+
+    def can_choose(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
+        """Whether `training_by` decides what computes these: on a CPU, in training, where nothing else stands against
+        either."""
+        alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
+        on_cpu = q.device.type == "cpu" and q.requires_grad
+        return on_cpu and alike and k.shape[-2] >= FEWEST_FUSED and not self._drops
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.dropout.rate > 0
+
+
+def train_attention_by(model: nn.Module, implementation: Implementation) -> None:
+    """Say in every seam of a model what computes attention in training on a CPU."""
+    for part in model.modules():
+        if isinstance(part, ScaledDotProductAttention):
+            part.training_by = implementation
+
+
+class MultiHeadAttention(nn.Module):
+    """Queries from x, keys and values from x or from a context, n_head times side by side.
+
+    Args:
+        d_in: width of the input. d_out: width of the output, and of all heads together unless head_dim is given.
+        n_head: query heads. n_kv_head: key/value heads, a divisor of n_head (None: n_head).
+        head_dim: width of one head (None: d_out / n_head).
+        d_context: width of the context for cross-attention (None: d_in).
+        qkv_bias, out_bias: biases of the projections.
+        project: end with the output projection o_proj; without it the heads are returned side by side.
+        qk_norm: epsilon of an RMSNorm over each head of q and k, or None for no norm.
+        dropout: rate on the attention weights in training.
+
+    Raises:
+        ValueError: d_out is not divisible by n_head and no head_dim was given, or n_kv_head does not divide n_head.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        n_head: int,
+        *,
+        qkv_bias: bool = False,
+        out_bias: bool = True,
+        project: bool = True,
+        n_kv_head: int | None = None,
+        head_dim: int | None = None,
+        d_context: int | None = None,
+        qk_norm: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if head_dim is None and d_out % n_head:
+            raise ValueError(f"d_out={d_out} is not divisible by n_head={n_head}; change one, or give head_dim")
+        self.n_head = n_head
+        self.n_kv_head = n_kv_head or n_head
+        self.head_dim = head_dim or d_out // n_head
+        if n_head % self.n_kv_head:
+            raise ValueError(f"n_head={n_head} is not divisible by n_kv_head={n_kv_head}")
+        d_context = d_context or d_in
+        self.q_proj = nn.Linear(d_in, self.n_head * self.head_dim, bias=qkv_bias)
+        self.k_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.v_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.o_proj = nn.Linear(self.n_head * self.head_dim, d_out, bias=out_bias) if project else None
+        self.q_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
+        self.k_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
+        self.attend = ScaledDotProductAttention(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """Attend from x to itself, or to `context`.
+
+        Args:
+            x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or None for self-attention.
+            mask: bool, broadcastable to (B, H, T, S). causal: no looking ahead.
+            rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
+            cache: past keys and values, extended by those of x. Those of a context, which does not grow, are computed
+                once: a cache that holds any is read, and the context is not looked at again.
+
+        Returns:
+            (B, T, d_out), or (T, d_out).
+        """
+        q = self._split(self.q_proj(x), self.n_head)  # (B, H, T, D)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        if rotary is not None:
+            q = rotate(q, *rotary)
+        if context is not None and cache is not None and cache.length:
+            k, v = cache.held()  # (B, G, S, D) each
+        else:
+            k, v = self._keys_and_values(x if context is None else context, rotary)  # (B, G, S, D) each
+            if cache is not None:
+                k, v = cache.append(k, v)
+        heads = self.attend(q, k, v, mask, causal)  # (B, H, T, D)
+        merged = heads.transpose(-3, -2).flatten(-2)  # (B, T, H*D)
+        return merged if self.o_proj is None else self.o_proj(merged)  # (B, T, d_out)
+
+    def _keys_and_values(self, source: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+        k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
+        v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        if rotary is not None:
+            k = rotate(k, *rotary)
+        return k, v
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(-3, -2)  # (B, heads, T, D)

@@ -1,0 +1,158 @@
+"""What a Transformer is stacked from: norm, MLP, and the block that joins them to attention.
+
+Shapes use the legend of `jumok.nn.attention`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.config import BlockConfig
+from jumok.nn.attention import MultiHeadAttention
+from jumok.nn.cache import LayerCache
+from jumok.nn.layers import Dropout, RMSNorm
+
+ACTIVATION = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class MLP(nn.Module):
+    """Two matrices with an activation between them, position by position.
+
+    Args:
+        width: C, in and out. hidden: width between. activation: a name in ACTIVATION.
+    """
+
+    def __init__(self, width: int, hidden: int, activation: str) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(width, hidden)
+        self.down_proj = nn.Linear(hidden, width)
+        self.activation = ACTIVATION[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        return self.down_proj(self.activation(self.up_proj(x)))
+
+
+class SwiGLU(nn.Module):
+    """An MLP whose hidden units are gated by a second projection (https://arxiv.org/abs/2002.05202), no biases.
+
+    Args:
+        width: C, in and out. hidden: width between.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, hidden, bias=False)
+        self.up_proj = nn.Linear(width, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+def make_norm(config: BlockConfig) -> nn.Module:
+    """The norm over the width: LayerNorm with bias, RMSNorm with weight, or nothing."""
+    if config.norm == "none":
+        return nn.Identity()
+    kind = RMSNorm if config.norm == "rms" else nn.LayerNorm
+    return kind(config.width, eps=config.norm_eps)
+
+
+class Block(nn.Module):
+    """Attention, cross-attention if there is a context, then an MLP; each added to what came in, with a norm.
+
+    Pre-norm is x + f(norm(x)), as in GPT-2 and everything after it; post-norm is norm(x + f(x)), as in the paper of
+    2017 and BERT. What makes a block an encoder's or a decoder's is `causal` and `cross`, nothing else.
+
+    Args:
+        config: what it is made of.
+        causal: no position sees a later one.
+        cross: also attend to a context, whose width is the same.
+    """
+
+    def __init__(self, config: BlockConfig, *, causal: bool = True, cross: bool = False) -> None:
+        super().__init__()
+        self.causal, self.pre_norm, self.residual = causal, config.pre_norm, config.residual
+        self.attention_norm = make_norm(config)
+        self.attention = make_attention(config)
+        self.cross_norm = make_norm(config) if cross else None
+        self.cross_attention = make_attention(config) if cross else None
+        self.mlp_norm = make_norm(config) if config.mlp_width else None
+        self.mlp = make_mlp(config) if config.mlp_width else None
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        cache: LayerCache | None = None,
+        *,
+        mask: Tensor | None = None,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        context_cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            rotary: cos and sin, (T, D) each, for the positions of x.
+            cache: keys and values of the positions before x, extended in place.
+            mask: bool, broadcastable to (B, H, T, S), on top of the causal one.
+            context: (B, S, C), what cross-attention looks at. context_mask: as `mask`, for its S positions.
+            context_cache: keys and values of the context, filled at the first call and read at the others.
+
+        Raises:
+            ValueError: a block with cross-attention has no context, or one without it has.
+        """
+        if (context is None) != (self.cross_attention is None):
+            raise ValueError(
+                "this block has cross-attention and needs a context"
+                if context is None
+                else "this block has no cross-attention to look at a context with; make it with cross=True"
+            )
+        x = self._join(
+            x, self.attention_norm, self.attention, mask=mask, causal=self.causal, rotary=rotary, cache=cache
+        )
+        if self.cross_attention is not None:
+            x = self._join(
+                x, self.cross_norm, self.cross_attention, context=context, mask=context_mask, cache=context_cache
+            )
+        return x if self.mlp is None else self._join(x, self.mlp_norm, self.mlp)
+
+    def _join(self, x: Tensor, norm: nn.Module | None, part: nn.Module, **inputs: Any) -> Tensor:
+        assert norm is not None
+        y = self.dropout(part(norm(x) if self.pre_norm else x, **inputs))  # (B, T, C)
+        if self.residual:
+            y = x + y
+        return y if self.pre_norm else norm(y)
+
+
+def make_attention(config: BlockConfig) -> MultiHeadAttention:
+    """A block's attention layer."""
+    return MultiHeadAttention(
+        config.width,
+        config.width,
+        config.n_head,
+        n_kv_head=config.n_kv_head,
+        head_dim=config.head_dim,
+        qkv_bias=config.bias,
+        out_bias=config.bias,
+        qk_norm=config.norm_eps if config.qk_norm else None,
+        dropout=config.attention_dropout,
+    )
+
+
+def make_mlp(config: BlockConfig) -> nn.Module:
+    """A block's MLP, gated or not."""
+    if config.gated:
+        return SwiGLU(config.width, config.mlp_width)
+    return MLP(config.width, config.mlp_width, config.activation)

@@ -1,0 +1,203 @@
+"""Attention for training on CPUs: explicit weights, a few queries at a time, with a backward pass of its own.
+
+The fused kernel of PyTorch is made for inference: on CPUs its backward pass takes longer than plain matrix products
+over weights that were kept. Here the queries are taken in chunks, and a chunk looks only at the keys it may see, which
+saves a good third of the work where attention is causal; each chunk of weights is small enough to stay in the cache of
+the processor from the product that makes it to the one that uses it. Up to LONGEST_KEPT keys the weights are kept for
+the backward pass; beyond that they are made again, so that memory grows with the length and not with its square
+(https://arxiv.org/abs/2205.14135, section 3, without the tiling over keys).
+
+Both passes are operators that `torch.compile` calls and does not look into. Shapes use the legend of
+`jumok.nn.attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+LONGEST_KEPT = 512  # keys, up to which the weights are kept for the backward pass
+MOST_KEPT = 2**25  # weights of one layer, above which they are made again, too
+TILE = 2**20  # weights in flight, about; two megabytes in bfloat16
+
+
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q kᵀ / sqrt(D)) v, differentiable once.
+
+    Args:
+        q: (B, H, T, D). k, v: (B, H, S, D), of the same type.
+        mask: bool, broadcastable to (B, H, T, S), True where a query may attend. causal: see
+            `jumok.nn.attention.causal_mask`.
+
+    Returns:
+        (B, H, T, D). The products are of the type of q, the scores too; the softmax over them runs in float32 or
+        better. A query with nothing to attend to gets zeros; a NaN stays a NaN.
+    """
+    if mask is not None:
+        mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
+    out, _ = torch.ops.jumok.explicit_attention(q, k, v, mask, causal)
+    return out
+
+
+class _Chunk(NamedTuple):
+    """Queries first..last-1, and how many keys they may see."""
+
+    first: int
+    last: int
+    keys: int
+
+
+def _chunk_size(t: int) -> int:
+    return min(128, max(32, t // 4))
+
+
+def _chunks(t: int, s: int, causal: bool) -> Iterator[_Chunk]:
+    for first in range(0, t, _chunk_size(t)):
+        last = min(t, first + _chunk_size(t))
+        yield _Chunk(first, last, min(s, max(1, s - t + last)) if causal else s)
+
+
+def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Sequences and heads, as many at a time as have a tile of weights in a chunk."""
+    (b, h, t, _), s = q.shape, k.shape[2]
+    size = max(1, TILE // max(1, min(t, _chunk_size(t)) * s))  # heads, of one sequence or of several
+    for row in range(0, b, rows := max(1, size // max(1, h))):
+        for head in range(0, h, heads := min(size, h)):
+            yield slice(row, min(b, row + rows)), slice(head, min(h, head + heads))
+
+
+def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
+    """How many weights there are to keep: all that the chunks make, or none where they are too many."""
+    (b, h, t, _), s = q.shape, k.shape[2]
+    count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
+    return count if s <= LONGEST_KEPT and count <= MOST_KEPT else 0
+
+
+def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:
+    """Where the weights of a chunk are kept, (N, c, keys), and where those of the next one begin."""
+    shape = (len(q), chunk.last - chunk.first, chunk.keys)
+    stop = start + shape[0] * shape[1] * shape[2]
+    return kept[start:stop].view(shape), stop
+
+
+def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
+    """The mask of some sequences and their heads, (N or 1, T or 1, S)."""
+    if mask is None or mask.shape[0] == mask.shape[1] == 1:
+        return None if mask is None else mask[0]
+    part = mask[rows if mask.shape[0] > 1 else slice(None), heads if mask.shape[1] > 1 else slice(None)]
+    return part.expand(rows.stop - rows.start, heads.stop - heads.start, -1, -1).flatten(0, 1)  # (N, T or 1, S)
+
+
+def _weights(
+    q: Tensor, k: Tensor, mask: Tensor | None, chunk: _Chunk, behind: int, causal: bool, out: Tensor | None = None
+) -> Tensor:
+    """(N, c, keys): the weights of a chunk of queries, in `out` if there is one.
+
+    Args:
+        q: (N, T, D), N sequences and heads. k: (N, S, D). mask: (N or 1, T or 1, S), or None.
+        behind: S - T, how far the first query is from the first key.
+    """
+    rows, keys = slice(chunk.first, chunk.last), slice(0, chunk.keys)
+    scores = q.new_empty(len(q), chunk.last - chunk.first, chunk.keys)  # (N, c, keys)
+    torch.baddbmm(scores, q[:, rows], k[:, keys].mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
+    # What may not be seen is filled in, not added: -inf and a NaN would be a NaN.
+    if mask is None and behind >= 0:  # no row is empty
+        if causal:
+            seen = chunk.first + behind  # keys that all queries of the chunk may see; then comes the triangle
+            corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
+            scores[:, :, seen:].masked_fill_(corner.tril().logical_not_(), float("-inf"))
+        return torch.softmax(scores, -1, out=out)
+    allowed = torch.ones(1, 1, chunk.keys, dtype=torch.bool)  # (1, 1, keys)
+    if mask is not None:
+        allowed = mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c or 1, keys)
+    if causal:
+        allowed = allowed & torch.ones(*scores.shape[1:], dtype=torch.bool).tril(chunk.first + behind)  # (.., c, keys)
+    weights = torch.softmax(scores.masked_fill_(~allowed, float("-inf")), -1, out=out)
+    empty = ~allowed.any(-1, keepdim=True)  # (N or 1, c or 1, 1)
+    return weights.masked_fill_(empty, 0.0) if empty.any() else weights
+
+
+@torch.library.custom_op("jumok::explicit_attention", mutates_args=(), device_types="cpu")
+def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    b, h, t, d = q.shape
+    s = k.shape[2]
+    out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), laid out for the projection that follows
+    kept, end = q.new_empty(_kept(q, k, causal)), 0
+    for rows, some in _tiles(q, k):
+        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
+        seen = _part(mask, rows, some)
+        for chunk in _chunks(t, s, causal):
+            place = None
+            if len(kept):
+                place, end = _next(kept, end, queries, chunk)
+            weights = _weights(queries, keys, seen, chunk, s - t, causal, place)  # (N, c, keys)
+            heads = torch.bmm(weights, values[:, : chunk.keys])  # (N, c, D)
+            out[rows, some, chunk.first : chunk.last] = heads.unflatten(0, (rows.stop - rows.start, -1))
+    return out, kept
+
+
+@_forward.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    b, h, t, d = q.shape
+    return q.new_empty(b, t, h, d).transpose(1, 2), q.new_empty(_kept(q, k, causal))
+
+
+@torch.library.custom_op("jumok::explicit_attention_backward", mutates_args=(), device_types="cpu")
+def _backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    b, h, t, d = q.shape
+    s, scale, end = k.shape[2], d**-0.5, 0
+    dq = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D)
+    dk, dv = (k.new_empty(b, s, h, d).transpose(1, 2) for _ in range(2))  # (B, H, S, D)
+    exact = torch.promote_types(q.dtype, torch.float32)
+    for rows, some in _tiles(q, k):
+        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
+        above = gradient[rows, some].flatten(0, 1)  # (N, T, D)
+        seen = _part(mask, rows, some)
+        to_keys, to_values = (torch.zeros(keys.shape, dtype=exact) for _ in range(2))  # (N, S, D)
+        for chunk in _chunks(t, s, causal):
+            mine, theirs = slice(chunk.first, chunk.last), slice(0, chunk.keys)
+            if len(kept):
+                weights, end = _next(kept, end, queries, chunk)  # (N, c, keys)
+            else:
+                weights = _weights(queries, keys, seen, chunk, s - t, causal)  # (N, c, keys)
+            to_values[:, theirs] += torch.bmm(weights.mT, above[:, mine])
+            to_weights = torch.bmm(above[:, mine], values[:, theirs].mT)  # (N, c, keys)
+            to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, -1, weights.dtype).mul_(scale)
+            dq[rows, some, mine] = torch.bmm(to_scores, keys[:, theirs]).unflatten(0, (rows.stop - rows.start, -1))
+            to_keys[:, theirs] += torch.bmm(to_scores.mT, queries[:, mine])
+        dk[rows, some], dv[rows, some] = (
+            x.unflatten(0, (rows.stop - rows.start, -1)).to(k.dtype) for x in (to_keys, to_values)
+        )
+    return dq, dk, dv
+
+
+@_backward.register_fake
+def _(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    b, h, t, d = q.shape
+    dk, dv = (k.new_empty(b, k.shape[2], h, d).transpose(1, 2) for _ in range(2))
+    return q.new_empty(b, t, h, d).transpose(1, 2), dk, dv
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, mask, ctx.causal = inputs
+    ctx.save_for_backward(q, k, v, mask, output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # or its gradient would be made, as large as the weights and all zeros
+
+
+def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    if gradient is None:
+        return (None,) * 5
+    q, k, v, mask, kept = ctx.saved_tensors
+    return (*torch.ops.jumok.explicit_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
+
+
+_forward.register_autograd(_gradients, setup_context=_remember)
+_forward.register_autocast("cpu", torch.bfloat16)

@@ -1,0 +1,1 @@
+"""Training: the plan, the loop, and what is learned."""

@@ -1,0 +1,54 @@
+"""What a model is trained for: which data, which batches, which loss, which figures; the loop is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jumok.config import TrainConfig, from_dict
+from jumok.errors import JumokError
+from jumok.interop.huggingface.convert import is_hf
+from jumok.runs.folder import RunFolder
+from jumok.training.tasks.classify import Classification
+from jumok.training.tasks.language_modelling import LanguageModelling
+from jumok.training.tasks.masked import MaskedLanguageModelling
+from jumok.training.tasks.seq2seq import Seq2Seq
+from jumok.training.tasks.task import Material, Task
+
+TASKS: dict[str, type[Task[Any]]] = {
+    "lm": LanguageModelling,
+    "mlm": MaskedLanguageModelling,
+    "classify": Classification,
+    "seq2seq": Seq2Seq,
+}
+
+
+def task_of_run(path: Path) -> Task[Any] | None:
+    """The task of a run folder, with the material that it was trained on.
+
+    None for the folder of a stock model, for a model that was saved without a run, and where `state/` is gone.
+    """
+    if is_hf(path):
+        return None
+    folder = RunFolder.open(path)
+    recorded = folder.read_config()
+    if "train" not in recorded or "data" not in recorded:
+        return None
+    train = {name: value for name, value in recorded["train"].items() if name != "planned_tokens"}
+    try:
+        config = from_dict(TrainConfig, train)
+        return TASKS[config.task](folder, recorded["data"], folder.read_tokenizer(), folder.model_config(), config)
+    except (JumokError, KeyError):
+        return None
+
+
+__all__ = [
+    "TASKS",
+    "Classification",
+    "LanguageModelling",
+    "MaskedLanguageModelling",
+    "Material",
+    "Seq2Seq",
+    "Task",
+    "task_of_run",
+]

@@ -1,0 +1,239 @@
+"""Predict each next token of a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jumok.config import GPTConfig, RungConfig, TrainConfig
+from jumok.corpora import stories
+from jumok.data.batches import Batches
+from jumok.data.ids import Ids, load_ids, tokenize
+from jumok.errors import CorpusError, TextError
+from jumok.evaluation.bigram import Bigram
+from jumok.evaluation.language_model import encoded, score
+from jumok.evaluation.overlap import PASSAGE, overlap
+from jumok.inference.generate import generate
+from jumok.messages import message, tr
+from jumok.models import ModelConfig
+from jumok.models.checks import require_tokenizer
+from jumok.models.framing import start_id
+from jumok.models.gpt import GPT, token_losses
+from jumok.runs.folder import RunFolder
+from jumok.text import Table, Text
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training.tasks.goal import Goal
+from jumok.training.tasks.task import Material, Task, presentable, repetition
+
+BIGRAM_TOKENS = 1 << 21  # that its counts are taken from at most, evenly spread
+PIECE = 1 << 18  # tokens that are decoded at once
+OPENING = 400  # tokens in which a line begins, mostly
+
+
+class LanguageModelling(Task[GPT]):
+    """Predict each next token of a text."""
+
+    kinds = (GPTConfig, RungConfig)
+    keys = frozenset(
+        ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
+    )
+    later_keys = frozenset(["repeated", "baseline_nats_per_char"])
+    goal = Goal(figure="nats_per_char", unit=message("nats per character"))
+    final_has_more_context = True
+    loss_label = "nats/char"
+    fixed_shapes = True
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
+        self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
+        self.batches = Batches(self.train, model.context_length, config.batch_size, config.seed)
+        self.val_chars, self.val_bytes = data["val_chars"], data["val_bytes"]
+        self.floor, self.data, self.tokenizer = data["floor"], data, tokenizer
+        self.tokens_per_batch = config.batch_size * model.context_length
+        self.validation_tokens = len(self.val)
+        self._token_losses: Callable[[Tensor, Tensor, Tensor], Tensor] = token_losses
+
+    @classmethod
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """A text; its last part is held out, or another text."""
+        for text in (source, held_out):
+            if text is not None and not isinstance(text, Text):
+                raise TextError("a language model learns from a text, and {type} was given.", type=type(text).__name__)
+        return Material.of(source, held_out, config.val)
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Trained on the training part."""
+        return train_tokenizer(_text(material.source).chunks(0, material.cut), kind, **options)
+
+    @classmethod
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """No labels: a model that begins with a classifier's weights is none itself."""
+        return {"labels": ()}
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Both parts as ids; see `Task.prepare`."""
+        text, cut = _text(material.source), material.cut
+        held_out = text if material.held_out is None else _text(material.held_out)
+        start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
+        with folder.writing(tr("the text as ids"), needed=tokenizer.dtype.itemsize * (cut + stop - start)):
+            train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
+            val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
+        if len(train_ids) <= model.context_length:
+            raise TextError(
+                "the text has {count:,} tokens to train on, and context_length={context_length} needs at "
+                "least {least}; give more text, or {--context-length {longest}}.",
+                count=len(train_ids),
+                context_length=model.context_length,
+                least=model.context_length + 1,
+                longest=max(1, len(train_ids) // 4),
+            )
+        if config.val > 0 and len(val_ids) == 0:
+            raise TextError(
+                "nothing is left to hold out: val={val:g} of {chars:,} characters; give more text, a "
+                "larger {--val}, or {--val 0} to train without validation.",
+                val=config.val,
+                chars=text.chars,
+            )
+        return {
+            **material.identity(),
+            "chars": text.chars,
+            "val_chars": stop - start,
+            "val_bytes": sum(len(piece.encode()) for piece in held_out.chunks(start, stop)),
+            "floor": _floor(held_out, start, stop),
+            "train_tokens": len(train_ids),
+            "val_tokens": len(val_ids),
+            "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
+            "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
+        }
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A held-out part that stands in the training part, too."""
+        return repetition(self.data)
+
+    def compile(self) -> None:
+        """Fuse the output layer with the loss, so that the logits are read once."""
+        self._token_losses = torch.compile(token_losses, dynamic=False)
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Inputs and targets, (B, T) each."""
+        return self.batches.batch(number)
+
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the rows."""
+        return len(batch[0]) / self.batches.batch_size
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Tokens."""
+        return (batch[1].numel(),)
+
+    def sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the tokens."""
+        ids, targets = batch
+        return (self._token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
+
+    def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
+        """Nats per character and per token on windows that do not overlap: quick, and a little pessimistic."""
+        return self._figures(model, max_tokens, stride=model.config.context_length)
+
+    def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
+        """As `validate`, each token with at least three quarters of a context before it; and those of a bigram."""
+        figures = self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
+        baseline = self.data.get("baseline_nats_per_char")
+        return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
+
+    def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
+        before = start_id(require_tokenizer(model))
+        limit = max(1, max_tokens // model.config.context_length)
+        nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
+        per_token = nats / tokens
+        per_char = per_token * len(self.val) / self.val_chars
+        figures = {
+            "loss": per_char,
+            "nats_per_char": per_char,
+            "bits_per_char": per_char / math.log(2),
+            "bits_per_byte": per_char / math.log(2) * self.val_chars / self.val_bytes,
+            "loss_per_token": per_token,
+            "perplexity": math.exp(min(per_token, 700.0)),
+            "tokens": tokens,
+        }
+        return figures if self.floor is None else {**figures, "floor": self.floor}
+
+    def sample(self, model: GPT, tokens: int, seed: int) -> str:
+        """A text begun from nothing."""
+        return generate(model, "", tokens=tokens, seed=seed)[0].text
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """Nats per character, beside the floor where it is known, and a bigram's in the last figures."""
+        beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
+        if "baseline_nats_per_char" in figures:
+            beside.append(f"bigram {figures['baseline_nats_per_char']:.3f}")
+        return f"{figures['nats_per_char']:.3f} nats/char" + (f" ({', '.join(beside)})" if beside else "")
+
+    def example(self) -> str:
+        """The first two words of a line."""
+        return opening(self.val if len(self.val) else self.train, self.tokenizer, words=2)
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share that was seen, and the nats per character of a bigram; see `Task.beside`."""
+        with encoded(_text(material), self.tokenizer) as ids:
+            baseline = _bigram_nats(self.train, ids, self.tokenizer)
+            seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
+        return seen if baseline is None else {**seen, "baseline_nats_per_char": baseline}
+
+
+def passage(chars: int, tokens: int) -> int:
+    """How many tokens a passage has whose copies count, for a text of so many characters and tokens."""
+    return max(1, round(PASSAGE * tokens / max(1, chars)))
+
+
+def passage_of(data: Mapping[str, Any]) -> int:
+    """The same for the training part that config.json tells of."""
+    chars = data["chars"] if data["val_sha256"] else data["chars"] - data["val_chars"]
+    return passage(chars, data["train_tokens"])
+
+
+def opening(ids: Ids, tokenizer: Tokenizer, words: int) -> str:
+    """The first words of a line, the second one where there are several; "" if they are not presentable."""
+    text = tokenizer.decode(ids[:OPENING])
+    line = text.partition("\n")[2].split() or text.split()[1:]
+    return presentable([" ".join(line[:words])])
+
+
+def _text(source: object) -> Text:
+    assert isinstance(source, Text)  # `material` has checked it
+    return source
+
+
+def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None:
+    """Nats per character of a bigram; None where nothing is asked, or the ids do not give back the text."""
+    if len(asked) == 0 or tokenizer.bytes_of([]) is None:
+        return None
+    return Bigram(_characters(learned, tokenizer)).nats_per_char(_characters(asked, tokenizer))
+
+
+def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
+    """The text of ids in pieces; of a long one evenly spread pieces."""
+    step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
+    return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))
+
+
+def _floor(text: Text, start: int, stop: int) -> float | None:
+    """Nats per character below which no model can get, known for the built-in stories only."""
+    try:
+        stories.floor(text.read(start, min(stop, start + 2_000)))  # tells quickly that a text is no such one
+        return stories.floor(text.read(start, min(stop, start + 200_000)))
+    except CorpusError:
+        return None

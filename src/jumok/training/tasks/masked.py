@@ -1,0 +1,217 @@
+"""Predict tokens of a text that were hidden, from what stands on both sides of them.
+
+BERT (https://arxiv.org/abs/1810.04805, section 3.1): of the tokens of a window some are chosen, 15% unless said
+otherwise; of these 80% are replaced by [MASK], 10% by a token drawn from all ordinary ones, and 10% are left as they
+are. Because of the last two the model cannot rely on what it sees, nor take it that only [MASK] is asked for. The masks
+are dynamic (https://arxiv.org/abs/1907.11692, section 4.1): drawn anew for each batch, from the seed and its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.config import BERTConfig, TrainConfig
+from jumok.data.batches import Batches
+from jumok.data.ids import Ids, load_ids
+from jumok.errors import ConfigError
+from jumok.evaluation.language_model import encoded
+from jumok.evaluation.masked import NOTHING, Cloze, Masking, at_places, random_for, token_losses
+from jumok.evaluation.overlap import overlap
+from jumok.inference.fill_mask import fill_ids, mask_token
+from jumok.messages import message
+from jumok.models import ModelConfig
+from jumok.models.bert import BERT
+from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
+from jumok.models.losses import IGNORED
+from jumok.runs.folder import RunFolder
+from jumok.text import Table, Text
+from jumok.tokenizers import Tokenizer
+from jumok.training.tasks.goal import Goal
+from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
+from jumok.training.tasks.task import Material, Task, repetition
+
+TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.evaluation.masked`
+COUNTED = 1 << 20  # ids at a time
+ONE_BY_ONE = 0.25  # share of the tokens read for the last figures that goes into the pseudo-perplexity
+
+
+class MaskedLanguageModelling(Task[BERT]):
+    """Predict tokens of a text that were hidden."""
+
+    kinds = (BERTConfig,)
+    keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
+    later_keys = frozenset(["repeated"])
+    goal = Goal(figure="nats_per_hidden_token", unit=message("nats per hidden token"))
+    loss_label = "nats/hidden token"
+    fixed_shapes = True
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        assert isinstance(model, BERTConfig)  # the trainer has checked it against `kinds`
+        self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
+        self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
+        self.framing = Framing.of(model, tokenizer)
+        self.masking = Masking(tokenizer, config.mask_rate, config.whole_words)
+        self.cloze = Cloze(self.masking, self.framing)
+        self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
+        self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
+        self.tokens_per_batch = config.batch_size * self.framing.room
+        self.validation_tokens = len(self.val)
+        self._losses: Callable[[BERT, Tensor, Tensor], Tensor] = token_losses
+
+    @classmethod
+    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+        """A text; its last part is held out, or another text."""
+        if config.mask_rate == 0:
+            raise ConfigError("mask_rate=0 hides nothing, so there is nothing to learn; 0.15 is usual.")
+        return LanguageModelling.material(source, held_out, config)
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Trained on the training part; with the special tokens of BERT."""
+        return LanguageModelling.make_tokenizer(material, kind, {**options, "special_tokens": SPECIAL_TOKENS})
+
+    @classmethod
+    def fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The head, and what it needs of the tokenizer."""
+        mask_token(tokenizer)  # there must be one
+        return {"head": "mlm", "labels": (), "pad_id": pad_id(tokenizer)}
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Both parts as ids, as for a language model; see `Task.prepare`."""
+        data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
+        return {key: data[key] for key in cls.keys | cls.later_keys}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A held-out part that stands in the training part, too."""
+        return repetition(self.data)
+
+    def compile(self) -> None:
+        """Fuse the head with the loss, so that the logits are read once."""
+        self._losses = torch.compile(token_losses, dynamic=False)
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """ids (B, T), with [CLS] and [SEP]; places (B, M) of the tokens to predict; targets (B, M) or IGNORED."""
+        block = self.batches.batch(number)[0].numpy()  # (B, W)
+        random = random_for(self.seed, number, TRAINING)
+        places = self.masking.choose(block, random)
+        return self.cloze.batch(block, self.masking.corrupted(block, places, random), places)
+
+    def share(self, batch: tuple[Tensor, ...]) -> float:
+        """Of the rows."""
+        return len(batch[0]) / self.batches.batch_size
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Hidden tokens."""
+        return (int((batch[2] != IGNORED).sum()),)
+
+    def sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Cross-entropy of the hidden tokens."""
+        ids, places, targets = batch
+        return (self._losses(model, at_places(model(ids), places), targets).sum(),)
+
+    def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
+        """Nats per hidden token, and how many of them are found, on windows that do not overlap.
+
+        All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
+        """
+        found = self.cloze.together(model, self.val, max(1, max_tokens // self.framing.room))
+        return {
+            "loss": found.nats_per_token,
+            "nats_per_hidden_token": found.nats_per_token,
+            "accuracy": found.accuracy,
+            "hidden_tokens": found.hidden,
+            "tokens": found.tokens,
+        }
+
+    def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
+        """As `validate`, and the pseudo-perplexity, for which a quarter of the tokens is kept back at most.
+
+        Beside them stands what is reached by the frequencies of the tokens alone.
+        """
+        count = self._alone(max_tokens)
+        figures = self.validate(model, max_tokens - count * self.cloze.width(len(self.val)))
+        figures["pseudo_perplexity"] = self.cloze.alone(model, self.val, count).perplexity
+        return figures | self._baseline(self.val)
+
+    def final_reads(self, max_tokens: int) -> int:
+        """Each token once, and a window for each that is hidden alone."""
+        alone = self._alone(max_tokens) * self.cloze.width(len(self.val))
+        return min(len(self.val), max_tokens - alone) + alone
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """Nats per hidden token, and the share that was found."""
+        said = f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
+        if "baseline_accuracy" not in figures:
+            return said
+        return (
+            f"{said} (by frequency {figures['baseline_nats_per_hidden_token']:.2f}, {figures['baseline_accuracy']:.1%})"
+        )
+
+    def sample(self, model: BERT, tokens: int, seed: int) -> str:
+        """A snippet with hidden tokens, as the model fills it (→), and as it was (=); held-out text if there is any."""
+        source = self.val if len(self.val) else self.train
+        width = min(tokens, self.framing.room, len(source))
+        start = int(random_for(seed, 0, SAMPLE).integers(len(source) - width + 1))
+        block = source[start : start + width].astype(np.int64)[None]  # (1, W)
+        places = self.masking.choose(block, random_for(seed, start, SAMPLE))
+        chosen = places[places != NOTHING].tolist()
+        hidden = self.masking.hidden(block, places)[0]
+        allowed = torch.from_numpy(self.masking.ordinary).expand(len(chosen), -1)  # (N, V)
+        filled, _ = fill_ids(model, hidden.tolist(), chosen, allowed) if chosen else (hidden, [])
+        lines = (self.tokenizer.decode(ids) for ids in (hidden, filled, block[0]))
+        return "\n".join(f"{mark}{line}" for mark, line in zip(("", "→ ", "= "), lines, strict=True))
+
+    def example(self) -> str:
+        """Four words of which a token in the middle is hidden, and no part of a character that is spelled in bytes."""
+        ids = self.tokenizer.encode(opening(self.val if len(self.val) else self.train, self.tokenizer, words=4))
+        mask = mask_token(self.tokenizer)
+        for at in sorted(range(len(ids)), key=lambda at: abs(at - len(ids) // 2)):
+            prompt = f"{self.tokenizer.decode(ids[:at])}{mask}{self.tokenizer.decode(ids[at + 1 :])}"
+            if "\ufffd" not in prompt:
+                return prompt
+        return ""
+
+    def beside(self, material: Text | Table) -> dict[str, float]:
+        """The share that was seen, and what the frequencies of the tokens reach; see `Task.beside`."""
+        assert isinstance(material, Text)
+        with encoded(material, self.tokenizer) as ids:
+            seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
+            return seen | self._baseline(ids)
+
+    def _baseline(self, ids: Ids) -> dict[str, float]:
+        """The figures of always guessing by how frequent a token is in the training part, each seen once more."""
+        allowed = self.masking.ordinary  # (V,)
+        learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
+        shares = (learned + 1) / (learned + 1)[allowed].sum()
+        total = max(1, int(asked.sum()))
+        return {
+            "baseline_nats_per_hidden_token": float(-(asked * np.log(shares)).sum() / total),
+            "baseline_accuracy": float(asked[learned.argmax()] / total),
+        }
+
+    def _alone(self, max_tokens: int) -> int:
+        """How many tokens the last figures hide alone."""
+        size = len(self.val)
+        return min(int(ONE_BY_ONE * max_tokens) // self.cloze.width(size), self.cloze.usual_count(size))
+
+
+def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
+    """How often each id occurs, (size,), in blocks: bincount makes int64 of all that it is given."""
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(ids), COUNTED):
+        counts += np.bincount(ids[start : start + COUNTED], minlength=size)
+    return counts

@@ -1,0 +1,1139 @@
+"""The command line as a person uses it: what it prints where, how it ends, and what it leaves behind.
+
+Bad inputs first: texts that are missing, empty, too short, binary, in no encoding; folders that are files, foreign,
+taken, damaged; settings that are unknown, misspelt, out of range, of the wrong type, at odds with each other.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import pkgutil
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import types
+import unicodedata
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from conftest import TINY, Jumok
+from jumok import cli
+from jumok.cli import _verbs
+from jumok.cli._verbs import plain_floats
+from jumok.cli.train import FROM_THE_TEXT
+from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok.corpora.numbers import read_number
+from jumok.messages import shell
+from jumok.runs.folder import RunFolder
+
+FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
+    """A finished run to generate with; copy it to damage it."""
+    from jumok import text as reader
+    from jumok.training.trainer import Trainer
+
+    folder = tmp_path_factory.mktemp("model") / "run"
+    list(Trainer.start(folder, reader.from_string(tales), TINY, device="cpu").run())
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path, tales: str) -> Path:
+    path = tmp_path / "tales.txt"
+    path.write_text(tales, encoding="utf-8")
+    return path
+
+
+# --- texts that cannot be trained on ---
+
+KOREAN = "바람이 불고 비가 왔다. 아이는 우산을 쓰고 길을 걸었다. "
+
+BAD_TEXTS: dict[str, tuple[bytes | None, str]] = {
+    "empty.txt": (b"", r"empty\.txt is empty"),
+    "blank.txt": (b" \n\n ", r"blank\.txt holds nothing but white space"),
+    "short.txt": ("짧은 글.".encode(), r"tokens to train on, and context_length=16 needs at least 17"),
+    "binary.txt": (b"\x7fELF\x02\x01\x01\x00" * 50, r"binary\.txt looks binary"),
+    "broken.txt": ((KOREAN * 20).encode() + b"\xff\xfe\xff" + (KOREAN * 20).encode(), r"byte offset 1,540"),
+    "broken949.txt": ((KOREAN * 20).encode("cp949") + b"\xff" + (KOREAN * 5).encode("cp949"), r"byte offset 1,100"),
+    "tales.tx": (None, r"tales\.tx does not exist.*did you mean.*tales\.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_TEXTS)
+def test_a_text_that_cannot_be_trained_on(jumok: Jumok, text: Path, name: str) -> None:
+    content, message = BAD_TEXTS[name]
+    if content is not None:
+        Path(name).write_bytes(content)
+    end = jumok("train", name, "--out", "run", *FLAGS)
+    assert end.code == 1
+    assert re.search(message, end.err), end.err
+    assert end.out == ""
+    assert not Path("run").exists()
+
+
+def test_an_error_is_json_too(jumok: Jumok) -> None:
+    Path("empty.txt").touch()
+    end = jumok("train", "empty.txt", "--out", "run", "--json")
+    assert end.code == 1
+    assert "empty.txt is empty" in end.json["error"]
+    end = jumok("train", "--stepz", "5", "--json")
+    assert end.code == 2
+    assert "--stepz" in end.json["error"]
+
+
+# --- folders that are in the way ---
+
+
+def test_out_is_a_file(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", text, *FLAGS)
+    assert end.code == 1
+    assert "is a file; give a folder for the run" in end.err
+    assert text.stat().st_size > 1000
+
+
+def test_out_is_a_foreign_folder(jumok: Jumok, text: Path, tmp_path: Path) -> None:
+    end = jumok("train", text, "--out", tmp_path, *FLAGS)
+    assert end.code == 1
+    assert "holds other files and no jumok run" in end.err
+    assert [path.name for path in tmp_path.iterdir()] == ["tales.txt"]
+
+
+def test_out_is_a_run_already(jumok: Jumok, text: Path, model: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
+    end = jumok("train", text, "--out", model, *FLAGS)
+    assert end.code == 1
+    assert "holds a run already. Continue it with `jumok train --resume --out" in end.err
+    assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["evaluate", "tales.txt"]], ids=["generate", "evaluate"])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_damaged_run(jumok: Jumok, text: Path, model: Path, arguments: list[str], name: str, damage: str) -> None:
+    shutil.copytree(model, "run")
+    if damage == "missing":
+        Path("run", name).unlink()
+    else:
+        os.truncate(Path("run", name), 100)
+    end = jumok(arguments[0], "run", *arguments[1:])
+    assert end.code == 1
+    assert name in end.err
+
+
+def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:
+    shutil.copytree(model, "run")
+    end = jumok("generate", "runn")
+    assert (end.code, end.err) == (1, "jumok: there is no run folder runn. There is: run.\n")
+    assert jumok("generate", "tales.txt").code == 1
+
+
+# --- wrong use ---
+
+WRONG_USE: list[tuple[list[str], str]] = [
+    (["--n-embd", "250", "--n-head", "6"], "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
+    (["--steps", "-5"], "steps=-5 is out of range: it must be between 1 and 1,000,000,000"),
+    (["--steps", "10", "--minutes", "5"], "steps=10 and minutes=5 were both given"),
+    (["--steps", "ten"], "'ten' is not a valid integer"),
+    (["--minutes", "nan"], "minutes=nan is out of range"),
+    (["--minutes", "inf"], "minutes=inf is out of range"),
+    (["--size", "mikro"], "size='mikro' is not known; choose from nano, micro, mini, small, gpt2, nanokogpt. Did you"),
+    (["--tokenizer", "jam"], "jamo"),
+    (["--family", "modren"], "modern"),
+    (["--device", "cdua"], "device='cdua' is not known; choose from auto, cpu, cuda, mps. Did you mean 'cuda'?"),
+    (["--device", "cpu:9"], "device='cpu:9' is not available here"),
+    (["--device", "cpu:x"], "device='cpu:x' is not available here"),
+    (["--lerning-rate", "0.1"], "--learning-rate"),
+    (["--val", "0.95"], "val=0.95 is out of range"),
+    (["--seed", "-1"], "seed=-1 is out of range"),
+    (["--vocab-size", "300"], "vocab_size"),
+    (["--resume"], "--resume needs --out RUN"),
+    (["--task", "classfy"], "classify"),
+    (["--task", "mlm", "--text", "document"], "--text is for --task classify, and this task is mlm; leave it out."),
+    (["--task", "classify", "--column", "document"], "its columns are named by --text and --label; leave it out."),
+    (["--mask-rate", "0.2"], "--mask-rate is for --task mlm, and this task is lm; leave it out."),
+    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets family, head_dim,"),
+    (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
+    (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USE, ids=lambda value: str(value)[:40])
+def test_wrong_use_of_train(jumok: Jumok, text: Path, arguments: list[str], message: str) -> None:
+    """Exit code 2, the value and the remedy on stderr, and no folder left behind."""
+    out = [] if "--resume" in arguments else ["--out", "run"]
+    end = jumok("train", text, *out, *arguments)
+    assert end.code == 2, end.err
+    assert message in end.err.replace("\n", " ")
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+def test_a_tokenizer_that_is_not_there(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", "run", "--tokenizer", "missing.json")
+    assert (end.code, Path("run").exists()) == (1, False)
+    assert "there is no tokenizer at missing.json" in end.err
+    end = jumok("train", text, "--out", "run", "--tokenizer", text)
+    assert (end.code, Path("run").exists()) == (1, False)
+    assert "not a complete tokenizer.json" in end.err
+
+
+WRONG_TOML: list[tuple[str, str]] = [
+    ("n_layers = 3", "unknown setting 'n_layers'. Did you mean 'n_layer'?"),
+    ("n_layer = ", "is not TOML"),
+    ("n_layer = 'three'", "n_layer='three' is of type str; it must be of type int."),
+    ("n_layer = 2.5", "n_layer=2.5 is of type float"),
+    ("steps = 5\nminutes = 1.0", "both given"),
+    ("tokenizer = 5", "tokenizer=5 is of type int; it must be of type str."),
+    ("size = 5", "size=5 is of type int"),
+    (
+        "task = 'classfy'",
+        "task='classfy' is not known; choose from lm, mlm, classify, seq2seq. Did you mean 'classify'?",
+    ),
+    ("model = 'brt'", "model='brt' is not known; choose from gpt, bert, encoder_decoder. Did you mean 'bert'?"),
+    ("model = 'rung'", "model='rung' is not known"),
+    ("encoding = 949", "encoding=949 is of type int"),
+    ("column = true", "column=True is of type bool"),
+    ("val = [1]", "val=[1] is of type list"),
+    ("vocab_size = '8k'", "vocab_size='8k' is of type str"),
+    ("min_count = 1.5", "min_count=1.5 is of type float"),
+    ("out = 'elsewhere'", "unknown setting 'out'"),
+    ("[shape]\nn_layer = 3", "unknown setting 'shape'"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG_TOML, ids=[content for content, _ in WRONG_TOML])
+def test_a_wrong_run_toml(jumok: Jumok, text: Path, content: str, message: str) -> None:
+    """A number where a name should be came as an AttributeError."""
+    Path("run.toml").write_text(content, encoding="utf-8")
+    end = jumok("train", text, "--out", "run", "--config", "run.toml")
+    assert end.code == 2, end.err
+    assert message in end.err
+    assert not Path("run").exists()
+
+
+def test_a_run_toml(jumok: Jumok, text: Path) -> None:
+    """Named like the flags, with - or _; a flag goes before it, and a budget on the command line replaces its own."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in TINY.items() if key != "steps"]
+    Path("run.toml").write_text("\n".join([*lines, "minutes = 5", "val = 0.2", "n-layer = 2"][1:]), encoding="utf-8")
+    end = jumok("train", text, "--out", "run", "--config", "run.toml", "--steps", 3, "--n-embd", 8, "--device", "cpu")
+    assert end.code == 0, end.err
+    recorded = RunFolder(Path("run")).read_config()
+    train, shape = recorded["train"], recorded["model"]
+    assert (train["steps"], train["minutes"], train["val"]) == (3, None, 0.2)
+    assert (shape["n_layer"], shape["n_embd"], shape["n_head"]) == (2, 8, 2)
+
+
+WRONG_GENERATE: list[tuple[list[str], str]] = [
+    (["--temperature", "-1"], "temperature=-1.0 is out of range"),
+    (["--temperature", "hot"], "'hot' is not a valid float"),
+    (["--top-p", "2"], "top_p=2.0 is out of range"),
+    (["--top-p", "0"], "top_p=0.0 is out of range"),
+    (["--top-k", "-3"], "top_k=-3 is out of range"),
+    (["--min-p", "1.5"], "min_p=1.5 is out of range"),
+    (["--repetition-penalty", "0"], "repetition_penalty=0.0 is out of range"),
+    (["--tokens", "0"], "tokens=0 is out of range"),
+    (["--samples", "0"], "samples=0 is out of range"),
+    (["--seed", "-1"], "seed=-1 is out of range"),
+    (["--stop", ""], "stop holds an empty string"),
+    (["--promt", "글"], "--prompt"),
+    (["--device", "gpu"], "device='gpu' is not known"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_GENERATE, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_wrong_use_of_generate(jumok: Jumok, model: Path, arguments: list[str], message: str, as_json: bool) -> None:
+    end = jumok("generate", model, *arguments, *(["--json"] if as_json else []))
+    assert end.code == 2
+    assert message in end.err
+    assert message in end.json["error"] if as_json else end.out == ""
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["evaluate", "run"], ["convert", "a", "b"], ["corpus", "write"]])
+def test_missing_arguments(jumok: Jumok, arguments: list[str]) -> None:
+    end = jumok(*arguments)
+    assert end.code == 2
+    assert "Usage:" in end.err
+
+
+def test_an_unknown_verb(jumok: Jumok) -> None:
+    end = jumok("trian", "text.txt")
+    assert end.code == 2
+    assert "No such command 'trian'" in end.err
+    assert "train" in end.err.replace("trian", "")
+
+
+def test_evaluating_an_empty_file(jumok: Jumok, model: Path) -> None:
+    Path("empty.txt").touch()
+    end = jumok("evaluate", model, "empty.txt", "--json")
+    assert end.code == 1
+    assert "empty.txt is empty" in end.err
+    assert "empty.txt is empty" in end.json["error"]
+
+
+# --- train ---
+
+
+def test_train_json(jumok: Jumok, text: Path) -> None:
+    """The last line of stdout is the result, and the only one; all else is on stderr."""
+    end = jumok("train", text, "--out", "run", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert end.out.count("\n") == 1
+    assert end.json["run"] == "run"
+    assert (end.json["steps"], end.json["reason"]) == (8, "done")
+    assert end.json["seconds"] > 0
+    for name in ("nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "floor"):
+        assert end.json[name] > 0
+    assert end.json["nats_per_char"] > end.json["floor"]
+    assert "tales.txt" in end.err  # what was read
+    assert "before training" in end.err
+    assert "held out" in end.err
+    assert "jumok generate run" in end.err
+
+
+def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path) -> None:
+    assert jumok("train", text, "--out", "run", "--quiet", *FLAGS) == (0, "", "")
+    assert jumok("train", "--resume", "--out", "run", "--quiet") == (0, "", "")
+    assert jumok("generate", model, "--tokens", 5, "--quiet").err == ""
+    end = jumok("evaluate", model, text, "--quiet", "--json")
+    assert end.err == ""
+    assert end.json["chars"] > 0
+
+
+def test_without_a_held_out_part(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", text, "--out", "run", "--json", "--val", 0, *FLAGS)
+    assert end.code == 0, end.err
+    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason"}
+    assert jumok("generate", "run", "--tokens", 3).code == 0
+
+
+def test_a_file_to_hold_out(jumok: Jumok, text: Path) -> None:
+    Path("other.txt").write_text(KOREAN * 10, encoding="utf-8")
+    end = jumok("train", text, "--val", "other.txt", "--out", "run", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert RunFolder(Path("run")).read_config()["data"]["val_chars"] == len(KOREAN) * 10
+    end = jumok("train", text, "--val", "othre.txt", "--out", "run2", *FLAGS)
+    assert end.code == 1
+    assert "other.txt" in end.err
+
+
+def test_standard_input(jumok: Jumok, tales: str) -> None:
+    end = jumok("train", "-", "--out", "run", *FLAGS, stdin=tales.encode("cp949", "ignore"))
+    assert end.code == 0, end.err
+    assert "CP949" in end.err.upper()
+    assert jumok("train", "-", "--out", "run2", *FLAGS, stdin=b"").code == 1
+    assert not Path("run2").exists()
+
+
+def test_a_table_from_a_pipe(jumok: Jumok, tales: str) -> None:
+    """What a named column holds, not the numbers beside it; the text is the one of the same table in a file."""
+    rows = [line for line in tales.split("\n") if line]
+    table = "id,tale\n" + "".join(f'{number},"{row}"\n' for number, row in enumerate(rows))
+    Path("tales.csv").write_text(table, encoding="utf-8")
+    for texts, out in (("-", "piped"), ("tales.csv", "named")):
+        end = jumok("train", texts, "--column", "tale", "--out", out, *FLAGS, stdin=table)
+        assert end.code == 0, end.err
+    piped, named = (RunFolder(Path(out)).read_config()["data"] for out in ("piped", "named"))
+    assert piped["sha256"] == named["sha256"]
+    assert jumok("train", "-", "--column", "story", "--out", "other", *FLAGS, stdin=table).code == 1
+
+
+def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:
+    for expected in ("runs/tales", "runs/tales-2"):
+        assert jumok("train", text, "--json", *FLAGS).json["run"] == expected
+
+
+def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
+    """UTF-8, with BOM, UTF-16, decomposed, CP949, with any newlines: one text, one tokenizer, the same ids."""
+    tales = tales.encode("cp949", "ignore").decode("cp949")
+    forms = {
+        "utf8": tales.encode(),
+        "bom": tales.encode("utf-8-sig"),
+        "utf16": tales.encode("utf-16"),
+        "utf16be": b"\xfe\xff" + tales.encode("utf-16-be"),
+        "nfd": unicodedata.normalize("NFD", tales).encode(),
+        "cp949": tales.encode("cp949"),
+        "crlf": tales.replace("\n", "\r\n").encode("cp949"),
+    }
+    found = {}
+    for name, content in forms.items():
+        Path(f"{name}.txt").write_bytes(content)
+        end = jumok("train", f"{name}.txt", "--out", f"runs/{name}", "--steps", 1, "--quiet", *FLAGS[:5], *FLAGS[7:])
+        assert end.code == 0, end.err
+        state = Path("runs", name, "state")
+        tokenizer = Path("runs", name, "tokenizer.json").read_bytes()
+        found[name] = (np.load(state / "train.npy").tolist(), np.load(state / "val.npy").tolist(), tokenizer)
+    assert len(found["utf8"][0]) > 4000
+    for name, ids in found.items():
+        assert ids == found["utf8"], name
+
+
+def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli._verbs, "STORIES_CHARS", 5_000)
+    end = jumok("train", "--json", *FLAGS)
+    assert end.code == 0, end.err
+    assert end.json["run"] == "runs/stories"
+    assert 0 < end.json["floor"] < end.json["nats_per_char"]
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> None:
+    end = jumok("train", text, "--tokenizer", kind, "--out", "run", *FLAGS)
+    assert end.code == 0, end.err
+    assert RunFolder(Path("run")).read_tokenizer().kind == kind
+    end = jumok("train", text, "--tokenizer", "run/tokenizer.json", "--out", "again", *FLAGS)
+    assert end.code == 0, end.err
+    assert Path("again/state/train.npy").read_bytes() == Path("run/state/train.npy").read_bytes()
+
+
+def test_every_setting_has_a_flag(jumok: Jumok) -> None:
+    help_text = jumok("train", "--help").out
+    fields = [c for config in (GPTConfig, EncoderDecoderConfig, TrainConfig) for c in config.__dataclass_fields__]
+    missing = [name for name in fields if name not in FROM_THE_TEXT and f"--{name.replace('_', '-')}" not in help_text]
+    assert missing == []
+
+
+# --- resume ---
+
+
+def test_resume_of_a_finished_run_and_of_none(jumok: Jumok, text: Path) -> None:
+    first = jumok("train", text, "--out", "run", "--json", *FLAGS)
+    again = jumok("train", "--resume", "--out", "run", "--json")
+    assert again.code == 0, again.err
+    told = [{k: v for k, v in end.json.items() if not k.endswith("seconds")} for end in (first, again)]
+    assert told[0] == told[1]
+    assert "run is finished; there is nothing to continue" in again.err
+    end = jumok("train", "--resume", "--out", "nowhere")
+    assert end.code == 1
+    assert "there is no run folder nowhere" in end.err
+    Path("empty").mkdir()
+    assert jumok("train", "--resume", "--out", "empty").code == 1
+
+
+def test_resume_with_something_else(jumok: Jumok, text: Path) -> None:
+    assert jumok("train", text, "--out", "run", *FLAGS).code == 0
+    Path("other.txt").write_text(KOREAN * 50, encoding="utf-8")
+    end = jumok("train", "other.txt", "--resume", "--out", "run")
+    assert end.code == 1
+    assert "other.txt" in end.err
+    assert "tales.txt" in end.err
+    end = jumok("train", "--resume", "--out", "run", "--n-layer", 3)
+    assert end.code == 1
+    assert "n_layer=1, not 3" in end.err
+    end = jumok("train", "--resume", "--out", "run", "--tokenizer", "bpe")
+    assert end.code == 2
+    assert "with its own model and tokenizer" in end.err
+    assert jumok("train", text, "--resume", "--out", "run", *FLAGS).code == 0
+
+
+def test_an_interrupt_before_the_first_step_leaves_nothing(
+    jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
+    from jumok.training import trainer
+
+    def terminated(*args: object, **kwargs: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(trainer, "make_plan", terminated)
+    end = jumok("train", text, "--out", "run", *FLAGS)
+    assert end.code == 130
+    assert "interrupted" in end.err
+    assert not Path("run").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
+def test_a_real_limit_on_file_sizes(jumok: Jumok, text: Path) -> None:
+    """The system itself refuses to write more than 64 kB into a file, as a full disk does: a sentence, exit code 1."""
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "import jumok.cli, jumok.training.trainer\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))\n"
+        "jumok.cli.main()\n"
+    )
+    flags = [*FLAGS, "--save-every=0", "--n-embd=32"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "64000", "train", text, "--out", "run", *flags],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search(r"cannot write .* in run: .*MB free", done.stderr.replace("\n", " ")), done.stderr
+    assert "jumok train --resume --out run" in done.stderr
+    assert list(Path("run").rglob("*.tmp")) == []
+    assert jumok("train", "--resume", "--out", "run").code == 0
+    assert jumok("train", text, "--out", "reference", *flags).code == 0
+    assert Path("run/model.safetensors").read_bytes() == Path("reference/model.safetensors").read_bytes()
+
+
+# --- generate, evaluate ---
+
+
+def test_generate_json(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--prompt", "옛날에", "--tokens", 12, "--seed", 1, "--json")
+    assert end.code == 0, end.err
+    assert end.out.count("\n") == 1
+    assert end.json["prompt"] == "옛날에"
+    assert end.json["tokens"] == 12
+    assert end.json["seed"] == 1
+    assert end.json["tokens_per_second"] > 0
+    assert end.json["seconds"] > 0
+    assert end.json["samples"] == [{"text": end.json["text"], "tokens": 12, "finish": "length"}]
+    assert (
+        jumok("generate", model, "--prompt", "옛날에", "--tokens", 12, "--seed", 1, "--json").json["text"]
+        == (end.json["text"])
+    )
+
+
+def test_generate_with_rounded_weights(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--weights", "int8", "--tokens", 5, "--seed", 1, "--json")
+    assert end.code == 0, end.err
+    assert end.json["tokens"] == 5
+
+
+def test_generate_streams_what_json_holds(jumok: Jumok, model: Path) -> None:
+    asked = ["generate", model, "옛날에", "--tokens", 20, "--seed", 3]
+    assert jumok(*asked).out == "옛날에" + jumok(*asked, "--json").json["text"] + "\n"
+
+
+def test_several_samples(jumok: Jumok, model: Path) -> None:
+    end = jumok("generate", model, "--samples", 3, "--tokens", 5, "--seed", 0)
+    assert [f"--- {n} ---" in end.out for n in (1, 2, 3, 4)] == [True, True, True, False]
+    assert len(jumok("generate", model, "--samples", 3, "--tokens", 5, "--json").json["samples"]) == 3
+
+
+@pytest.mark.parametrize("prompt", ["", "🙂", "漢字", "ㅋㅋ", "\u1112\u1161\u11ab", "없는 글자 뷁쀍", "\n", "가" * 100])
+def test_any_prompt(jumok: Jumok, model: Path, prompt: str) -> None:
+    """Empty, with characters never seen, decomposed, longer than the context."""
+    end = jumok("generate", model, "--prompt", prompt, "--tokens", 4, "--seed", 0)
+    assert end.code == 0, end.err
+    assert end.out.startswith(prompt)
+
+
+def test_the_prompt_is_an_argument(jumok: Jumok, model: Path) -> None:
+    """`jumok generate RUN "그날"` was refused, where `view` and `predict` take their text like that."""
+    asked = ["--tokens", 6, "--seed", 3, "--json"]
+    found = jumok("generate", model, "옛날에", *asked).json
+    assert found["prompt"] == "옛날에"
+    assert found["text"] == jumok("generate", model, "--prompt", "옛날에", *asked).json["text"]
+    assert jumok("generate", model, *asked).json["prompt"] == ""
+    end = jumok("generate", model, "옛날", "에", "한 나라", *asked)
+    assert end.code == 2
+    assert f"3 were given; put quotes around it: jumok generate {model} '옛날 에 한 나라'" in end.err
+    end = jumok("generate", model, "옛날", "--prompt", "옛날")
+    assert end.code == 2
+    assert "the prompt was given twice, as PROMPT and with --prompt; leave one of them out." in end.err
+
+
+def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> None:
+    end = jumok("evaluate", model, text, "--json")
+    assert end.code == 0, end.err
+    values = end.json
+    assert set(values) == {
+        "nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "chars", "bytes", "tokens",
+        "baseline_nats_per_char", "seen_in_training",
+    }  # fmt: skip
+    assert (values["chars"], values["bytes"]) == (len(tales), len(tales.encode()))
+    assert values["bits_per_char"] == pytest.approx(values["nats_per_char"] / np.log(2), rel=1e-4)
+    shown = jumok("evaluate", model, text)
+    assert f"{values['nats_per_char']:.4f}" in shown.out
+    assert shown.err.startswith(str(text))
+
+
+def test_infinity_is_null_in_json() -> None:
+    """JSON has no Infinity, and a perplexity can be one."""
+    assert plain_floats({"a": float("inf"), "b": float("nan"), "c": 1.23456789, "d": 3}) == {
+        "a": None, "b": None, "c": 1.234568, "d": 3,
+    }  # fmt: skip
+
+
+def test_a_terminal_without_hangul(model: Path) -> None:
+    """Where stdout is Latin-1, Korean output ended in a UnicodeEncodeError."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jumok.cli", "generate", str(model), "--prompt", "옛날", "--tokens", "3", "--seed", "1"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"\\uc61b\\ub0a0")
+
+
+def test_a_reader_that_goes_away(model: Path) -> None:
+    """`jumok generate ... | head -1` ends without a complaint."""
+    done = subprocess.run(
+        f'"{sys.executable}" -m jumok.cli generate "{model}" --tokens 300 --seed 1 | head -c 1',
+        shell=True, capture_output=True, timeout=120, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert len(done.stdout) == 1
+    assert b"Traceback" not in done.stderr
+    assert b"BrokenPipe" not in done.stderr
+
+
+# --- names that are no text, streams that are closed or full, interrupts ---
+
+ODD = os.fsdecode("가나".encode("cp949"))  # a file name out of a zip archive from Windows
+
+
+@pytest.fixture
+def odd_names() -> None:
+    try:
+        Path(f"{ODD}.probe").touch()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    Path(f"{ODD}.probe").unlink()
+
+
+@pytest.mark.usefixtures("odd_names")
+def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
+    """A text out of a zip archive from Windows ended a run in a UnicodeEncodeError when its config.json was written."""
+    source, run, hf, back = f"{ODD}.txt", f"{ODD}-run", f"{ODD}-hf", f"{ODD}-back"
+    text.rename(source)
+    made = jumok("train", source, "--out", run, *FLAGS, "--json")
+    assert (made.code, made.json["run"]) == (0, run), made.err
+    config = json.loads(Path(run, "config.json").read_text(encoding="utf-8"))
+    assert source in json.dumps(config["data"]["sources"], ensure_ascii=False)
+    assert jumok("train", "--resume", "--out", run, "--json").json["run"] == run
+    for arguments in (
+        ["convert", run, hf, "--to", "hf"],
+        ["convert", hf, back, "--to", "jumok"],
+        ["evaluate", back, source],
+        ["generate", run, "--tokens", "2"],
+        ["view", run, "그날", "--out", f"{ODD}.html", "--picture", f"{ODD}.png"],
+        ["learn", "3", "--notebook", f"{ODD}.ipynb"],
+    ):
+        end = jumok(*arguments, "--json")
+        assert end.code == 0, end.err
+        assert isinstance(end.json, dict)
+    assert Path(f"{ODD}.html").is_file()
+    end = jumok("generate", run, "--prompt", ODD)
+    assert (end.code, "half of a surrogate pair" in end.err) == (1, True)
+
+
+@pytest.mark.usefixtures("odd_names")
+def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
+    """Its record could not be written."""
+    from jumok import text as reader
+    from jumok.lessons.ladder.record import LadderRecord, TextFacts
+    from jumok.lessons.ladder.rungs import LadderConfig
+
+    Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")
+    facts = TextFacts.of(reader.read(f"{ODD}.txt"))
+    record = LadderRecord(config=LadderConfig(), text=facts, asked=(f"{ODD}.txt",))
+    record.write(tmp_path)
+    assert LadderRecord.read(tmp_path) == record
+    assert record.command is not None
+    assert "$'\\260\\241\\263\\252.txt'" in record.command
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX closes the streams")
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("train - <&-", 1, "<stdin> is empty"),
+        ("view RUN - <&-", 1, "<stdin> is empty"),
+        ("generate RUN --tokens 2 >&-", 0, ""),
+        ("learn 3 >&-", 0, ""),
+        ("corpus write stories --chars 100 >&-", 0, ""),
+        ("corpus list --json >/dev/full", 1, "No space left on device"),
+        ("learn 3 >/dev/full", 1, "No space left on device"),
+        ("corpus write stories --chars 100 >/dev/full", 1, "No space left on device"),
+    ],
+)
+def test_streams_that_are_closed_or_full(model: Path, command: str, code: int, said: str) -> None:
+    """Each ended in a traceback; and a file that was opened later could take the number of the closed one."""
+    if "full" in command and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    done = subprocess.run(
+        f'"{sys.executable}" -m jumok.cli {command.replace("RUN", str(model))}',
+        shell=True, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+INTERRUPTED_AT = {
+    "train tales.txt --out run": "jumok.training.trainer.Trainer.start",
+    "generate RUN": "jumok.inference.generate.generate",
+    "evaluate RUN tales.txt": "jumok.evaluation.language_model.evaluate_text",
+    "predict RUN 글": "jumok.inference.classify.predict_whole",
+    "view RUN 글": "jumok.view.trace.trace",
+    "convert RUN hf --to hf": "jumok.interop.huggingface.convert.to_hf",
+    "corpus list": "jumok.corpora.catalogue.entries",
+    "corpus get novels": "jumok.corpora.catalogue.get",
+    "bench": "jumok.cli.benchmark.bench",
+    "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
+    "learn ladder tales.txt": "jumok.lessons.ladder.run.Ladder.run",
+}
+
+
+@pytest.mark.parametrize("command", INTERRUPTED_AT)
+def test_an_interrupt_is_json_too(
+    jumok: Jumok, text: Path, model: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --json nothing was printed on Ctrl-C, and a program that read the last line met an empty one."""
+
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    place, _, name = INTERRUPTED_AT[command].rpartition(".")
+    target = pkgutil.resolve_name(place if ".Trainer" in place or ".Ladder" in place else f"{place}:")
+    monkeypatch.setattr(target, name, interrupt)
+    end = jumok(*command.replace("RUN", str(model)).split(), "--json")
+    assert (end.code, end.out) == (130, '{"error": "interrupted"}\n')
+
+
+def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
+    """The command to go on with was cut in two at a blank in the folder's name."""
+    end = jumok("train", text, "--out", "my run; rm", *FLAGS)
+    assert "jumok generate 'my run; rm' '무더운" in end.err
+    Path("my run; rm/model.safetensors").write_bytes(b"damaged")
+    assert "`jumok train --resume --out 'my run; rm'`" in jumok("generate", "my run; rm").err
+    Path("내 글.txt").write_text("글", encoding="utf-8")
+    assert "jumok learn ladder '내 글.txt'" in jumok("learn", "내 글.txt").err
+    assert shell("jumok", "generate", "runs/소설", "a'b", "c\x1b") == "jumok generate runs/소설 'a'\"'\"'b' $'c\\033'"
+
+
+def test_labels_with_tabs_are_read_back(jumok: Jumok) -> None:
+    """A tab or a newline in a label made one line of `jumok predict` several cells, or several lines."""
+    labels = ("좋아\t요", 'so\nso "ok"')
+    with Path("reviews.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("text", "label"))
+        rows.writerows([("재미있어요", labels[0]), ("그냥 그래요", labels[1])] * 20)
+    end = jumok("train", "reviews.csv", "--out=run", "--task=classify", *FLAGS, "--steps=2")
+    assert end.code == 0, end.err
+    out = jumok("predict", "run", "재미있어요", '"정말"\t그래요', "--device=cpu").out
+    rows_read = list(csv.reader(io.StringIO(out, newline=""), dialect="excel-tab"))
+    assert [len(row) for row in rows_read] == [3, 3]
+    assert {row[0] for row in rows_read} <= set(labels)
+    assert [row[2] for row in rows_read] == ["재미있어요", '"정말" 그래요']
+
+
+# --- convert, corpus ---
+
+
+def test_convert_there_and_back(jumok: Jumok, model: Path) -> None:
+    end = jumok("convert", model, "hf", "--to", "hf", "--json")
+    assert end.code == 0, end.err
+    assert end.json == {"source": str(model), "target": "hf", "to": "hf"}
+    assert jumok("convert", "hf", "back", "--to", "jumok").code == 0
+    asked = ["--prompt", "옛날에", "--tokens", 10, "--seed", 5]
+    assert jumok("generate", "back", *asked).out == jumok("generate", model, *asked).out
+
+
+def test_corpus_write_numbers(jumok: Jumok) -> None:
+    """A table that train --task seq2seq reads: a header, then digits and their reading, as many rows as asked for."""
+    end = jumok("corpus", "write", "numbers", "--rows", 20, "--kind", "number")
+    assert end.code == 0, end.err
+    header, *rows = [line.split("\t") for line in end.out.splitlines()]
+    assert header == ["source", "target"]
+    assert len(rows) == 20
+    for source, target in rows:
+        assert read_number(int(source.replace(",", ""))) == target
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("numbers", "--chars", 5), "--chars is not for numbers"),
+        (("stories", "--rows", 5), "--rows is not for stories"),
+        (("numbers", "--kind", "nummber"), "did you mean 'number'"),
+        (("numbers", "--rows", -1), "rows=-1"),
+        (("tales",), "tales"),
+    ],
+)
+def test_corpus_write_with_what_does_not_fit(jumok: Jumok, arguments: tuple[Any, ...], message: str) -> None:
+    end = jumok("corpus", "write", *arguments)
+    assert end.code == 2, end.err
+    assert message in end.err
+    assert "source\ttarget" not in end.out
+
+
+def test_corpus_list_and_write(jumok: Jumok) -> None:
+    end = jumok("corpus", "list", "--json")
+    assert "stories" in {corpus["name"] for corpus in end.json["corpora"]}
+    assert "stories" in jumok("corpus", "list").out
+    first, second = (jumok("corpus", "write", "stories", "--chars", 500, "--seed", seed) for seed in (0, 1))
+    assert len(first.out) >= 500
+    assert first.err == ""
+    assert first.out != second.out
+    assert jumok("corpus", "get", "no-such-corpus").code == 1
+
+
+# --- learn ---
+
+CHAPTER = "causal-mask"  # number 4
+
+
+@pytest.fixture
+def ladder(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
+    """The calls of the ladder, in place of an hour of training."""
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    module = types.ModuleType("jumok.cli.ladder")
+    module.run_ladder = lambda texts, **settings: calls.append((texts, settings))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jumok.cli.ladder", module)
+    return calls
+
+
+def test_learn_lists_the_chapters_and_the_ladder(jumok: Jumok) -> None:
+    listed = jumok("learn", "--lang", "en", "--json").json
+    shown = jumok("learn", "--lang", "en").out
+    assert listed["ladder"] == "ladder"
+    assert [chapter["number"] for chapter in listed["chapters"]] == sorted({c["number"] for c in listed["chapters"]})
+    for chapter in listed["chapters"]:
+        assert chapter["language"] == "en"
+        assert chapter["title"] in shown
+        assert chapter["slug"] in shown
+        assert Path(chapter["path"]).is_file()
+    assert "jumok learn ladder" in shown
+
+
+def test_learn_reads_a_chapter(jumok: Jumok) -> None:
+    """By number or by name; plain where stdout is no terminal."""
+    end = jumok("learn", 4, "--lang", "ko")
+    assert (end.code, end.err) == (0, "")
+    assert "\x1b" not in end.out
+    assert "    │ torch.Size([5, 8]) True\n" in end.out
+    assert jumok("learn", CHAPTER, "--lang", "ko").out == end.out
+    assert jumok("learn", CHAPTER, "--lang", "en").out != end.out
+    values = jumok("learn", 4, "--lang", "ko", "--json").json
+    assert (values["number"], values["slug"], values["language"]) == (4, CHAPTER, "ko")
+    assert values["text"] == Path(values["path"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "ko_KR.UTF-8"}, "ko"),
+        ({"LANG": "ko"}, "ko"),
+        ({"LANG": "kok_IN"}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "ko_KR.UTF-8", "LC_ALL": "en_US.UTF-8"}, "en"),
+        ({"LANG": "ko_KR.UTF-8", "LC_ALL": ""}, "ko"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "ko_KR"}, "ko"),
+    ],
+    ids=str,
+)
+def test_learn_speaks_the_language_of_the_system(
+    jumok: Jumok, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], language: str
+) -> None:
+    """LC_ALL, then LC_MESSAGES, then LANG; an empty one counts as not set. kok is Konkani."""
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert jumok("learn", "--json").json["language"] == language
+    assert jumok("learn", "--json", "--lang", "ko").json["language"] == "ko"
+
+
+WRONG_LEARN: list[tuple[list[str], str]] = [
+    (["causal-maks"], "there is no chapter 'causal-maks'"),
+    (["causal-maks"], "Did you mean 'causal-mask'?"),
+    (["lader"], "Did you mean 'ladder'?"),
+    (["0"], "there is no chapter 0; there are chapters 1 to"),
+    (["99"], "there is no chapter 99; there are chapters 1 to"),
+    (["tales.txt"], "To train on that text: jumok learn ladder tales.txt"),
+    (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
+    (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
+    (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
+    (["4", "--seed", "1"], "--seed makes no sense here: it belongs to the ladder"),
+    (["4", "--device", "auto"], "--device makes no sense here"),
+    (["4", "--out", "run"], "--out makes no sense here"),
+    (["4", "--steps-per-rung", "5"], "--steps-per-rung makes no sense here"),
+    (["--minutes-per-rung", "5"], "--minutes-per-rung makes no sense here"),
+    (["4", "--column", "text"], "--column makes no sense here"),
+    (["4", "--encoding", "cp949"], "--encoding makes no sense here"),
+    (["--notebook", "a.ipynb"], "--notebook makes no sense here: say which chapter"),
+    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is not a chapter"),
+    (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_LEARN, ids=lambda value: str(value)[:40])
+def test_wrong_use_of_learn(jumok: Jumok, text: Path, ladder: list[Any], arguments: list[str], message: str) -> None:
+    """Exit code 2 and a remedy, and nothing is read, written or trained."""
+    end = jumok("learn", *arguments, "--json")
+    assert end.code == 2, end.err
+    assert message in " ".join(end.err.split())
+    assert message in end.json["error"]
+    assert ladder == []
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+def test_learn_writes_a_notebook(jumok: Jumok) -> None:
+    end = jumok("learn", 4, "--lang", "ko", "--notebook", "four.ipynb", "--json")
+    assert end.code == 0, end.err
+    assert (end.json["notebook"], end.json["slug"]) == ("four.ipynb", CHAPTER)
+    assert "Wrote four.ipynb" in end.err
+    assert json.loads(Path("four.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
+    assert jumok("learn", 4, "--notebook", "quiet.ipynb", "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("tales.ipynb", "tales.ipynb exists already; give another name, or --force."),
+        ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
+        ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
+        ("4.txt", "4.txt is no name for a notebook"),
+    ],
+)
+def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) -> None:
+    Path("tales.ipynb").write_text("mine")
+    end = jumok("learn", 4, "--notebook", path)
+    assert (end.code, end.out) == (1, "")
+    assert message in end.err
+    assert [each.name for each in Path().iterdir()] == ["tales.ipynb"]
+    assert Path("tales.ipynb").read_text() == "mine"
+
+
+def test_a_notebook_in_place_of_an_older_one(jumok: Jumok) -> None:
+    Path("4.ipynb").write_text("mine")
+    assert jumok("learn", 4, "--notebook", "4.ipynb", "--force").code == 0
+    assert json.loads(Path("4.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_notebook_in_a_folder_that_is_not_mine(jumok: Jumok) -> None:
+    Path("theirs").mkdir(mode=0o555)
+    end = jumok("learn", 4, "--notebook", "theirs/4.ipynb")
+    assert end.code == 1
+    assert "cannot write theirs/4.ipynb: Permission denied. Give a file in a folder of yours." in end.err
+
+
+def test_a_notebook_on_a_full_disk(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    end = jumok("learn", 4, "--notebook", "4.ipynb")
+    assert end.code == 1
+    assert "cannot write 4.ipynb: No space left on device" in end.err
+    assert list(Path().iterdir()) == []
+
+
+def test_learn_hands_over_to_the_ladder(jumok: Jumok, ladder: list[tuple[Any, dict[str, Any]]]) -> None:
+    assert jumok("learn", "ladder", "a.txt", "b.txt", "--lang", "ko").code == 0
+    defaults = {
+        "out": None, "minutes_per_rung": 1.0, "steps_per_rung": None, "language": "ko",
+        "reading": {"encoding": None, "column": None}, "seed": None, "device": "auto", "as_json": False, "quiet": False,
+    }  # fmt: skip
+    assert ladder.pop() == (("a.txt", "b.txt"), defaults)
+    flags = ["--steps-per-rung=7", "--out=o", "--encoding=cp949", "--column=c", "--seed=3", "--device=cpu", "--quiet"]
+    assert jumok("learn", "ladder", "--lang", "en", *flags, "--json").code == 0
+    given = {
+        "out": Path("o"), "minutes_per_rung": None, "steps_per_rung": 7, "language": "en",
+        "reading": {"encoding": "cp949", "column": "c"}, "seed": 3, "device": "cpu", "as_json": True, "quiet": True,
+    }  # fmt: skip
+    assert ladder.pop() == ((), given)
+
+
+@pytest.mark.parametrize(("language", "title"), [("ko", "사다리"), ("en", "The ladder")])
+def test_learn_ladder_without_a_text_is_the_page_on_it(
+    jumok: Jumok, ladder: list[Any], language: str, title: str
+) -> None:
+    """It began ten minutes of training on the built-in stories, and the page could not be read."""
+    end = jumok("learn", "ladder", "--lang", language)
+    assert end.code == 0
+    assert end.out.startswith(f"{title}\n")
+    assert "<!--" not in end.out
+    assert "407,040" in end.out
+    assert end.err == "To climb it: jumok learn ladder TEXT\n"
+    values = jumok("learn", "ladder", "--lang", language, "--json").json
+    assert (values["slug"], values["title"]) == ("ladder", title)
+    assert values["text"].startswith(f"# {title}\n")
+    assert ladder == []
+
+
+def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **environment: str) -> str:
+    """What a terminal of this size gets to see of `jumok ...`. keys: what is typed at the start."""
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jumok.cli", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, env={**kept, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, keys)
+    seen = b""
+    with suppress(OSError):  # Linux reports the end of a terminal as an error
+        while piece := os.read(ours, 65536):
+            seen += piece
+    os.close(ours)
+    assert process.wait(60) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+PAGER = "sed s/^/|/"  # marks each line that went through it
+
+
+def test_a_long_chapter_goes_through_the_pager() -> None:
+    seen = in_terminal("learn", CHAPTER, "--lang", "ko", columns=60, lines=24, PAGER=PAGER)
+    lines = seen.splitlines()
+    assert len(lines) > 24
+    assert all(line.startswith("|") for line in lines)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("locale", ["C.UTF-8", "ko_XX.UTF-8"])
+@pytest.mark.parametrize("pager", [None, "less", "less -X", "cat"])
+def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | None, monkeypatch: Any) -> None:
+    """`jumok learn 3` showed raw escape codes in less, and Hangul as <EC> under a locale that is not installed."""
+    if pager != "cat" and not shutil.which("less"):
+        pytest.skip("the pager less is not installed here")
+    for name in ("PAGER", "LESS", "LESSCHARSET", "LC_CTYPE", "JUMOK_LANG"):
+        monkeypatch.delenv(name, raising=False)
+    environment = {"LC_ALL": locale, "LANG": locale, **({"PAGER": pager} if pager else {})}
+    seen = in_terminal("learn", "3", "--lang", language, columns=80, lines=24, keys=b"q", **environment)
+    assert ("질의" if language == "ko" else "Queries") in seen
+    assert "ESC" not in seen
+    assert not re.search(r"<[0-9A-F]{2}>", seen)
+    assert "\x1b[1m" in seen
+    steering = r"\x1b(?:\[[\d;?]*[a-zA-Z]|[=>]|\([AB0])"  # of colours, and what less does to the screen
+    assert "\x1b" not in re.sub(steering, "", seen)
+
+
+def test_a_short_list_does_not() -> None:
+    seen = in_terminal("learn", "--lang", "ko", columns=60, lines=200, PAGER=PAGER)
+    assert "causal-mask" in seen
+    assert "|" not in seen
+    assert "\x1b[" in seen
+    assert max(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in seen.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
+    for arguments in (["learn"], ["learn", CHAPTER]):
+        seen = in_terminal(*arguments, "--lang", "en", columns=60, lines=1000, **environment)
+        assert "\x1b" not in seen
+        assert len(seen) > 200
+    assert "\x1b[" in in_terminal("learn", CHAPTER, "--lang", "en", columns=60, lines=1000, NO_COLOR="")
+
+
+def test_help_tells_the_defaults_of_tasks(jumok: Jumok) -> None:
+    """It once said 256 where a classifier gets another length."""
+    shown = " ".join(jumok("train", "--help").out.split())
+    assert f"classify {TASK_DEFAULTS['classify']['context_length']}" in shown
+    assert f"seq2seq {TASK_DEFAULTS['seq2seq']['context_length']}" in shown
+    assert "original invsqrt" in shown
+    assert "[0.0; original 0.1]" in shown
+
+
+PAIRS = "질문\t답\n" + "".join(f"{number}\t{'일이삼사오'[number % 5]}\n" for number in range(40))
+REVIEWS = "document\tstars\n" + "재미있어요\t1\n지루해요\t0\n" * 20
+TABLES = {"classify": (REVIEWS, "--text=document", "--label=stars"), "seq2seq": (PAIRS, "--source=질문", "--target=답")}
+
+
+@pytest.mark.parametrize("task", TABLES)
+def test_a_run_remembers_its_columns(jumok: Jumok, task: str) -> None:
+    """All that is done with a run later had to name its columns again."""
+    content, *columns = TABLES[task]
+    Path("table.tsv").write_text(content, encoding="utf-8")
+    end = jumok("train", "table.tsv", "--out=run", f"--task={task}", *columns, *FLAGS, "--steps=2")
+    assert end.code == 0, end.err
+    end = jumok("evaluate", "run", "table.tsv", "--json", "--device=cpu")
+    assert (end.code, end.json.get("rows")) == (0, 40), end.err
+    end = jumok("train", "table.tsv", "--resume", "--out=run", "--device=cpu")
+    assert end.code == 0, end.err
+    end = jumok("evaluate", "run", "table.tsv", f"{columns[0].partition('=')[0]}=갑", "--device=cpu")
+    assert "no column '갑'" in end.err, "what is named goes before what is recorded"
+    if task == "classify":
+        assert len(jumok("predict", "run", "table.tsv", "--device=cpu").out.splitlines()) == 40
+
+
+def test_help_shows_examples(jumok: Jumok) -> None:
+    for verb in ("train", "generate", "evaluate", "learn", "convert"):
+        end = jumok(verb, "--help")
+        assert end.code == 0
+        assert f"jumok {verb}" in end.out
+        assert "Examples:" in end.out
+    assert jumok("--version").out.startswith("jumok, version ")
+
+
+# --- a run with a goal ---
+
+
+def test_train_stops_at_a_figure_and_tells_the_time_of_the_whole_process(jumok: Jumok, text: Path) -> None:
+    flags = [*FLAGS, "--steps=60", "--eval-every=20", "--dropout=0", "--quiet", "--json"]
+    end = jumok("train", text, "--out", "run", "--stop-at", "6.0", *flags)
+    assert end.code == 0
+    assert end.json["reason"] == "reached"
+    assert end.json["nats_per_char"] <= 6.0
+    assert end.json["process_seconds"] > end.json["seconds"] > 0
+    again = jumok("train", "--resume", "--out", "run", "--json")
+    assert (again.json["reason"], again.json["steps"]) == ("reached", end.json["steps"])
+
+
+# --- a busy machine ---
+
+
+@pytest.mark.parametrize(
+    ("others", "processors", "given", "policy"),
+    [
+        (1, 2, {}, "PASSIVE"),
+        (0, 2, {}, None),
+        (1, 64, {}, None),
+        (8, 64, {}, "PASSIVE"),
+        (1, 2, {"GOMP_SPINCOUNT": "1000"}, None),
+        (1, 2, {"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"),
+    ],
+)
+def test_threads_sleep_where_others_work(
+    monkeypatch: pytest.MonkeyPatch, others: int, processors: int, given: dict[str, str], policy: str | None
+) -> None:
+    """With a busy loop beside it a step took 0.95 s, at worst 13.8, for threads that wait took the processors."""
+    for name in _verbs.WAITING_POLICIES:
+        monkeypatch.setenv(name, "")  # so that it is as before when the test is over
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(_verbs, "others_at_work", lambda: others)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert _verbs.make_room_for_others() is (policy == "PASSIVE")
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
+
+
+def test_it_is_too_late_once_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenMP has read its environment by then; and a choice for this process is none for those that it starts."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr(_verbs, "others_at_work", lambda: 99)
+    assert not _verbs.make_room_for_others()
+    assert "OMP_WAIT_POLICY" not in os.environ
+
+
+@pytest.mark.skipif(not Path("/proc/loadavg").exists(), reason="only Linux tells how many threads are at work")
+def test_a_busy_loop_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+        try:
+            time.sleep(0.2)
+            assert _verbs.others_at_work() >= 1
+        finally:
+            loop.kill()

@@ -1,0 +1,294 @@
+"""From text to ids to batches: each window once an epoch, in an order that the seed and the number decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jumok import text as reader
+from jumok.data.batches import Batches, LengthBatches
+from jumok.data.ids import load_ids, tokenize
+from jumok.data.rows import load_rows, write_rows
+from jumok.errors import RunError
+from jumok.tokenizers import train_tokenizer
+
+
+def starts(batches: Batches, count: int) -> list[int]:
+    """First ids of the first `count` windows; where the ids are 0, 1, 2 ..., these are their places."""
+    found: list[int] = []
+    number = 0
+    while len(found) < count:
+        found += batches.batch(number)[0][:, 0].tolist()
+        number += 1
+    return found[:count]
+
+
+# --- batches ---
+
+
+def test_targets_are_the_next_ids() -> None:
+    x, y = Batches(np.arange(1000, dtype=np.uint16), 16, 4, seed=0).batch(3)
+    assert x.shape == y.shape == (4, 16)
+    assert x.dtype == y.dtype == torch.int64
+    assert torch.equal(y, x + 1)
+    assert torch.equal(x, x[:, :1] + torch.arange(16))
+    assert x.is_contiguous()
+    assert y.is_contiguous()
+
+
+def test_a_batch_depends_on_its_number_alone() -> None:
+    """Asked for in any order, by any instance: so a run continues anywhere without a state."""
+    ids = np.arange(500, dtype=np.uint16)
+    forwards, backwards = Batches(ids, 8, 3, seed=7), Batches(ids, 8, 3, seed=7)
+    first = [forwards.batch(n)[0] for n in range(100)]
+    second = [backwards.batch(n)[0] for n in reversed(range(100))][::-1]
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert torch.equal(Batches(ids, 8, 3, seed=7).batch(61)[0], first[61])
+    assert not torch.equal(Batches(ids, 8, 3, seed=8).batch(0)[0], first[0])
+
+
+@pytest.mark.parametrize("length", [17, 18, 31, 32, 33, 34, 48, 49, 50, 100, 1000, 1001])
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_each_epoch_visits_each_window_once(length: int, batch_size: int) -> None:
+    """Windows of one epoch lie side by side, inside the text, and each comes once; then the grid shifts."""
+    context = 16
+    batches = Batches(np.arange(length, dtype=np.uint16), context, batch_size, seed=1)
+    assert 1 <= batches.windows <= (length - 1) // context
+    epochs = 6
+    places = starts(batches, epochs * batches.windows)
+    for epoch in range(epochs):
+        visited = sorted(places[epoch * batches.windows : (epoch + 1) * batches.windows])
+        assert np.all(np.diff(visited) == context)
+        assert visited[0] >= 0
+        assert visited[-1] + context + 1 <= length
+
+
+def test_no_place_in_the_text_is_left_out() -> None:
+    """Over many epochs every token but the first is a target, about equally often away from the ends.
+
+    The grid was shifted by less than a window, which left up to a window at the end of the text unread for ever.
+    """
+    length, context = 103, 10
+    batches = Batches(np.arange(length, dtype=np.uint16), context, 1, seed=0)
+    counts: Counter[int] = Counter()
+    for number in range(400 * batches.windows):
+        counts.update(batches.batch(number)[1][0].tolist())
+    inside = [counts[token] for token in range(2 * context, length - 2 * context)]
+    assert set(counts) == set(range(1, length))
+    assert min(inside) > 0.95 * max(inside)
+
+
+def test_orders_and_shifts_differ_from_epoch_to_epoch() -> None:
+    batches = Batches(np.arange(1000, dtype=np.uint16), 16, 1, seed=0)
+    epochs = [tuple(starts(batches, 5 * batches.windows)[n * batches.windows :][: batches.windows]) for n in range(5)]
+    assert len(set(epochs)) == 5
+    assert len({min(epoch) for epoch in epochs}) > 1
+    assert all(list(epoch) != sorted(epoch) for epoch in epochs)
+
+
+def test_smaller_batches_are_the_larger_ones_cut_up() -> None:
+    """So that accumulating two passes of 4 sees what one pass of 8 does."""
+    ids = np.arange(700, dtype=np.uint16)
+    small, large = Batches(ids, 16, 4, seed=2), Batches(ids, 16, 8, seed=2)
+    for number in range(20):
+        halves = torch.cat([small.batch(2 * number)[0], small.batch(2 * number + 1)[0]])
+        assert torch.equal(halves, large.batch(number)[0])
+
+
+# --- ids on disk ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("char", np.uint16), ("jamo", np.uint16), ("bpe", np.uint16)], ids=["char", "jamo", "bpe"]
+)
+@pytest.mark.parametrize(("start", "stop"), [(0, None), (100, 2000), (3000, None), (50, 50)])
+def test_in_a_stream_as_at_once(
+    tmp_path: Path, tales: str, kind: str, dtype: type, start: int, stop: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of 97 characters give the ids that the whole text gives."""
+    text = reader.from_string(tales)
+    whole = text.chunks
+
+    def in_small_chunks(first: int = 0, last: int | None = None) -> object:
+        return whole(first, last, 97)
+
+    monkeypatch.setattr(text, "chunks", in_small_chunks)
+    tokenizer = train_tokenizer(tales, kind)
+    ids = tokenize(text, tokenizer, tmp_path / "ids.npy", start, stop)
+    assert ids.tolist() == tokenizer.encode(tales[start:stop]).tolist()
+    assert ids.dtype == tokenizer.dtype == dtype
+    assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
+
+
+def test_one_byte_is_enough_for_few_ids(tmp_path: Path) -> None:
+    text = "바람이 불었다. " * 10
+    tokenizer = train_tokenizer(text, "char", min_count=1)
+    ids = tokenize(reader.from_string(text), tokenizer, tmp_path / "ids.npy")
+    assert ids.dtype == tokenizer.dtype
+    assert ids.itemsize == (1 if tokenizer.vocab_size <= 256 else 2)
+
+
+def test_ids_are_mapped_and_read_only(tmp_path: Path, tales: str) -> None:
+    ids = tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy")
+    assert isinstance(ids, np.memmap)
+    assert not ids.flags.writeable
+    assert load_ids(tmp_path / "ids.npy", len(ids)).tolist() == ids.tolist()
+
+
+def test_no_ids_at_all(tmp_path: Path, tales: str) -> None:
+    """An empty file cannot be mapped into memory."""
+    ids = tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy", 10, 10)
+    assert ids.shape == (0,)
+
+
+def test_stock_numpy_reads_them(tmp_path: Path, tales: str) -> None:
+    tokenizer = train_tokenizer(tales, "char")
+    tokenize(reader.from_string(tales), tokenizer, tmp_path / "ids.npy")
+    assert np.load(tmp_path / "ids.npy", allow_pickle=False).tolist() == tokenizer.encode(tales).tolist()
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array_header_2_0", fails)
+    with pytest.raises(OSError, match="No space left"):
+        tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x93NUMPY", b"garbage" * 50], ids=str)
+def test_damaged_ids_are_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "train.npy"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(RunError, match=r"train\.npy, the text as ids, cannot be read"):
+        load_ids(path)
+
+
+def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
+    path = tmp_path / "train.npy"
+    np.save(path, np.array([{"a": 1}] * 100, dtype=object), allow_pickle=True)
+    with pytest.raises(RunError, match="cannot be read"):
+        load_ids(path)
+
+
+def test_a_wrong_number_of_ids(tmp_path: Path) -> None:
+    np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
+    with pytest.raises(RunError, match="holds 100 ids where the run had 1,000"):
+        load_ids(tmp_path / "train.npy", 1000)
+
+
+def test_the_order_of_an_epoch_tells_nothing_of_the_next() -> None:
+    """Streams once overlapped from epoch to epoch, and windows kept their neighbours (correlation 0.75)."""
+    batches = Batches(np.arange(60_000, dtype=np.uint16), 64, 1, seed=0)
+
+    def places(epoch: int) -> np.ndarray:
+        first = epoch * batches.windows
+        starts = [int(batches.batch(first + i)[0][0, 0]) // 64 for i in range(batches.windows)]
+        return np.argsort(starts)
+
+    assert abs(np.corrcoef(places(0), places(1))[0, 1]) < 0.2
+
+
+# --- rows of different lengths ---
+
+
+@pytest.fixture
+def lengths() -> np.ndarray:
+    return np.random.default_rng(0).integers(1, 40, (500, 2))
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    written = [np.array(ids, np.uint8) for ids in ([1, 2, 3], [], [4], [5] * 9)]
+    rows = write_rows(tmp_path / "rows.npy", written, np.dtype(np.uint8))
+    again = load_rows(tmp_path / "rows.npy", 4)
+    assert len(rows) == len(again) == 4
+    for row, ids in enumerate(written):
+        assert again[row].tolist() == rows[row].tolist() == ids.tolist()
+
+
+def test_padding_goes_to_the_right_and_to_a_multiple(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.npy", [np.array([1, 2, 3]), np.array([4] * 5)], np.dtype(np.int64))
+    assert rows.padded([1, 0], pad=9, multiple=4).tolist() == [[4, 4, 4, 4, 4, 9, 9, 9], [1, 2, 3, 9, 9, 9, 9, 9]]
+
+
+def test_a_lost_row_is_noticed(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.npy", [np.array([1, 2])] * 3, np.dtype(np.uint8))
+    with pytest.raises(RunError, match="holds 3 ids where the run had 4"):
+        load_rows(tmp_path / "rows.npy", 4)
+
+
+def test_an_epoch_of_length_batches_holds_each_row_once(lengths: np.ndarray) -> None:
+    batches = LengthBatches(lengths, 800, seed=3)
+    for epoch in range(3):
+        seen = np.concatenate([batches.rows(epoch * batches.count + n) for n in range(batches.count)])
+        assert sorted(seen.tolist()) == list(range(500))
+
+
+def test_length_batches_keep_to_their_size_and_waste_little(lengths: np.ndarray) -> None:
+    batches = LengthBatches(lengths, 800, seed=3, multiple=1)
+    real = padded = 0
+    for number in range(batches.count):
+        rows = batches.rows(number)
+        cost = len(rows) * int(lengths[rows].max(axis=0).sum())
+        assert cost <= 800
+        real, padded = real + int(lengths[rows].sum()), padded + cost
+    assert padded < 1.35 * real  # in random order it is 1.9 times
+
+
+def test_a_row_longer_than_a_batch_is_one_by_itself() -> None:
+    batches = LengthBatches(np.array([[3], [900], [4]]), 100, seed=0)
+    assert sorted(len(batches.rows(n)) for n in range(batches.count)) == [1, 2]
+
+
+def test_length_batches_depend_on_their_number_alone(lengths: np.ndarray) -> None:
+    one, other = LengthBatches(lengths, 800, seed=3), LengthBatches(lengths, 800, seed=3)
+    far = 2 * one.count + 5
+    for number in (0, 7, far):
+        one.rows(number)
+    assert one.rows(far).tolist() == other.rows(far).tolist()
+    assert one.rows(0).tolist() != LengthBatches(lengths, 800, seed=4).rows(0).tolist()
+    assert one.rows(0).tolist() != one.rows(one.count).tolist()
+
+
+def test_batches_weigh_the_same_whatever_rows_they_hold() -> None:
+    """Batches cut by their tokens held 16 short rows or 2 long ones, and the last one what was left over."""
+    random = np.random.default_rng(1)
+    lengths = random.integers(1, 60, (400, 1))
+    for weights in (np.ones(400, np.int64), random.integers(1, 30, 400)):
+        batches = LengthBatches(lengths, 240, seed=3, weights=weights)
+        for epoch in range(3):
+            found = [batches.rows(epoch * batches.count + n) for n in range(batches.count)]
+            sums = [int(weights[rows].sum()) for rows in found]
+            assert np.abs(np.array(sums) - weights.sum() / batches.count).max() < weights.max()  # a row at most
+            assert sorted(np.concatenate(found).tolist()) == list(range(400))
+    assert batches.rows(70).tolist() == LengthBatches(lengths, 240, seed=3, weights=weights).rows(70).tolist()
+
+
+def test_a_row_that_outweighs_a_batch_leaves_none_empty() -> None:
+    weights = np.array([1, 900, 1, 1, 900, 1])
+    batches = LengthBatches(np.array([[8]] * 6), 8, seed=0, weights=weights)
+    assert [len(batches.rows(n)) for n in range(batches.count)] == [1] * 6
+    batches = LengthBatches(np.array([[8]] * 6), 16, seed=0, weights=weights)
+    seen = [batches.rows(n) for n in range(batches.count)]
+    assert len(seen) == 3
+    assert all(len(rows) for rows in seen)
+    assert sorted(np.concatenate(seen).tolist()) == list(range(6))
+
+
+def test_parts_of_a_batch_keep_to_the_tokens(lengths: np.ndarray) -> None:
+    batches = LengthBatches(lengths, 800, seed=3, multiple=1, weights=np.ones(500, np.int64))
+    several = 0
+    for number in range(batches.count):
+        rows, parts = batches.rows(number), batches.parts(number)
+        several += len(parts) > 1
+        assert np.concatenate([rows[part] for part in parts]).tolist() == rows.tolist()
+        assert all(len(rows[part]) * int(lengths[rows[part]].max(axis=0).sum()) <= 800 for part in parts)
+    assert several > 0
+    by_tokens = LengthBatches(lengths, 800, seed=3, multiple=1)
+    assert all(len(by_tokens.parts(number)) == 1 for number in range(by_tokens.count))

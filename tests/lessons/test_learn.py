@@ -1,0 +1,672 @@
+"""The chapters do what they say, in both languages alike; they can be read in a terminal, and run as notebooks.
+
+What is not written yet is not tested, but for one test: all eleven chapters are there.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.cells import cell_len
+
+from jumok.cli.learn import learn
+from jumok.errors import ConfigError, LessonError
+from jumok.lessons import chapters as lessons
+from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, check, offline
+from jumok.lessons.notebook import notebook, write_notebook
+from jumok.lessons.terminal import render, render_list
+
+ROOT = Path(__file__).resolve().parents[2]
+LEARN = ROOT / "docs" / "learn"
+
+SLUGS = [
+    "average-the-past", "dot-product", "queries-keys-values", "causal-mask", "many-heads",
+    "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words",
+]  # fmt: skip
+SECTIONS = {
+    "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기"],
+    "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading"],
+}
+LARGEST_PICTURE = 150_000  # bytes
+
+
+def written(language: Language) -> list[Chapter]:
+    """The chapters there are; none before the first is written."""
+    with contextlib.suppress(LessonError):
+        return lessons.chapters(language)
+    return []
+
+
+CHAPTERS = [chapter for language in LANGUAGES for chapter in written(language)]
+each_chapter = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda each: f"{each.language}-{each.number:02d}")
+
+
+def code_of(chapter: Chapter) -> list[Code]:
+    return [part for part in chapter.parts() if isinstance(part, Code)]
+
+
+def pictures_of(chapter: Chapter) -> list[Picture]:
+    return [part for part in chapter.parts() if isinstance(part, Picture)]
+
+
+def installed(package: str) -> bool:
+    """Whether pip has installed a package, by its name there."""
+    with contextlib.suppress(PackageNotFoundError):
+        return bool(version(package))
+    return False
+
+
+# --- the eleven chapters ---
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_all_eleven_chapters_are_there(language: Language) -> None:
+    assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS, 1))
+
+
+@each_chapter
+def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None:
+    """And draws the pictures it shows, no others, and leaves the settings of torch alone."""
+    missing = [name for name in chapter.packages if not installed(name)]
+    if missing and not os.environ.get("CI"):  # where all chapters are to be run, a missing package is a failure
+        pytest.skip(f"the code of chapter {chapter.number} needs {', '.join(missing)}, which is not installed")
+    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()
+    state = torch.get_rng_state()
+    failures = check(chapter, tmp_path)
+    assert not failures, "\n\n".join(map(str, failures))
+    assert {path.name for path in tmp_path.iterdir()} == {picture.path.name for picture in pictures_of(chapter)}
+    after = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()
+    assert after == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@each_chapter
+def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
+    """In this order, after what is its own; and it ends by pointing to the next one."""
+    prose = [part.text for part in chapter.parts() if isinstance(part, Prose)]
+    headings = [heading for text in prose for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)]
+    assert headings[-4:] == SECTIONS[chapter.language]
+    assert len(headings) > 4
+    following = next((each for each in written(chapter.language) if each.number == chapter.number + 1), None)
+    if following:
+        assert f"]({following.path.name})" in prose[-1].split("\n\n")[-1]
+
+
+@each_chapter
+def test_a_chapter_has_pictures(chapter: Chapter) -> None:
+    """One or two; in the folder of its language; small enough for a page, and described in words."""
+    pictures = pictures_of(chapter)
+    assert 1 <= len(pictures) <= 2
+    for picture in pictures:
+        assert picture.path.parent == LEARN / "pictures" / chapter.language
+        assert picture.path.name.startswith(f"{chapter.number:02d}-")
+        content = picture.path.read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) < LARGEST_PICTURE
+        assert picture.title
+
+
+@each_chapter
+def test_links_lead_somewhere(chapter: Chapter) -> None:
+    for part in chapter.parts():
+        if isinstance(part, Prose):
+            for target in re.findall(r"\]\(([^)\s]+)\)", part.text):
+                if not target.startswith(("https://", "http://", "#")):
+                    assert (chapter.path.parent / target.partition("#")[0]).exists(), target
+
+
+@each_chapter
+def test_terms_are_a_table_of_both_languages(chapter: Chapter) -> None:
+    [table] = re.findall(rf"^## {SECTIONS[chapter.language][2]}\n+((?:\|.*\n)+)", chapter.text, re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert {len(row) for row in rows} == {3}
+    assert {"한국어", "English"} <= set(rows[0])
+    assert len(rows) > 3
+
+
+def masked(source: str) -> str:
+    """Code without its comments, and with each text in it as the same text."""
+
+    class Mask(ast.NodeTransformer):
+        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+            return ast.Constant("") if isinstance(node.value, str) else node
+
+        def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Tuple:
+            inserted = [self.visit(value) for value in node.values if isinstance(value, ast.FormattedValue)]
+            return ast.Tuple([value.value for value in inserted], ast.Load())
+
+    return ast.unparse(Mask().visit(ast.parse(source)))
+
+
+def twins() -> list[tuple[Chapter, Chapter]]:
+    korean, english = ({each.number: each for each in written(language)} for language in LANGUAGES)
+    return [(korean[number], english[number]) for number in sorted(korean.keys() & english.keys())]
+
+
+@pytest.mark.parametrize(("korean", "english"), twins(), ids=lambda each: f"{each.number:02d}")
+def test_both_languages_have_the_same_code(korean: Chapter, english: Chapter) -> None:
+    """Up to comments and words, block by block; and it prints the same numbers."""
+    assert korean.path.name == english.path.name
+    ours, theirs = code_of(korean), code_of(english)
+    assert [masked(block.source) for block in ours] == [masked(block.source) for block in theirs]
+    numbers = [[sorted(re.findall(r"\d+(?:\.\d+)?", block.output)) for block in blocks] for blocks in (ours, theirs)]
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize(("korean", "english"), twins(), ids=lambda each: f"{each.number:02d}")
+def test_both_languages_have_the_same_pictures(korean: Chapter, english: Chapter) -> None:
+    assert [p.path.name for p in pictures_of(korean)] == [p.path.name for p in pictures_of(english)]
+
+
+def test_masking_keeps_what_code_does() -> None:
+    assert masked("print('가', x, f'{x:.2f} 개')  # 수") == masked('print("b", x, f"number {x:.2f}")')
+    assert masked("print('a', x)") != masked("print('a', y)")
+    assert masked("f'{x}'") != masked("f'{y}'")
+    assert masked("x = 1") != masked("x = 2")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_is_left_over(language: Language) -> None:
+    """Each file is a chapter, or the page on the ladder, and each picture is in one."""
+    pages = sorted(path.name for path in (LEARN / language).iterdir())
+    assert [name for name in pages if name != "ladder.md"] == [each.path.name for each in written(language)]
+    text = "".join((LEARN / language / name).read_text(encoding="utf-8") for name in pages)
+    unused = [path.name for path in (LEARN / "pictures" / language).iterdir() if f"{language}/{path.name})" not in text]
+    assert unused == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_index_has_each_chapter(language: Language) -> None:
+    index = (LEARN / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| (\d+) \| \[(.+)\]\({language}/(\d\d)-([\w-]+)\.md\) \| (.+) \|$", index, re.MULTILINE)
+    assert [(int(number), slug) for number, _, _, slug, _ in rows] == list(enumerate(SLUGS, 1))
+    titles = {int(number): (title, question) for number, title, _, _, question in rows}
+    for each in written(language):
+        assert titles[each.number] == (each.title, each.question)
+
+
+def test_the_index_can_be_followed() -> None:
+    """Its links lead to files, and its commands are ones that there are."""
+    index = (LEARN / "README.md").read_text(encoding="utf-8")
+    assert all(f"]({language}/ladder.md)" in index for language in LANGUAGES)
+    for target in re.findall(r"\]\(([^)#\s]+)\)", index):
+        assert (LEARN / target).is_file(), target
+    commands = [line for block in re.findall(r"^```sh\n(.*?)^```$", index, re.M | re.S) for line in block.splitlines()]
+    assert len(commands) == 10
+    for command in commands:
+        assert shlex.split(command)[:2] == ["jumok", "learn"]
+        context = learn.make_context("learn", shlex.split(command, comments=True)[2:])
+        assert context.params["lesson"] in {None, "3", "ladder"}
+
+
+# --- parsing and checking, with chapters made up for it ---
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of chapters of our own, with an empty working directory beside it."""
+    folder = tmp_path / "library"
+    for name in ("ko", "en", "pictures/ko"):
+        (folder / name).mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(lessons, "FOLDER", folder)
+    monkeypatch.chdir(tmp_path / "work")
+    return folder
+
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def chapter_of(library: Path, text: str, name: str = "ko/03-three.md") -> Chapter:
+    (library / name).write_text(f"# {int(name[3:5])}. 셋\n\n{text}", encoding="utf-8")
+    return lessons.chapter(name[6:], "ko" if name.startswith("ko") else "en")
+
+
+def failures_of(library: Path, text: str) -> list[Failure]:
+    return check(chapter_of(library, text), Path())
+
+
+def test_the_parts_of_a_chapter(library: Path) -> None:
+    text = """\
+Words.
+
+```python
+x = 1
+print(x)
+```
+
+```text
+1
+```
+![한 그림](../pictures/ko/03-a.png)
+
+```sh
+jumok learn  # not run
+```
+
+![inside a line](x.png) is prose.
+
+```python
+y = 2
+```
+
+```python
+pass
+```
+The end.
+"""
+    parts = chapter_of(library, text).parts()
+    assert parts == [
+        Prose("# 3. 셋\n\nWords.", 1),
+        Code("x = 1\nprint(x)\n", "1\n", 6),
+        Picture("한 그림", (library / "pictures/ko/03-a.png").resolve(), 13),
+        Prose("```sh\njumok learn  # not run\n```\n\n![inside a line](x.png) is prose.", 15),
+        Code("y = 2\n", "", 22),
+        Code("pass\n", "", 26),
+        Prose("The end.", 28),
+    ]
+
+
+def test_code_in_another_fence_is_no_part(library: Path) -> None:
+    text = "```md\n![a](b.png)\n```\n\n```text\nonly read\n```\n"
+    [prose] = chapter_of(library, text).parts()
+    assert isinstance(prose, Prose)
+
+
+def test_the_packages_that_a_chapter_needs(library: Path) -> None:
+    """They are what the reader is told; a chapter that tells nothing needs nothing."""
+    text = "Install it.\n\n```sh\npip install some-package2\n```\n\n```sh\njumok learn\n```\n\n`pip install other`\n"
+    assert chapter_of(library, text).packages == ["some-package2"]
+    assert [each.number for each in CHAPTERS if each.packages] == [11, 11]
+    for each in (each for each in CHAPTERS if each.packages):
+        first = each.parts()[0]
+        assert isinstance(first, Prose), "it is said before there is code to run"
+        assert all(f"pip install {name}" in first.text for name in each.packages)
+
+
+@pytest.mark.parametrize("text", ["```python\nx = 1\n", "```python\nx = 1\n```\n\n```text\n1\n", "```sh\n"])
+def test_a_fence_without_an_end(library: Path, text: str) -> None:
+    with pytest.raises(LessonError, match=r"03-three\.md: a code fence is not closed"):
+        chapter_of(library, text).parts()
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("print(1)", "1\n"),
+        ("x = 1", None),
+        ("print('0.1234 ms')", "... ms\n"),
+        ("print('a'); print(); print('b')", "a\n\nb\n"),
+        ("print('가나다')", "가나다\n"),
+        ("import os; print(os.listdir())", "[]\n"),
+        ("print(__name__)", "__main__\n"),
+        ("def f(x: 'unknown') -> None: pass\nprint(f.__annotations__['x'])", "unknown\n"),
+        ("print(int.__add__.__class__.__name__, True)", "wrapper_descriptor True\n"),
+    ],
+)
+def test_a_block_that_does_what_it_says(library: Path, code: str, output: str | None) -> None:
+    fence = "" if output is None else f"\n```text\n{output}```\n"
+    assert failures_of(library, f"```python\n{code}\n```\n{fence}") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("print(1)", None),
+        ("x = 1", "1\n"),
+        ("print(1)", "2\n"),
+        ("print(True)", "1\n"),
+        ("print('a ')", "a\n"),
+        ("print('a\\n\\nb')", "a\n<BLANKLINE>\nb\n"),
+        ("print('a  b')", "a b\n"),
+        ("print('a', end='')", "a\n"),
+    ],
+)
+def test_a_block_that_does_something_else(library: Path, code: str, output: str | None) -> None:
+    """doctest alone would take True for 1 and <BLANKLINE> for an empty line."""
+    fence = "" if output is None else f"\n```text\n{output}```\n"
+    [failure] = failures_of(library, f"```python\n{code}\n```\n{fence}")
+    assert (failure.line, failure.expected) == (4, output or "")
+    assert f"03-three.md, line 4:\n    {code}\nshould print" in str(failure)
+
+
+def test_blocks_share_their_names_and_nothing_else(library: Path) -> None:
+    """A second run knows nothing of the first, and the future imports of the harness are not those of the chapter."""
+    text = "```python\nassert 'x' not in globals()\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```text\n1\n```\n"
+    assert failures_of(library, text) == []
+    assert failures_of(library, text) == []
+
+
+def test_a_block_that_raises(library: Path) -> None:
+    """What it printed before, and the line of the chapter; no block after it is run."""
+    text = "```python\nprint('so far')\n1 / 0\n```\n\n```python\nopen('later', 'w')\n```\n"
+    [failure] = failures_of(library, text)
+    assert failure.printed.startswith("so far\nTraceback")
+    assert 'three.md", line 5, in <module>' in failure.printed
+    assert failure.printed.endswith("ZeroDivisionError: division by zero\n")
+    assert "chapters.py" not in failure.printed
+    assert list(Path().iterdir()) == []
+
+
+def test_an_expected_output_does_not_excuse_an_exception(library: Path) -> None:
+    [failure] = failures_of(library, "```python\n1 / 0\n```\n\n```text\n...\n```\n")
+    assert "ZeroDivisionError" in failure.printed
+
+
+def test_a_block_that_does_not_parse(library: Path) -> None:
+    [failure] = failures_of(library, "```python\nx = = 1\n```\n")
+    assert "SyntaxError" in failure.printed
+
+
+def test_a_chapter_leaves_torch_as_it_was(library: Path) -> None:
+    """Its seed and its printing are its own, both ways: what was set before does not reach it either."""
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    torch.set_printoptions(precision=2)
+    text = (
+        "```python\nimport torch\nprint(torch.tensor([1 / 3]))\ntorch.manual_seed(0)\n_ = torch.rand(3)\n"
+        "torch.set_printoptions(precision=1)\nprint(torch.tensor([1 / 3]))\n```\n\n"
+        "```text\ntensor([0.3333])\ntensor([0.3])\n```\n"
+    )
+    assert failures_of(library, text) == []
+    assert torch.equal(torch.rand(1), expected)
+    assert str(torch.tensor([1 / 3])) == "tensor([0.3333])"
+
+
+# --- finding a chapter ---
+
+
+@pytest.mark.parametrize("key", [3, "3", "03", " 3 ", "three", "THREE", "03-three", "3-three", "03-three.md"])
+def test_a_chapter_by_number_or_name(library: Path, key: int | str) -> None:
+    chapter_of(library, "Words.")
+    found = lessons.chapter(key, "ko")
+    assert (found.number, found.slug, found.language, found.title) == (3, "three", "ko", "셋")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (0, "there is no chapter 0; there are chapters 2 to 3"),
+        (-1, "there is no chapter -1"),
+        ("11", "there is no chapter 11"),
+        ("tree", "there is no chapter 'tree'; give a number from 2 to 3, or one of two, three. Did you mean 'three'?"),
+        ("", "there is no chapter ''"),
+        ("../ko/03-three", "there is no chapter"),
+    ],
+)
+def test_a_chapter_that_there_is_not(library: Path, key: int | str, message: str) -> None:
+    for name in ("ko/02-two.md", "ko/03-three.md"):
+        chapter_of(library, "Words.", name)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        lessons.chapter(key, "ko")
+
+
+def test_an_unknown_language(library: Path) -> None:
+    with pytest.raises(ConfigError, match="language='kr' is not known; choose from ko, en"):
+        lessons.chapters("kr")  # type: ignore[arg-type]
+
+
+def test_the_page_on_the_ladder(library: Path) -> None:
+    page = library / "ko/ladder.md"
+    with pytest.raises(LessonError, match="the page on the ladder is missing in this installation"):
+        lessons.ladder_page("ko")
+    page.write_text("# 사다리\n\n글.\n", encoding="utf-8")
+    found = lessons.ladder_page("ko")
+    assert (found.number, found.slug, found.title, found.question, found.path) == (0, "ladder", "사다리", "", page)
+
+
+def test_an_installation_without_chapters(library: Path) -> None:
+    with pytest.raises(LessonError, match="the chapters are missing in this installation"):
+        lessons.chapters("ko")
+
+
+@pytest.mark.parametrize("heading", ["", "## 3. 셋", "# 셋", "# 4. 셋", "#3. 셋"])
+def test_a_chapter_without_its_title(library: Path, heading: str) -> None:
+    (library / "ko/03-three.md").write_text(f"{heading}\n\nWords.\n", encoding="utf-8")
+    with pytest.raises(LessonError, match=r"03-three\.md must begin with the line '# 3\. TITLE'"):
+        lessons.chapters("ko")
+
+
+def test_questions_come_from_the_index(library: Path) -> None:
+    chapter_of(library, "Words.")
+    assert lessons.chapter(3, "ko").question == ""
+    (library / "README.md").write_text("| 3 | [셋](ko/03-three.md) | 왜 셋일까요? |\n", encoding="utf-8")
+    assert lessons.chapter(3, "ko").question == "왜 셋일까요?"
+
+
+def test_links_for_readers_who_are_elsewhere() -> None:
+    assert offline("see [4장](04-causal-mask.md)") == "see 4장 (`jumok learn 4`)"
+    assert offline("see [ch. 10](../en/10-three-models.md)") == "see ch. 10 (`jumok learn 10`)"
+    assert offline("[the ladder](ladder.md)") == "the ladder (`jumok learn ladder`)"
+    assert offline("[code](../../../src/jumok/attention.py) [x](#top)") == "code x"
+    assert offline("[paper](https://arxiv.org/abs/1706.03762)") == "[paper](https://arxiv.org/abs/1706.03762)"
+
+
+# --- in a terminal ---
+
+
+def without_code(text: str) -> Iterator[str]:
+    """Lines of plain text but for code and output, which are indented."""
+    return (line for line in text.splitlines() if not line.startswith("    "))
+
+
+@each_chapter
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_chapter_fits_a_terminal(chapter: Chapter, width: int) -> None:
+    """Counted in columns, of which a Hangul syllable takes two; and no word of it is lost."""
+    text = render(chapter, width=width)
+    assert "\x1b" not in text
+    assert max(cell_len(line) for line in without_code(text)) <= width
+    for part in chapter.parts():
+        if isinstance(part, Code):
+            assert all(f"    {line}".rstrip() in text for line in part.source.splitlines())
+            assert all(f"    │ {line}".rstrip() in text for line in part.shown.splitlines())
+        elif isinstance(part, Picture):
+            assert part.title in text.replace("\n", " ")
+            assert str(part.path) in text
+    coloured = render(chapter, width=width, colour=True)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    assert len(coloured) > len(plain)
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_no_word_of_a_table_is_lost(library: Path, width: int) -> None:
+    """A line of a cell that filled its column was cut, and its last word replaced by "…" (see `_WholeCell`)."""
+    words = ["소프트맥스를", "한", "뒤의", "값,", "한", "행의", "합이", "일"]
+    chapter = chapter_of(library, f"| 말 | 뜻 |\n|---|---|\n| 가중치 | {' '.join(words)} |\n")
+    text = render(chapter, width=width)
+    assert "…" not in text
+    assert "".join(words) in re.sub(r"\s+|가중치", "", text)
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_plain_text_marks_code_and_headings(library: Path) -> None:
+    text = render(chapter_of(library, "## 용어\n\n`causal=True`를 써요.\n"), width=40)
+    assert "`causal=True`를" in text
+    assert f"3. 셋\n{'═' * 40}\n" in text
+    assert f"용어\n{'─' * 40}\n" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_list_of_chapters(language: Language, width: int) -> None:
+    known = written(language)
+    text = render_list(known, language, width=width)
+    assert max(map(cell_len, text.splitlines())) <= min(width, 96)
+    flat = re.sub(r"\s+", " ", text)
+    for each in known:
+        assert f"{each.number} {each.title} {each.slug} {each.question}" in flat
+    assert "ladder" in text
+
+
+# --- notebooks ---
+
+
+@each_chapter
+def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
+    """Valid, complete, and what its cells print when they run in order is what is stored in it."""
+    import nbformat
+
+    path = tmp_path / "chapter.ipynb"
+    write_notebook(chapter, path)
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code] == [block.source.rstrip("\n") for block in code_of(chapter)]
+    stored = ["".join(output.text for output in cell.outputs) for cell in code]
+    assert stored == [block.shown for block in code_of(chapter)]
+    embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
+    assert [base64.b64decode(content["image/png"]) for content in embedded] == [
+        picture.path.read_bytes() for picture in pictures_of(chapter)
+    ]
+    prose = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"
+
+
+def run_notebook(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """Run its code cells in one fresh namespace, as Jupyter would; compare what they print, and return the names."""
+    namespace: dict[str, Any] = {}
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("".join(cell["source"]), cell["id"], "exec", dont_inherit=True), namespace)
+        assert [line for output in cell["outputs"] for line in output["text"]] == printed.getvalue().splitlines(True)
+    return namespace
+
+
+def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
+    text = (
+        "```python\nx = [1, 2]\nprint(x)\n```\n\n```text\n[1, 2]\n```\n\n"
+        "```python\nprint(sum(x))\n```\n\n```text\n3\n```\n"
+    )
+    assert run_notebook(notebook(chapter_of(library, text))["cells"])["x"] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_notebook_of_a_chapter_runs(
+    language: Language, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("chapter.ipynb")
+    write_notebook(lessons.chapter(number, language), path)
+    with lessons._own_torch_settings():
+        run_notebook(json.loads(path.read_text(encoding="utf-8"))["cells"])
+
+
+def test_measured_times_are_left_out(library: Path) -> None:
+    """Where a chapter leaves its output open, readers were shown "..." as if the block had printed it."""
+    chapter = chapter_of(
+        library, "```python\nprint(0.12)\n```\n\n```text\n...\n```\n\n```python\nprint(7)\n```\n\n```text\n7\n```\n"
+    )
+    assert [cell.get("outputs") for cell in notebook(chapter)["cells"] if cell["cell_type"] == "code"] == [
+        [], [{"output_type": "stream", "name": "stdout", "text": ["7\n"]}],
+    ]  # fmt: skip
+    shown = render(chapter)
+    assert "..." not in shown
+    assert "│ 7" in shown
+
+
+def test_the_same_chapter_is_the_same_notebook(library: Path) -> None:
+    chapter = chapter_of(library, "Words.\n\n```python\nx = 1\n```\n")
+    assert notebook(chapter) == notebook(chapter)
+    assert len({cell["id"] for cell in notebook(chapter)["cells"]}) == 2
+
+
+def test_a_picture_is_in_the_notebook(library: Path) -> None:
+    chapter = chapter_of(library, "![그림](../pictures/ko/03-a.png)\n")
+    with pytest.raises(LessonError, match=r"the picture .*03-a\.png cannot be read"):
+        notebook(chapter)
+    (library / "pictures/ko/03-a.png").write_bytes(PICTURE)
+    cell = notebook(chapter)["cells"][1]
+    assert cell["source"] == ["![그림](attachment:03-a.png)"]
+    assert base64.b64decode(cell["attachments"]["03-a.png"]["image/png"]) == PICTURE
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("there.ipynb", "there.ipynb exists already; give another name, or force."),
+        ("folder.ipynb", "folder.ipynb exists already"),
+        ("nowhere/3.ipynb", "there is no folder nowhere. Make it first"),
+        ("there.ipynb/3.ipynb", "cannot write there.ipynb/3.ipynb: Not a directory"),
+        ("3.json", "3.json is no name for a notebook"),
+        ("3", "3 is no name for a notebook"),
+    ],
+)
+def test_a_notebook_that_cannot_be_written(library: Path, name: str, message: str) -> None:
+    chapter = chapter_of(library, "Words.")
+    Path("there.ipynb").write_text("mine")
+    Path("folder.ipynb").mkdir()
+    with pytest.raises(LessonError, match=re.escape(message)):
+        write_notebook(chapter, Path(name))
+    assert sorted(path.name for path in Path().iterdir()) == ["folder.ipynb", "there.ipynb"]
+    assert Path("there.ipynb").read_text() == "mine"
+
+
+# --- in an installed package ---
+
+
+def test_the_package_points_to_the_chapters() -> None:
+    assert (ROOT / "src/jumok/lessons/text").resolve() == LEARN
+
+
+def can_build() -> bool:
+    """Whether the tools are there that pyproject.toml asks for."""
+    with contextlib.suppress(PackageNotFoundError):
+        return int(version("setuptools").split(".")[0]) >= 77 and bool(version("pip"))
+    return False
+
+
+@pytest.mark.skipif(not can_build(), reason="building a wheel without a network needs pip and setuptools 77 or newer")
+def test_a_wheel_carries_the_chapters(tmp_path: Path) -> None:
+    """Built from a copy of what is built from; the chapters are read from what it installs."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with tarfile.open(tmp_path / "tree.tar", "w") as archive:  # keeps the symbolic link that shutil would follow
+        for name in ("pyproject.toml", "README.md", "LICENSE", "src/jumok", "docs/learn"):
+            archive.add(ROOT / name, name, filter=lambda entry: None if "__pycache__" in entry.name else entry)
+    with tarfile.open(tmp_path / "tree.tar") as archive:
+        archive.extractall(copy, filter="data")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    done = subprocess.run([*build, str(tmp_path), str(copy)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path / "installed")
+    for path in LEARN.rglob("*.*"):
+        assert f"jumok/lessons/text/{path.relative_to(LEARN).as_posix()}" in names
+    listed = subprocess.run(
+        [sys.executable, "-m", "jumok.cli", "learn", "--lang", "ko", "--json"],
+        cwd=tmp_path / "installed", capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found = json.loads(listed.stdout)["chapters"]
+    assert [each["slug"] for each in found] == [each.slug for each in written("ko")]
+    assert all(str(tmp_path) in each["path"] for each in found)
+
+
+def test_a_misspelled_word_of_a_slug_is_enough_for_a_hint() -> None:
+    """`jumok learn quries` was only told the list, since no whole slug is like it."""
+    with pytest.raises(ConfigError, match="Did you mean 'queries-keys-values'"):
+        lessons.chapter("quries", "en")

@@ -1,0 +1,343 @@
+"""Sizes that no machine has room for: in a config.json, in a stock folder, and as options."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import jumok
+from conftest import Jumok
+from jumok import device as devices
+from jumok.config import (
+    SIZES,
+    BERTConfig,
+    EncoderDecoderConfig,
+    GPTConfig,
+    ModelConfig,
+    RungConfig,
+    TrainConfig,
+    count_blocks,
+    count_cached,
+    count_constants,
+    count_kept,
+    count_parameters,
+    field_types,
+)
+from jumok.device import bytes_of, free_memory, require_memory
+from jumok.errors import ConfigError, JumokError, RunError
+from jumok.interop.huggingface import to_hf
+from jumok.models import build
+from jumok.models.bert import BERT
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training import plan
+from jumok.training.plan import HALF, STEP_NUMBERS
+from jumok.training.trainer import Trainer
+
+Start = Callable[..., Trainer]
+TINY: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 8, "context_length": 12}
+GB = 10**9
+
+SHAPES: list[ModelConfig] = [
+    GPTConfig(vocab_size=31, **TINY),
+    GPTConfig(vocab_size=31, **TINY, tie_embeddings=False, n_kv_head=1, head_dim=6, mlp_width=20),
+    GPTConfig(vocab_size=31, **TINY, family="classic"),
+    GPTConfig(vocab_size=31, **TINY, labels=("no", "yes"), pooling="attention"),
+    RungConfig(vocab_size=31, **TINY, family="classic", residual=False, norm=False, feed_forward=False),
+    RungConfig(vocab_size=31, **TINY, family="classic", mixing="none"),
+    RungConfig(vocab_size=31, **TINY, family="classic", mixing="average"),
+    *(BERTConfig(vocab_size=31, **TINY, head=head) for head in ("none", "pooler", "mlm")),
+    BERTConfig(vocab_size=31, **TINY, head="classify", labels=("no", "yes"), pooling="attention"),
+    EncoderDecoderConfig(vocab_size=31, **TINY),
+    EncoderDecoderConfig(vocab_size=31, **TINY, family="original", n_decoder_layer=1, decoder_mlp_width=24),
+]
+
+
+# --- counting ---
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=str)
+def test_numbers_are_counted_without_building(config: ModelConfig) -> None:
+    """To the last one: what is counted decides whether anything is built at all."""
+    model = build(config)
+    assert count_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
+    assert count_constants(config) == sum(buffer.numel() for buffer in model.buffers())
+    blocks = [part for part in model.modules() if type(part).__name__ == "Block"]
+    assert count_blocks(config) == len(blocks)
+    if isinstance(model, GPT):
+        cache = model.new_cache(3)
+        held = sum(2 * layer.held()[0][:, :, :1].shape[0:2].numel() * model.config.head_dim for layer in cache.layers)
+        assert 3 * count_cached(config) == held or config.mixing == "none"  # type: ignore[attr-defined]
+
+
+def test_memory_is_told_by_the_system() -> None:
+    """More than nothing, and no more than an exabyte: a limit that stands for "none" is no memory."""
+    free = free_memory()
+    assert free is not None
+    assert 1e6 < free < 1e18
+
+
+def test_a_container_limits_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([1 << 50, 7 * GB]))
+    monkeypatch.setattr(devices, "_free_of_system", lambda: 64 * GB)
+    assert free_memory() == 7 * GB
+    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([]))
+    monkeypatch.setattr(devices, "_free_of_system", lambda: None)
+    assert free_memory() is None
+    require_memory(10**30, "anything")  # where the system does not tell, nothing is refused
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(940_000, "940 kB"), (7_340_000, "7.3 MB"), (21 * GB, "21 GB"), (16 * 10**12, "16 TB"), (10**30, "1.0e+18 TB")],
+)
+def test_bytes_for_people(count: int, words: str) -> None:
+    assert bytes_of(count) == words
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=str)
+def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's allocator failed in the middle of building, with a traceback, or the system killed the process."""
+    monkeypatch.setattr(devices, "free_memory", lambda: 700)
+    monkeypatch.setattr(nn.Module, "__init__", lambda _: pytest.fail("something was built"))
+    with pytest.raises(ConfigError, match=r"a model of [\d,]+ parameters takes .* of memory at least, and 1 kB are fr"):
+        build(config)
+
+
+def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fits is never refused, not on a machine with 8 GB either."""
+    monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
+    with torch.device("meta"):
+        shapes: list[ModelConfig] = [
+            GPTConfig(vocab_size=8_000, **{k: v for k, v in size.items() if k in field_types(GPTConfig)})
+            for size in SIZES.values()
+        ]
+        shapes.append(EncoderDecoderConfig.paper_2017(vocab_size=37_000))
+        shapes.append(BERTConfig(vocab_size=30_000, n_layer=12, n_head=12, n_embd=768, context_length=512))
+        for shape in shapes:
+            assert build(shape).parameter_count() == count_parameters(shape)
+
+
+def fewest(shape: ModelConfig, tokens: int) -> int:
+    """Bytes that a training step over so many tokens needs at least."""
+    return 4 * STEP_NUMBERS * count_parameters(shape) + HALF * count_kept(shape) * tokens
+
+
+def test_usual_trainings_fit() -> None:
+    """The least that a step of the largest named size needs, and of the usual one, on machines with 24 and 2 GB."""
+    for size, memory in (("gpt2", 24 * GB), ("micro", 2 * GB)):
+        shape = {name: value for name, value in SIZES[size].items() if name in field_types(GPTConfig)}
+        config = GPTConfig(vocab_size=8_000, **shape)
+        assert fewest(config, TrainConfig().batch_size * config.context_length) < memory / 2
+
+
+@pytest.mark.parametrize("task", ["lm", "mlm"])
+def test_the_least_is_less_than_what_a_step_keeps(start: Start, task: str) -> None:
+    """Otherwise something that fits would be refused."""
+    trainer = start(task=task, attention="auto", n_layer=2)
+    assert trainer.plan is not None
+    least = fewest(trainer.model.config, trainer.task.tokens_per_batch)
+    assert least < sum(trainer.plan.explanation.memory.values())
+
+
+@pytest.mark.parametrize(("free", "when"), [(10_000, "before anything is built"), (400_000, "after a pass")])
+def test_a_step_that_does_not_fit_is_refused(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
+) -> None:
+    """--batch-size 1000000 took all memory, and the system killed the process without a word."""
+    monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(plan, "free_memory", lambda _: free)
+    if when != "after a pass":
+        monkeypatch.setattr(plan, "costs_of", lambda *_: pytest.fail("a step was tried"))
+    with pytest.raises(
+        ConfigError, match=r"a training step over 1,024 tokens takes [\d,.]+ .B of memory at least, and"
+    ):
+        start(batch_size=64)
+    assert not (tmp_path / "run").exists()
+
+
+# --- a config.json that says nonsense ---
+
+NUMBERS = [10**7, 10**12, 10**30, 10**400, -1, 0]
+OTHERS = [True, 2.5, 1e300, "4", None, [], {}]
+VALUES = [*NUMBERS, *OTHERS]
+KINDS: dict[str, Callable[[int], GPT | BERT | EncoderDecoder]] = {
+    "gpt": lambda vocab: GPT(GPTConfig(vocab_size=vocab, **TINY)),
+    "classic": lambda vocab: GPT(GPTConfig(vocab_size=vocab, family="classic", **TINY)),
+    "bert": lambda vocab: BERT(BERTConfig(vocab_size=vocab, **TINY)),
+    "bart": lambda vocab: EncoderDecoder(EncoderDecoderConfig(vocab_size=vocab, **TINY, decoder_start_id=2, eos_id=3)),
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tales: str) -> Tokenizer:
+    return train_tokenizer(tales, "char", special_tokens=["[PAD]", "[MASK]", "[CLS]", "[SEP]", "[UNK]"])
+
+
+def saved(kind: str, tokenizer: Tokenizer, folder: Path) -> Path:
+    model = KINDS[kind](tokenizer.vocab_size)
+    model.tokenizer = tokenizer
+    jumok.save(model, folder)
+    return folder
+
+
+def outcome(folder: Path) -> str:
+    """What loading says; any other error than jumok's own fails the test."""
+    try:
+        jumok.load(folder)
+    except JumokError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """n_layer=10^7 ran for ever, n_embd=10^7 ended in an error of the allocator, 10^400 in an OverflowError."""
+    folder = saved(kind, tokenizer, tmp_path / "run")
+    path = folder / "config.json"
+    good = json.loads(path.read_text(encoding="utf-8"))
+    for name, before in good["model"].items():
+        for value in VALUES if type(before) is int else (10**30, 1e300, None, []):
+            if (name, value) == ("context_length", 10**7):
+                continue  # the machine may well have room for the angles of so many positions
+            path.write_text(json.dumps({**good, "model": {**good["model"], name: value}}), encoding="utf-8")
+            said = outcome(folder)
+            assert said or name not in {"n_layer", "n_embd", "vocab_size"} or value is None, (name, value)
+            assert len(said) < 20_000, (name, value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    folder = tmp_path / "stock"
+    to_hf(jumok.load(saved(kind, tokenizer, tmp_path / "run")), folder)
+    path = folder / "config.json"
+    good = json.loads(path.read_text(encoding="utf-8"))
+    for name, before in {**good, "num_labels": 2}.items():
+        for value in (10**7, 10**30, -1, 0, None) if type(before) is int else (10**30, []):
+            if (name, value) == ("max_position_embeddings", 10**7):
+                continue  # no weights depend on it in Qwen3, and the machine may well have room for its angles
+            changed = {**good, name: value}
+            if name == "num_labels":
+                changed["architectures"] = ["Qwen3ForSequenceClassification"]
+            path.write_text(json.dumps(changed), encoding="utf-8")
+            assert len(outcome(folder)) < 20_000, (name, value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("n_layer", 10_000, r"describes a model of [\d,]+ parameters, and the weights beside it are [\d,]+ numbers"),
+        ("mlp_width", 10**8, r"describes a model of 4.8e\+09 parameters, and the weights beside it are"),
+        ("n_layer", 10**30, r"n_layer=10000000... \(31 digits\) is out of range: it must be between 1 and 10,000"),
+    ],
+)
+def test_a_config_is_held_against_the_weights(
+    jumok: Jumok, tokenizer: Tokenizer, own_folder: Path, field: str, value: int, words: str
+) -> None:
+    """The cheapest check of all: 14 MB are no model of 10^12 parameters."""
+    path = saved("gpt", tokenizer, own_folder / "run") / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["model"][field] = value
+    path.write_text(json.dumps(config), encoding="utf-8")
+    for command in (("generate", "run"), ("convert", "run", "out", "--to", "hf"), ("view", "run", "옛날")):
+        end = jumok(*command)
+        assert end.code == 1
+        assert end.err.startswith("jumok: run")
+        assert re.search(words, end.err), end.err
+
+
+def test_a_stock_config_is_held_against_its_weights(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    folder = tmp_path / "stock"
+    to_hf(jumok.load(saved("bert", tokenizer, tmp_path / "run")), folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "num_hidden_layers": 9_999}))
+    with pytest.raises(RunError, match=r"stock/config.json describes a model of [\d,]+ parameters, and the weights"):
+        jumok.load(folder)
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(TrainConfig), ids=lambda field: str(field.name))
+def test_any_training_setting_ends_in_words(field: dataclasses.Field[Any]) -> None:
+    """--matrix-learning-rate 1e300 overflowed while a line was printed, --accumulate 10^23 never ended a step."""
+    for value in [*VALUES, math.inf, math.nan]:
+        said = ""
+        with suppress(ConfigError):
+            said = f"{TrainConfig(**{field.name: value})}"
+        usual = not isinstance(value, float | int) or abs(value) <= 10**9
+        assert usual or not said, value
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--batch-size", 1_000_000_000), "a training step over "),
+        (("--n-embd", 10_000_000), "parameters takes "),
+        (("--n-layer", 10**7), "n_layer=10000000 is out of range: it must be between 1 and 10,000."),
+        (("--vocab-size", 10**30), "it must be between 256 and 1,000,000,000."),
+        (("--accumulate", 10**23), "is out of range: it must be between 1 and 100,000."),
+        (("--matrix-learning-rate", 1e300), "it must be between 0 and 1,000."),
+        (("--learning-rate", 1e300), "it must be between 0 and 1,000."),
+        (("--minutes", 1e300), "it must be more than 0 and at most 1,000,000."),
+        (("--steps", 10**30), "it must be between 1 and 1,000,000,000."),
+        (("--eval-every", 10**30), "it must be between 0 and 1,000,000,000."),
+        (("--seed", 10**30), "it must be between 0 and 2,147,483,647."),
+        (("--seed", -1), "it must be between 0 and 2,147,483,647."),
+        (("--min-count", 10**30), "it must be between 1 and 1,000,000,000."),
+        (("--context-length", 10**30), "it must be between 1 and 100,000,000."),
+    ],
+    ids=str,
+)
+def test_options_that_no_machine_can_follow(
+    jumok: Jumok, own_folder: Path, tales: str, flags: tuple[object, ...], words: str
+) -> None:
+    (own_folder / "t.txt").write_text(tales, encoding="utf-8")
+    small = ("--n-layer", 1, "--n-head", 2, "--n-embd", 16, "--context-length", 16, "--device", "cpu")
+    small += ("--precision", "float32", "--attention", "explicit")
+    length = () if flags[0] in ("--minutes", "--steps") else ("--steps", 1)
+    kind = ("--tokenizer", "bpe") if flags[0] == "--vocab-size" else ()
+    end = jumok("train", "t.txt", *small, *length, *kind, "--out", "run", "--quiet", *flags)
+    assert end.code == 2, end.err
+    assert words in end.err
+    assert not (own_folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "words"),
+    [
+        ("gpt", ("--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("gpt", ("--seed", 10**30), ""),
+        ("gpt", ("--seed", -1), "seed=-1 is out of range"),
+        ("gpt", ("--temperature", 1e300), ""),
+        ("gpt", ("--top-k", 10**30), ""),
+        ("gpt", ("--tokens", 10**30, "--stop", "\n"), ""),
+        ("bart", ("--beam", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("bart", ("--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("bart", ("--temperature", 1.0, "--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("bart", ("--tokens", 10**30), "it must be between 1 and 12."),
+        ("bart", ("--length-penalty", 1e300), "it must be between -100 and 100."),
+        ("bart", ("--no-repeat-ngram", 10**30), ""),
+        ("bert", ("--top", 10**30), ""),
+    ],
+    ids=str,
+)
+def test_wishes_that_no_machine_can_fulfil(
+    jumok: Jumok, tokenizer: Tokenizer, own_folder: Path, kind: str, flags: tuple[object, ...], words: str
+) -> None:
+    """--samples 10^12 made a list of them first, --beam 10^12 took all the memory there is."""
+    saved(kind, tokenizer, own_folder / "run")
+    few = () if "--tokens" in flags or kind == "bert" else ("--tokens", 3)
+    end = jumok("generate", "run", "--prompt", "옛날 [MASK]" if kind == "bert" else "옛날", *few, *flags)
+    assert (end.code, words in end.err) == (2 if words else 0, True), end.err

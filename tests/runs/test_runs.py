@@ -1,0 +1,569 @@
+"""The run folder: what is written comes back bit for bit, and what is damaged is refused with its name.
+
+Bad inputs first: files that are missing, truncated, empty, garbage, of another model, of another tokenizer, of a
+later format; folders that are files, foreign, taken, locked, or half made by a process that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import jumok
+from jumok.config import GPTConfig, TrainConfig, field_types, from_dict
+from jumok.errors import ResumeError, RunError
+from jumok.files import LockHeld, locked, write_atomic
+from jumok.models.gpt import GPT
+from jumok.runs import folder as checkpoint
+from jumok.runs.folder import RunFolder, State, describe_model, restore_weights, weights
+from jumok.text import from_rows, from_string
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training.tasks import TASKS
+from jumok.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tales: str) -> Tokenizer:
+    return train_tokenizer(tales, "char")
+
+
+def make(tokenizer: Tokenizer, **settings: Any) -> GPT:
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8, **settings}
+    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **shape))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.fixture
+def run(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    jumok.save(make(tokenizer), tmp_path / "run")
+    return tmp_path / "run"
+
+
+# --- a whole model ---
+
+
+@pytest.mark.parametrize("family", ["modern", "classic"])
+@pytest.mark.parametrize("tie", [True, False])
+def test_saved_and_loaded_is_the_same(tmp_path: Path, tokenizer: Tokenizer, family: str, tie: bool) -> None:
+    model = make(tokenizer, family=family, tie_embeddings=tie, dropout=0.3)
+    jumok.save(model, tmp_path / "run")
+    loaded = jumok.load(tmp_path / "run")
+    assert loaded.config == model.config
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.fingerprint == tokenizer.fingerprint
+    assert not loaded.training
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    assert (loaded.head.weight is loaded.token_embedding.weight) == tie
+    ids = torch.arange(8)[None]
+    assert torch.equal(loaded(ids), model.eval()(ids))
+
+
+def test_a_path_may_be_a_string(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    jumok.save(make(tokenizer), str(tmp_path / "run"))
+    assert jumok.load(str(tmp_path / "run")).config.n_embd == 8
+
+
+def test_a_shared_matrix_is_written_once(run: Path) -> None:
+    tensors = load_file(run / "model.safetensors")
+    assert "token_embedding.weight" in tensors
+    assert "head.weight" not in tensors
+
+
+def test_saving_again_replaces_the_model(run: Path, tokenizer: Tokenizer) -> None:
+    other = make(tokenizer, n_layer=2)
+    jumok.save(other, run)
+    assert jumok.load(run).config.n_layer == 2
+
+
+def test_a_model_without_a_tokenizer_is_not_saved(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = make(tokenizer)
+    model.tokenizer = None
+    with pytest.raises(RunError, match=r"set model\.tokenizer"):
+        jumok.save(model, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
+def test_files_have_ordinary_permissions(run: Path) -> None:
+    """Temporary files are made for their owner alone; what they become is for whom the umask allows."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for name in checkpoint.MODEL_FILES:
+        assert stat.S_IMODE((run / name).stat().st_mode) == 0o666 & ~mask
+
+
+# --- damaged files ---
+
+CONTENTS: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "garbage": lambda data: b"\xff\x00garbage" * 20,
+    "a list": lambda data: b"[1, 2, 3]",
+}
+
+
+@pytest.mark.parametrize("name", checkpoint.MODEL_FILES)
+@pytest.mark.parametrize("damage", CONTENTS)
+def test_a_damaged_file_is_named(run: Path, name: str, damage: str) -> None:
+    content = CONTENTS[damage]((run / name).read_bytes())
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes(content)
+    with pytest.raises(RunError, match=name.replace(".", r"\.")):
+        jumok.load(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 99}, r"config\.json has format 99; this jumok reads format 1\. Update jumok"),
+        ({"model": {"type": "rnn"}}, "a model of type 'rnn'; this jumok knows 'gpt'"),
+        ({"model": {"type": "gpt"}}, r"config\.json does not describe a model: .*vocab_size"),
+        ({"model": {"type": "gpt", "vocab_size": 5, "n_layr": 2}}, r"config\.json .*Did you mean 'n_layer'"),
+        ({"model": {"type": "gpt", "vocab_size": "5"}}, r"config\.json .*vocab_size='5' is of type str"),
+        ({"model": None}, r"config\.json is damaged"),
+        ({"model": {}}, r"config\.json is damaged"),
+    ],
+    ids=str,
+)
+def test_a_config_that_describes_no_model(run: Path, change: dict[str, Any], message: str) -> None:
+    """The errors were those of a wrong setting, and did not say in which file it stands."""
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    (run / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
+    with pytest.raises(RunError, match=message):
+        jumok.load(run)
+
+
+def test_a_tokenizer_of_another_size(run: Path, tokenizer: Tokenizer) -> None:
+    other = train_tokenizer("바람이 불었다. " * 5, "char")
+    other.save(run / "tokenizer.json")
+    both = rf"'char' with {other.vocab_size} ids, .* 'char' with {tokenizer.vocab_size} ids"
+    with pytest.raises(RunError, match=rf"tokenizer\.json is of kind {both}"):
+        jumok.load(run)
+
+
+def test_a_tokenizer_of_another_kind(run: Path, tales: str) -> None:
+    train_tokenizer(tales, "bpe", vocab_size=300).save(run / "tokenizer.json")
+    with pytest.raises(RunError, match=r"tokenizer\.json is of kind 'bpe' with 300 ids"):
+        jumok.load(run)
+
+
+def test_a_model_may_have_more_ids_than_its_tokenizer(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size + 50, n_layer=1, n_head=2, n_embd=8, context_length=8))
+    model.tokenizer = tokenizer
+    jumok.save(model, tmp_path / "run")
+    assert jumok.load(tmp_path / "run").config.vocab_size == tokenizer.vocab_size + 50
+
+
+def test_weights_of_another_model(run: Path, tokenizer: Tokenizer) -> None:
+    """Missing, unknown and ill-shaped tensors are all listed."""
+    tensors = load_file(run / "model.safetensors")
+    del tensors["norm.weight"]
+    tensors["extra"] = torch.zeros(2)
+    tensors["token_embedding.weight"] = torch.zeros(3, 8)
+    save_file(tensors, run / "model.safetensors")
+    with pytest.raises(RunError) as caught:
+        jumok.load(run)
+    message = str(caught.value)
+    assert "norm.weight is missing" in message
+    assert "extra is unknown" in message
+    assert f"token_embedding.weight is (3, 8), the model has ({tokenizer.vocab_size}, 8)" in message
+
+
+def test_restoring_leaves_a_model_alone_that_does_not_fit(tokenizer: Tokenizer) -> None:
+    model = make(tokenizer)
+    before = {name: tensor.clone() for name, tensor in weights(model).items()}
+    with pytest.raises(RunError, match="here does not fit"):
+        restore_weights(model, {"norm.weight": torch.zeros(8)}, where="here")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in weights(model).items())
+
+
+def test_no_such_run_names_the_ones_there_are(run: Path) -> None:
+    with pytest.raises(RunError, match=rf"there is no run folder .*runn\. There is: {run}"):
+        jumok.load(run.parent / "runn")
+
+
+# --- folders ---
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a letter")
+    with pytest.raises(RunError, match=r"run is a file; give a folder"):
+        RunFolder.create(tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "a letter"
+
+
+def test_a_folder_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a letter")
+    with pytest.raises(RunError, match=r"cannot use .*run for the run: Not a directory"):
+        RunFolder.create(tmp_path / "file" / "run")
+
+
+def test_an_empty_folder_is_welcome(tmp_path: Path) -> None:
+    assert RunFolder.create(tmp_path).path == tmp_path
+
+
+def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="holds other files and no jumok run"):
+        RunFolder.create(tmp_path)
+
+
+def test_an_existing_run_is_refused(run: Path) -> None:
+    with pytest.raises(RunError, match=r"holds a run already\. Continue it with `jumok train --resume --out"):
+        RunFolder.create(run)
+    assert RunFolder.create(run, allow_existing_run=True).path == run
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["state/lock"],
+        ["state/lock", "state/train.ids"],
+        ["state/lock", "state/train.npy", "state/.val.npy-x.tmp"],
+        ["state/lock", "state/train.npy", "state/val.npy", ".tokenizer.json-x.tmp"],
+        ["state/lock", "state/train.npy", "state/val.npy", "tokenizer.json", ".config.json-x.tmp"],
+    ],
+)
+def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str]) -> None:
+    """A start killed between tokenizer.json and config.json could neither be resumed nor begun again."""
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert RunFolder.create(tmp_path).path == tmp_path
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str, tales: str) -> None:
+    """A start of seq2seq that was killed left its held-out pairs, and they were taken for someone's own file."""
+    rows = {"classify": [("좋아요", "1"), ("싫어요", "0")], "seq2seq": [("1", "일"), ("2", "이")]}
+    kind, config = TASKS[task], from_dict(TrainConfig, {"task": task, "steps": 1})
+    source: Any = from_rows(kind.columns, rows[task] * 20) if kind.columns else from_string(tales)
+    material = kind.material(source, None, config)
+    tokenizer = kind.make_tokenizer(material, "char", {})
+    known = field_types(kind.kinds[0])
+    follows = {name: value for name, value in kind.fields(material, tokenizer).items() if name in known}
+    model = from_dict(kind.kinds[0], {"vocab_size": tokenizer.vocab_size, "context_length": 16, **follows})
+    folder = RunFolder.create(tmp_path / "run")
+    with folder.lock():
+        assert kind.prepare(folder, material, tokenizer, model, config).keys() == kind.keys | kind.later_keys
+    assert (folder.state / "lock").exists()
+    folder.write_tokenizer(tokenizer)
+    assert RunFolder.create(tmp_path / "run").path == tmp_path / "run"
+
+
+@pytest.mark.parametrize("files", [["state/notes.txt"], ["tokenizer.json"], ["state/step-000000001/x"], ["state"]])
+def test_what_only_looks_like_an_unfinished_start(tmp_path: Path, files: list[str]) -> None:
+    """Someone's own folder called state was taken for ours, and thrown away when the start failed."""
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    with pytest.raises(RunError, match="holds other files"):
+        RunFolder.create(tmp_path)
+
+
+def test_discarding_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run")
+    with run.lock():
+        (tmp_path / "run" / "notes.txt").write_text("mine")
+        run.discard()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+
+
+# --- the lock ---
+
+HOLD = """
+import sys
+from pathlib import Path
+from jumok.runs.folder import RunFolder
+with RunFolder(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused(run: Path) -> None:
+    import subprocess
+    import sys
+
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(RunError, match="another process or another Trainer is writing to"), RunFolder(run).lock():
+        pass
+    holder.kill()  # the lock goes with the process, however it ends
+    holder.communicate()
+    with RunFolder(run).lock():
+        pass
+    assert holder.returncode != 0
+
+
+def test_a_second_trainer_in_the_same_process_is_refused(run: Path) -> None:
+    with RunFolder(run).lock(), pytest.raises(RunError, match="another process"), RunFolder(run).lock():
+        pass
+    with RunFolder(run).lock():
+        assert (run / "state" / "lock").exists()
+
+
+def test_a_lock_is_waited_for_or_not(tmp_path: Path) -> None:
+    """Two downloads of one corpus take turns; two trainings in one folder do not."""
+    path, order = tmp_path / "lock", list[str]()
+
+    def second() -> None:
+        with locked(path, wait=True):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with locked(path):
+        with pytest.raises(LockHeld), locked(path):
+            order.append("never")
+        waiting.start()
+        waiting.join(timeout=0.2)
+        assert waiting.is_alive()
+        order.append("first")
+    waiting.join(timeout=60)
+    assert order == ["first", "second"]
+
+
+def test_a_lock_that_cannot_be_made(run: Path) -> None:
+    """An operating system's error came through bare."""
+    shutil.rmtree(run / "state")
+    (run / "state").write_text("a file")
+    with pytest.raises(RunError, match="cannot write the lock"), RunFolder(run).lock():
+        pass
+
+
+# --- training states ---
+
+
+def state(step: int) -> State:
+    tensors = {"model.a": torch.full((3, 2), step + 0.1), "optimizer.0.0.step": torch.tensor(float(step))}
+    return State(step=step, tensors=tensors, numbers={"best": 0.1 + step, "cooldown": None, "logs": {"a": 5}})
+
+
+def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
+    folder = RunFolder(run)
+    folder.write_state(state(7))
+    found, damaged = folder.read_state()
+    assert damaged == []
+    assert found is not None
+    assert (found.step, found.numbers) == (7, state(7).numbers)
+    assert found.tensors.keys() == state(7).tensors.keys()
+    assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in state(7).tensors.items())
+
+
+def test_the_newest_two_are_kept(run: Path) -> None:
+    folder = RunFolder(run)
+    for step in (1, 2, 10, 9_999_999_999):
+        folder.write_state(state(step))
+    assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000010", "step-9999999999"]
+    found, _ = folder.read_state()
+    assert found is not None
+    assert found.step == 9_999_999_999
+
+
+def test_the_same_step_again_replaces_it(run: Path) -> None:
+    folder = RunFolder(run)
+    folder.write_state(state(5))
+    folder.write_state(State(step=5, tensors=state(5).tensors, numbers={"best": 9.0}))
+    found, _ = folder.read_state()
+    assert found is not None
+    assert found.numbers == {"best": 9.0}
+
+
+def test_the_same_step_again_leaves_one_of_it(run: Path) -> None:
+    """The states of two steps are kept, however often each was saved."""
+    folder = RunFolder(run)
+    for step in (4, 5, 5, 5):
+        folder.write_state(state(step))
+    assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000004", "step-000000005.2"]
+
+
+def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old state was removed first: an error before the new one was renamed left none."""
+    folder = RunFolder(run)
+    folder.write_state(state(5))
+
+    def broken(self: Path, target: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", broken)
+        with pytest.raises(RunError, match="cannot write the training state"):
+            folder.write_state(state(5))
+    assert folder.read_state()[0] is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
+def test_state_files_have_ordinary_permissions(run: Path) -> None:
+    """safetensors makes its files readable for their owner alone, and nobody else could resume a shared run."""
+    folder = RunFolder(run)
+    before = os.umask(0o022)
+    try:
+        folder.write_state(state(5))
+    finally:
+        os.umask(before)
+    (path,) = folder.state.glob("step-*")
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.iterdir()} == dict.fromkeys(
+        ("tensors.safetensors", "numbers.json", "manifest.json", "best.safetensors"), 0o644
+    )
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+def test_no_state_at_all(run: Path) -> None:
+    assert RunFolder(run).read_state() == (None, [])
+
+
+def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(run)
+    folder.write_state(state(1))
+    folder.write_state(state(2))
+
+    def full(handle: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            RunError, match=r"cannot write the training state .*0\.0 MB needed, [\d.,]+ MB free on that disk"
+        ):
+            folder.write_state(state(3))
+    assert sorted(path.name for path in folder.state.iterdir()) == ["lock", "step-000000001", "step-000000002"]
+    assert folder.read_state()[1] == []
+
+
+# --- logs and files ---
+
+
+def test_logs_grow_and_are_cut(run: Path) -> None:
+    folder = RunFolder(run)
+    assert folder.size("metrics.jsonl") == 0
+    assert folder.read_metrics() == []
+    with folder.lock():
+        folder.append("metrics.jsonl", '{"event": 1}\n')
+        size = folder.size("metrics.jsonl")
+        folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line was cut off by a kill
+        assert folder.read_metrics() == [{"event": 1}, {"event": 2}]
+        folder.truncate("metrics.jsonl", size)
+        assert folder.read_metrics() == [{"event": 1}]
+        folder.truncate("metrics.jsonl", 10_000)
+        assert folder.size("metrics.jsonl") == size
+        folder.append("metrics.jsonl", '{"event": 4}\n')  # goes on at the new end
+        assert folder.read_metrics() == [{"event": 1}, {"event": 4}]
+
+
+def test_a_log_that_was_removed_begins_anew(run: Path) -> None:
+    """It stays open, and what went to a file that is no longer there would be lost without a word."""
+    folder = RunFolder(run)
+    with folder.lock():
+        folder.append("samples.txt", "하나\n")
+        (run / "samples.txt").unlink()
+        folder.append("samples.txt", "둘\n")
+        assert (run / "samples.txt").read_text(encoding="utf-8") == "둘\n"
+        shutil.rmtree(run)
+        with pytest.raises(RunError, match=r"cannot write samples\.txt"):
+            folder.append("samples.txt", "셋\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_log_on_a_full_disk(run: Path) -> None:
+    """A sentence when the line is added, and no second error when the log is closed."""
+    folder = RunFolder(run)
+    (run / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"cannot write metrics\.jsonl .*No space left"), folder.lock():
+        folder.append("metrics.jsonl", "{}\n")
+
+
+def test_a_sample_may_hold_any_line_end(run: Path) -> None:
+    """U+2028 and U+0085 end a line for `str.splitlines`, so a sample with one of them broke the reading of the log."""
+    folder = RunFolder(run)
+    event = {"event": "sample", "text": "첫 줄\u2028둘째\u0085셋째\x0c\x1c끝\r"}
+    with folder.lock():
+        folder.append("metrics.jsonl", json.dumps(event, ensure_ascii=False) + "\n")
+    assert folder.read_metrics() == [event]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "before\n")
+
+    def broken(self: Path, target: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            write_atomic(path, "after\n")
+    assert path.read_bytes() == b"before\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_describe_model_is_read_back(run: Path, tokenizer: Tokenizer) -> None:
+    config = make(tokenizer).config
+    folder = RunFolder(run)
+    folder.write_config(describe_model(config, tokenizer))
+    assert folder.model_config() == config
+
+
+def test_resume_errors_are_run_errors() -> None:
+    assert issubclass(ResumeError, RunError)
+
+
+GUEST = """
+import logging, os, random, sys, warnings
+import numpy, torch
+warnings.simplefilter("error")
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+torch.manual_seed(1), numpy.random.seed(1), random.seed(1)
+
+def state():
+    return [
+        torch.get_rng_state().tolist(), str(numpy.random.get_state()), random.getstate(), list(warnings.filters),
+        torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_default_dtype(), dict(os.environ),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), sys.getrecursionlimit(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), list(logging.root.handlers),
+        logging.root.level, [__import__("signal").getsignal(n) for n in (2, 15)], os.getcwd(), sys.path[:],
+        torch.get_default_device(),
+    ]
+
+before = state()
+import jumok
+model = jumok.load(sys.argv[1])
+modes = [part.training for part in model.modules()]
+jumok.generate(model, "그날", tokens=3)
+list(jumok.stream(model, "그날", tokens=3))
+jumok.evaluate(model, "그날 밤이었다.")
+after = state()
+assert [a == b for a, b in zip(before, after)] == [True] * len(before), [a == b for a, b in zip(before, after)]
+assert modes == [False] * len(modes)
+"""
+
+
+def test_another_program_notices_nothing_but_the_model(start: Callable[..., Trainer], tmp_path: Path) -> None:
+    """`jumok.load` drew from torch's random numbers. It prints, logs and warns nothing, and changes no global state."""
+    list(start(steps=1, eval_every=0).run())
+    done = subprocess.run([sys.executable, "-c", GUEST, str(tmp_path / "run")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

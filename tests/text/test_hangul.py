@@ -1,0 +1,130 @@
+"""Hangul: the arithmetic of syllables, and particles, checked against Unicode and against known Korean."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from jumok.errors import ConfigError
+from jumok.text import hangul
+from jumok.text.hangul import LEADS, TAILS, VOWELS, has_final, josa
+
+
+def test_split_and_join_are_inverse_on_all_modern_syllables() -> None:
+    syllables = hangul.modern_syllables()
+    assert len(syllables) == len(set(syllables)) == 11_172
+    assert (syllables[0], syllables[-1]) == ("가", "힣")
+    assert [hangul.join(*hangul.split(s)) for s in syllables] == list(syllables)
+
+
+def test_split_agrees_with_the_decomposition_of_unicode() -> None:
+    """An independent source: NFD gives conjoining jamo, numbered from U+1100, U+1161 and U+11A7."""
+    for syllable in hangul.modern_syllables():
+        lead, vowel, *tail = map(ord, unicodedata.normalize("NFD", syllable))
+        expected = (LEADS[lead - 0x1100], VOWELS[vowel - 0x1161], TAILS[tail[0] - 0x11A7] if tail else "")
+        assert hangul.split(syllable) == expected
+
+
+def test_nfc_and_nfd_are_inverse_on_all_modern_syllables() -> None:
+    syllables = hangul.modern_syllables()
+    assert hangul.nfc(hangul.nfd(syllables)) == syllables
+    assert len(hangul.nfd("한글")) == 6
+    assert hangul.split(hangul.nfd("글")) == ("ㄱ", "ㅡ", "ㄹ")
+
+
+def test_ksx1001_holds_2350_of_the_modern_syllables() -> None:
+    syllables = hangul.ksx1001_syllables()
+    assert len(syllables) == len(set(syllables)) == 2_350
+    assert set(syllables) < set(hangul.modern_syllables())
+    assert (syllables[0], syllables[-1]) == ("가", "힝")
+    assert "똠" not in syllables  # the syllable that made 똠방각하 unwritable in EUC-KR
+    assert syllables == "".join(sorted(syllables))
+
+
+@pytest.mark.parametrize("bad", ["", "가나", "ㄱ", "a", "漢", "\ud7a4", "1"])
+def test_split_refuses_what_is_not_one_syllable(bad: str) -> None:
+    assert not hangul.is_syllable(bad)
+    with pytest.raises(ConfigError, match="not one modern Hangul syllable"):
+        hangul.split(bad)
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [(("ㄳ", "ㅏ", ""), "lead"), (("ㅎ", "ㄴ", ""), "vowel"), (("ㅎ", "ㅏ", "ㄸ"), "tail"), (("", "ㅏ", ""), "lead")],
+)
+def test_join_refuses_a_part_out_of_place(parts: tuple[str, str, str], place: str) -> None:
+    with pytest.raises(ConfigError, match=place):
+        hangul.join(*parts)
+
+
+@pytest.mark.parametrize(
+    ("word", "pair", "expected"),
+    [
+        ("토끼", "은/는", "토끼는"),
+        ("곰", "은/는", "곰은"),
+        ("여우", "이/가", "여우가"),
+        ("사슴", "이/가", "사슴이"),
+        ("나비", "을/를", "나비를"),
+        ("별", "을/를", "별을"),
+        ("바다", "과/와", "바다와"),
+        ("산", "과/와", "산과"),
+        ("학교", "으로/로", "학교로"),
+        ("집", "으로/로", "집으로"),
+        ("서울", "으로/로", "서울로"),  # ㄹ counts as a vowel here ...
+        ("서울", "이/가", "서울이"),  # ... and only here
+        ("연필", "으로써/로써", "연필로써"),
+        ("돌", "으로부터/로부터", "돌로부터"),
+        ("보람", "아/야", "보람아"),
+        ("두리", "아/야", "두리야"),
+        ("다솜", "이/", "다솜이"),
+        ("나래", "이/", "나래"),
+        ("달님", "이라는/라는", "달님이라는"),
+        ("오후", "이었/였", "오후였"),
+        ("값", "을/를", "값을"),
+    ],
+)
+def test_particles(word: str, pair: str, expected: str) -> None:
+    assert josa(word, pair) == expected
+    assert hangul.nfc(josa(hangul.nfd(word), pair)) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("2", "2로"),  # 이
+        ("3", "3으로"),  # 삼
+        ("7", "7로"),  # 칠, with ㄹ
+        ("10", "10으로"),  # 십
+        ("GPT", "GPT로"),  # 지피티
+        ("CNN", "CNN으로"),  # 시엔엔
+        ("URL", "URL로"),  # 유아르엘, with ㄹ
+        ("team", "team으로"),
+        ("ping", "ping으로"),
+        ("data", "data로"),
+        ("ㄱ", "ㄱ으로"),  # 기역
+        ("ㄹ", "ㄹ로"),  # 리을
+        ("ㅏ", "ㅏ로"),
+        ("‘숲’", "‘숲’으로"),  # what stands behind the last sound does not count
+        ("바다(동해)!", "바다(동해)!로"),
+    ],
+)
+def test_particles_after_what_is_not_a_syllable(word: str, expected: str) -> None:
+    assert josa(word, "으로/로") == expected
+
+
+def test_has_final() -> None:
+    assert [has_final(word) for word in ("강", "바다", "1", "2", "M", "A")] == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize("bad", ["", "!?", " ", "漢字"])
+def test_a_word_that_nobody_can_read_has_no_particle(bad: str) -> None:
+    with pytest.raises(ConfigError, match="particle"):
+        josa(bad, "은/는")
+
+
+@pytest.mark.parametrize("bad", ["", "은", "은/는/도", "는/은", "가/이", "로/으로"])
+def test_a_pair_in_the_wrong_form_or_order_is_refused(bad: str) -> None:
+    """는/은 would quietly give 토끼은: the order matters, so the common pairs are refused the other way round."""
+    with pytest.raises(ConfigError, match="not a pair of particles"):
+        josa("토끼", bad)

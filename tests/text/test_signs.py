@@ -1,0 +1,121 @@
+"""Control characters in what models and people wrote: a terminal shows them and does not obey, files have them as they
+are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import jumok
+from jumok import cli
+from jumok.cli import _verbs
+from jumok.cli.console import LadderView
+from jumok.cli.fill import run_fill
+from jumok.config import BERTConfig, GPTConfig
+from jumok.lessons.ladder.run import RungStarted
+from jumok.lessons.ladder.rungs import RUNGS
+from jumok.models import build
+from jumok.models.framing import SPECIAL_TOKENS
+from jumok.text import with_signs
+from jumok.tokenizers import train_tokenizer
+from jumok.training.progress import TrainingView
+from jumok.training.trainer import Notice, Sample
+
+NASTY = "가\x1b[2J\x00나\r다\x9b31m\u202e라"  # clears the screen, writes over the line, turns it around
+SIGNS = "가␛[2J␀나␍다⟨U+009B⟩31m⟨U+202E⟩라"
+Terminal = Callable[[bool], None]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Say whether stdout is one; what it is stays."""
+    return lambda is_one: monkeypatch.setattr(sys.stdout, "isatty", lambda: is_one)
+
+
+def test_everything_that_steers_is_shown() -> None:
+    assert with_signs(NASTY) == SIGNS
+    assert "".join(map(with_signs, NASTY)) == SIGNS  # piece by piece, as it is streamed
+    every = "".join(map(chr, range(0x180)))
+    shown = with_signs(every)
+    assert [char for char in shown if not char.isprintable()] == list("\t\n\xa0\xad")  # a blank and a hyphen
+    harmless = "한글 \t漢字\n👨‍👩‍👧 e\u0301 ᄒᆞᆫ"
+    assert with_signs(harmless) == harmless
+
+
+def test_a_terminal_gets_signs_and_a_pipe_every_letter(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
+    """Click takes escape sequences away where it writes to no terminal, and text was lost."""
+    terminal(False)
+    _verbs.write(NASTY, end="")
+    sys.stdout.flush()
+    assert capfd.readouterr().out.replace("\n", "\r") == NASTY  # the capture reads "\r" as a line end
+    terminal(True)
+    _verbs.write(NASTY + "\n\t", end="")
+    assert capfd.readouterr().out == SIGNS + "\n\t"
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_generate(
+    samples: int, terminal: Terminal, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Streamed and at once; what it writes may hold any byte, too."""
+    tokenizer = train_tokenizer("가나다라" * 3)
+    torch.manual_seed(0)
+    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=1, n_embd=4, context_length=200))
+    model.tokenizer = tokenizer
+    jumok.save(model, tmp_path / "run")
+    words = ["jumok", "generate", str(tmp_path / "run"), "--prompt", NASTY, "--seed=1", "--tokens=150", "--device=cpu"]
+
+    def told(*more: str) -> str:
+        monkeypatch.setattr(sys, "argv", [*words, f"--samples={samples}", *more])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert stop.value.code == 0
+        return capfd.readouterr().out
+
+    terminal(True)
+    exact = json.loads(told("--json"))
+    assert exact["prompt"] == NASTY
+    written = exact["samples"][0]["text"]
+    assert any(ord(char) < 32 for char in written)
+    shown = told()
+    assert with_signs(NASTY + written) in shown
+    assert set(shown) & {"\x1b", "\x00", "\r", "\x9b"} == set()
+
+
+def test_blanks_and_their_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    words = train_tokenizer("\x1b" * 9, special_tokens=SPECIAL_TOKENS)
+    model = build(BERTConfig(vocab_size=words.vocab_size, n_layer=1, n_head=1, n_embd=4, context_length=12))
+    model.tokenizer = words
+    run_fill(model, "가\x1b[MASK]", top=words.vocab_size, as_json=False)
+    text, _, table = capsys.readouterr().out.partition("\n")
+    assert "\x1b" in text  # to the letter, for this is no terminal
+    assert "␛" in table  # always for people
+    assert "\x1b" not in table
+
+
+def test_events_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A sample of the first steps is bytes at random, and ESC is one of them."""
+    with TrainingView(tmp_path) as view:
+        view.show(Sample(step=0, text=f"{NASTY}\n{NASTY}"))
+        view.show(Notice(step=0, text=NASTY))
+    before, notice = capsys.readouterr().err.splitlines()
+    assert before == f"  before training: {SIGNS} ⏎ {SIGNS}"
+    assert notice == SIGNS
+
+
+def test_events_of_a_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+    with LadderView("en") as view:
+        view.show(RungStarted(number=1, rung=RUNGS[0], folder=Path(), parameters=9, step=0, before=NASTY))
+    assert SIGNS in capsys.readouterr().err
+
+
+def test_what_an_error_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file may be called anything."""
+    _verbs.say(f"jumok: {NASTY} does not exist")
+    assert capsys.readouterr().err == f"jumok: {SIGNS} does not exist\n"

@@ -1,0 +1,466 @@
+"""What is measured before a run and watched during it, and what `jumok train --explain` tells."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from conftest import TINY, Jumok
+from jumok.config import TrainConfig
+from jumok.device import processor_name
+from jumok.errors import ConfigError, ResumeError
+from jumok.nn import attention
+from jumok.nn.attention import ScaledDotProductAttention
+from jumok.nn.chunked_attention import explicit_attention
+from jumok.text import Text
+from jumok.training import autotune as tuning
+from jumok.training import plan as planning
+from jumok.training import trainer as trainer_module
+from jumok.training.autotune import Cost, Pace, Window
+from jumok.training.plan import require_possible
+from jumok.training.tasks.language_modelling import LanguageModelling
+from jumok.training.trainer import Eval, Event, Notice, Step, Trainer
+
+Start = Callable[..., Trainer]
+OPEN = {"precision": "auto", "attention": "auto", "compile": "auto"}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """In which precisions something was measured; made-up figures are the outcome."""
+    asked: list[str] = []
+
+    def fake(shape: Any, config: Any, task: Any, device: Any, precisions: Any) -> dict[str, Cost]:
+        asked.extend(precisions)
+        return {precision: cost(0.5 if precision == "float32" else 0.25) for precision in precisions}
+
+    monkeypatch.setattr(planning, "costs_of", fake)
+    return asked
+
+
+def cost(seconds: float) -> Cost:
+    """Of a pass that takes so many seconds."""
+    return Cost(
+        batch=seconds, update=0.01, attentions={"explicit": 0.1 * seconds, "fused": 0.2 * seconds}, flops=1e6, kept=1e6
+    )
+
+
+def made_faster(name: str, monkeypatch: pytest.MonkeyPatch, by: float = 2.0) -> None:
+    """Let one way to compute attention measure faster than the other."""
+    monkeypatch.setattr(tuning, "_attend", lambda way, *_: time.sleep(0.002 if way == name else 0.002 * by))
+
+
+def ways(trainer: Trainer) -> set[str]:
+    """What computes attention in a trainer's model."""
+    return {part.training_by for part in trainer.model.modules() if isinstance(part, ScaledDotProductAttention)}
+
+
+# --- what computes attention ---
+
+
+def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(*inputs: Any) -> torch.Tensor:
+        calls.append(1)
+        return explicit_attention(*inputs)
+
+    monkeypatch.setattr(attention, "explicit_attention", counted)
+    losses, used = {}, {}
+    for way in ("explicit", "fused"):
+        trainer = start(way, attention=way, learning_rate=1e-3)
+        calls.clear()
+        losses[way] = [event.loss for event in trainer.run() if isinstance(event, Step)]
+        used[way] = len(calls)
+    assert used == {"explicit": TINY["steps"], "fused": 0}  # one layer; or the same would be compared with itself
+    assert losses["fused"] == pytest.approx(losses["explicit"], rel=1e-4)
+
+
+@pytest.mark.parametrize("way", ["explicit", "fused"])
+def test_the_faster_way_is_written_and_kept_to(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
+) -> None:
+    """A resumed run that measured again could continue with other roundings than it began with."""
+    made_faster(way, monkeypatch)
+    reference = start("reference", attention="auto")
+    assert reference.folder.read_config()["train"]["attention"] == way
+    assert ways(reference) == {way}
+    list(reference.run())
+    trainer = start(attention="auto")
+    for event in trainer.run():
+        if isinstance(event, Step) and event.step == 3:
+            trainer.request_stop()
+    made_faster("fused" if way == "explicit" else "explicit", monkeypatch)
+    monkeypatch.setattr(planning, "costs_of", lambda *_: pytest.fail("a resumed run measured"))
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert ways(resumed) == {way}
+    list(resumed.run())
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "reference")]
+    assert weights[0] == weights[1]
+    with pytest.raises(ResumeError, match="attention="):
+        Trainer.resume(tmp_path / "run", settings={"attention": "fused" if way == "explicit" else "explicit"})
+
+
+def test_a_run_from_before_the_choice_goes_on_as_it_began(start: Start, tmp_path: Path) -> None:
+    """Its config.json says nothing of attention, which was explicit then."""
+    trainer = start()
+    config = trainer.folder.read_config()
+    del config["train"]["attention"]
+    trainer.folder.write_config(config)
+    trainer.close()
+    assert ways(Trainer.resume(tmp_path / "run", device="cpu")) == {"explicit"}
+
+
+def test_a_little_faster_is_noise(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two starts of the same run must not differ because one measured 2% less."""
+    monkeypatch.setattr(tuning, "WORTH_IT", 0.2)
+    made_faster("fused", monkeypatch)
+    assert start(attention="auto").config.attention == "explicit"
+
+
+@pytest.mark.parametrize("changes", [{"attention_dropout": 0.1}, {"context_length": 8}])
+def test_where_there_is_one_way_none_is_measured(
+    start: Start, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(tuning, "_attend", lambda *_: pytest.fail("both were timed"))
+    trainer = start(attention="auto", **changes)
+    assert trainer.config.attention == "explicit"
+    assert trainer.plan is not None
+    assert "nothing to choose" in trainer.plan.explanation.choices["attention"][1]
+
+
+def test_both_ways_are_timed_on_what_the_model_does(start: Start) -> None:
+    trainer = start(attention="auto", n_layer=2)
+    assert trainer.plan is not None
+    explained = trainer.plan.explanation
+    assert [(one.precision, one.attention) for one in explained.candidates] == [
+        ("float32", "explicit"),
+        ("float32", "fused"),
+    ]
+    assert all(one.seconds > 0 for one in explained.candidates)
+    assert [one.attention for one in explained.candidates if one.chosen] == [trainer.config.attention]
+    assert [one.attention for one in explained.candidates if not one.worked_out] == [trainer.config.attention]
+
+
+def test_other_devices_have_no_explicit_attention() -> None:
+    with pytest.raises(ConfigError, match="attention='explicit' is made for CPUs, and this run trains on cuda"):
+        require_possible(TrainConfig(attention="explicit"), torch.device("cuda"))
+    require_possible(TrainConfig(attention="fused"), torch.device("cuda"))
+
+
+@pytest.mark.parametrize("way", ["explicit", "fused"])
+def test_operations_are_those_of_the_formula(start: Start, way: str) -> None:
+    """Six for each weight of a matrix, and for each pair of query and key 12 of each head's width.
+
+    Of the fused kernel none were counted, for PyTorch's counter does not know the one for CPUs.
+    """
+    trainer = start(n_layer=2, context_length=32, attention=way)
+    assert trainer.plan is not None
+    model, (t, c) = trainer.model, (32, 16)
+    matrices = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2)  # embeddings are the head's
+    assert trainer.plan.explanation.flops_per_token == pytest.approx(6 * matrices + 12 * 2 * c * (t + 1) / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("case", ["plain", "causal", "grouped", "mask", "short"])
+def test_both_ways_count_the_same_operations(case: str, dtype: torch.dtype) -> None:
+    """To the last one, unless a causal triangle is not square: the kernel is then given a mask, and skips nothing."""
+    (b, h, t, d), g, s = (2, 4, 24, 8), 2 if case == "grouped" else 4, 40 if case == "short" else 24
+    mask = torch.ones(b, 1, 1, s, dtype=torch.bool) if case == "mask" else None
+    q, k, v = (torch.randn(b, n, rows, d, dtype=dtype).requires_grad_() for n, rows in ((h, t), (g, s), (g, s)))
+    seam, found = ScaledDotProductAttention(), {}
+    for way in tuning.IMPLEMENTATIONS:
+        seam.training_by = way
+        with FlopCounterMode(display=False, custom_mapping=tuning.COUNTED) as counter:
+            heads = seam(q, k, v, mask, causal=case not in ("plain", "mask"))
+            forward = counter.get_total_flops()
+            heads.sum().backward()
+        found[way] = (forward, counter.get_total_flops())
+    pairs = t * s if case in ("plain", "mask") else t * s - t * (t - 1) // 2
+    assert found["explicit"] == (4 * b * h * d * pairs, 12 * b * h * d * pairs)
+    assert found["fused"] == ((4 * b * h * d * t * s, 12 * b * h * d * t * s) if case == "short" else found["explicit"])
+
+
+# --- what is measured ---
+
+
+def test_each_start_measures(start: Start, measured: list[str], tmp_path: Path) -> None:
+    """A cache remembered a batch of 6 s for 30 days where a step took 0.18 s: none is better than a wrong one."""
+    for out in ("first", "second"):
+        start(out, **OPEN)
+    assert measured == ["float32", "bfloat16"] * 2
+    assert not list(tmp_path.rglob("measurements.json"))
+
+
+def test_measuring_is_cut_when_its_time_is_over(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, or of a large model, a start measured for minutes; now what is known by then is used."""
+    monkeypatch.setattr(tuning, "MEASURING", 0.0)
+    monkeypatch.setattr(tuning, "_attend", lambda *_: pytest.fail("attention was timed alone"))
+    passes: list[int] = []
+    loss = LanguageModelling.loss
+
+    def counted(*given: Any) -> Any:
+        passes.append(1)
+        return loss(*given)
+
+    monkeypatch.setattr(LanguageModelling, "loss", counted)
+    trainer = start(**OPEN)
+    assert len(passes) == 2  # one in each precision
+    assert trainer.plan is not None
+    assert 0 < trainer.plan.explanation.seconds_per_step < 1e3
+    assert [one.attention for one in trainer.plan.explanation.candidates] == ["explicit"] * 2
+
+
+def test_precisions_take_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured one after the other, other work that began between them decided."""
+    order: list[str] = []
+    monkeypatch.setattr(tuning, "autocast", lambda _, precision: order.append(precision) or nullcontext())
+    monkeypatch.setattr(tuning, "MEASURING", 60.0)
+    start(precision="auto", attention="explicit")
+    assert order == ["float32", "bfloat16"] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ("print('Apple M2 Pro')", "Apple M2 Pro"),
+        ("", "arm"),
+        ("exit(1)", "arm"),
+        ("while True: pass", "arm"),
+        (None, "arm"),
+    ],
+)
+def test_apple_chips_have_names(monkeypatch: pytest.MonkeyPatch, answer: str | None, name: str) -> None:
+    """`platform` calls all of them "arm", so one with as many cores would take another's measurements for its own."""
+    run = subprocess.run
+
+    def instead(asked: list[str], *, timeout: float, **how: Any) -> Any:
+        assert asked == ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        command = ["/not/there"] if answer is None else [sys.executable, "-c", answer]
+        return run(command, timeout=0.2 if answer and "while" in answer else timeout, **how)
+
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    monkeypatch.setattr(subprocess, "run", instead)
+    assert processor_name(torch.device("cpu")) == name
+
+
+def test_one_way_may_not_fit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = LanguageModelling.loss
+
+    def short(*given: Any) -> Any:
+        if not torch.is_autocast_enabled("cpu"):
+            raise torch.OutOfMemoryError("too little")
+        return loss(*given)
+
+    monkeypatch.setattr(LanguageModelling, "loss", short)
+    made = start(**OPEN).plan
+    assert made is not None
+    assert made.config.precision == "bfloat16"
+    assert made.explanation.choices["precision"] == ("bfloat16", "too little memory for float32")
+
+
+def test_no_way_may_fit(jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("too little")
+
+    monkeypatch.setattr(LanguageModelling, "loss", short)
+    for flags in ((), ("--json",)):
+        end = jumok("train", text, *SMALL, "--steps", 50, "--explain", *flags)
+        assert end.code == 0, end.err
+        if flags:
+            assert json.loads(end.out)["choices"]["compile"] == {
+                "chosen": "off",
+                "why": "too little memory for any step",
+            }
+        else:
+            assert "too little memory for a single step" in end.out
+
+
+# --- jumok train --explain ---
+
+
+@pytest.fixture
+def text(own_folder: Path, tales: str) -> Path:
+    """A text file in the folder of the test."""
+    path = own_folder / "tales.txt"
+    path.write_text(tales, encoding="utf-8")
+    return path
+
+
+SMALL = ("--n-layer", 1, "--n-head", 2, "--n-embd", 16, "--context-length", 16, "--device", "cpu")
+
+
+def test_explaining_makes_nothing(jumok: Jumok, text: Path, measured: list[str]) -> None:
+    end = jumok("train", text, *SMALL, "--steps", 50, "--explain")
+    assert end.code == 0, end.err
+    assert {path.name for path in text.parent.iterdir()} == {text.name}
+    lines = end.out.splitlines()
+    [chosen] = [line.split() for line in lines if line.endswith("chosen")]
+    assert chosen[:2] == ["bfloat16", "explicit"]
+    said = dict(line.split(None, 1) for line in lines if line and " " in line)
+    assert said["precision"].startswith("bfloat16: ")
+    assert said["attention"].startswith("explicit: ")
+    assert said["compile"].startswith("off: the run would last ")
+    assert said["dropout"].startswith(("0: ", "0.1: ", "0.2: "))
+    assert "about 50 steps" in said["length"]
+
+
+def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -> None:
+    asked = (*SMALL, "--minutes", 1, "--compile", "off", "--precision", "float32")
+    end = jumok("train", text, *asked, "--explain", "--json", "--out", "kept-out")
+    assert end.code == 0, end.err
+    values = end.json
+    assert values["choices"]["precision"] == {"chosen": "float32", "why": "as asked"}
+    assert values["choices"]["compile"] == {"chosen": "off", "why": "as asked"}
+    assert [one["attention"] for one in values["candidates"] if one["chosen"]] == ["explicit"]
+    assert values["seconds_per_step"] == pytest.approx(0.51)
+    assert values["steps"] == round(60 / 0.51)
+    assert values["tokens_per_step"] == 16 * 16
+    assert values["parameters"] > 0
+    assert not (text.parent / "kept-out").exists()
+
+
+def test_what_has_begun_decides_nothing(jumok: Jumok, text: Path) -> None:
+    end = jumok("train", "--resume", "--out", "run", "--explain")
+    assert end.code == 2
+    assert "--explain is for a run that has not begun" in end.err
+
+
+# --- while a run goes on ---
+
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A window is full after five steps, however short; the last number of the list is what all threads have waited."""
+    monkeypatch.setattr(tuning, "WATCHED_SECONDS", 0.0)
+    waits = [0.0]
+    monkeypatch.setattr(tuning, "processor_waits", lambda: waits[-1])
+    return waits
+
+
+def told(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Notice) and event.text.startswith(("A step", "Other"))]
+
+
+def test_a_wrong_measurement_is_noticed(
+    tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch, watchful: list[float]
+) -> None:
+    """A batch of 6 s was believed where a step took 0.18: 10 steps were planned instead of 1,019, and a run that read 6
+    rows at each validation stopped early."""
+    clock, loss = [0.0], LanguageModelling.loss
+
+    def quick(*given: Any) -> Any:
+        clock[0] += 0.01
+        return loss(*given)
+
+    def tick() -> float:
+        clock[0] += 1e-6  # looking at a clock takes time, too
+        return clock[0]
+
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(monotonic=tick, perf_counter=tick))
+    monkeypatch.setattr(planning, "costs_of", lambda *_: {"float32": cost(0.29)})
+    monkeypatch.setattr(LanguageModelling, "loss", quick)
+    settings = {**TINY, "steps": None, "minutes": 0.02, "eval_every": None, "patience": 0}
+    trainer = Trainer.start(tmp_path / "run", story_text, settings, device="cpu")
+    per_step = trainer.task.tokens_per_batch
+    assert trainer.planned_tokens == 4 * per_step
+    events = list(trainer.run())
+    [sentence] = told(events)  # once
+    said = re.fullmatch(
+        r"A step takes 0.01 s, not 0.3 s as expected: about (\d+) steps are planned now, not 4.", sentence
+    )
+    assert said
+    taken = max(event.step for event in events if isinstance(event, Step))
+    assert 60 < taken < 120
+    assert int(said[1]) == pytest.approx(taken, rel=0.25)
+    assert trainer.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
+    assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
+    state, _ = trainer.folder.read_state()
+    assert state is not None
+    assert state.numbers["planned_tokens"] == trainer.planned_tokens  # so that a resumed run goes on with it
+    assert state.numbers["foreseen"] == trainer.foreseen
+
+
+@pytest.mark.parametrize(("foreseen", "said"), [(1e-6, 1), (1e6, 0), (0.0, 0)])
+def test_a_run_by_steps_depends_on_no_clock(
+    start: Start, watchful: list[float], foreseen: float, said: int, tmp_path: Path
+) -> None:
+    """It says when it is slower than foreseen, and its figures are those of a run that was as fast as foreseen."""
+    trainer, plain = start("run", steps=12), start("plain", steps=12)
+    trainer.foreseen = foreseen
+    plain.foreseen = math.inf
+    runs = [list(one.run()) for one in (trainer, plain)]
+    assert len(told(runs[0])) == said
+    assert [e.figures for e in runs[0] if isinstance(e, Eval)] == [e.figures for e in runs[1] if isinstance(e, Eval)]
+    assert trainer.planned_tokens == plain.planned_tokens == 12 * trainer.task.tokens_per_batch
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "plain")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("policy", ["", "passive"])
+def test_a_busy_neighbour_is_told_of_once(
+    start: Start, watchful: list[float], policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training fell from 13,000 to 400 tokens a second without a word. Who took the advice is not given it."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    trainer = start(steps=20)
+    events = []
+    for event in trainer.run():
+        events.append(event)
+        if isinstance(event, Step):
+            watchful.append(watchful[-1] + 1.0)
+    [sentence] = [text for text in told(events) if "Other programs keep the processors busy" in text]
+    assert ("OMP_WAIT_POLICY=PASSIVE" in sentence) == (policy == "")
+
+
+def test_one_hiccup_is_no_change(watchful: list[float]) -> None:
+    pace = Pace()
+    windows = [pace.add(seconds) for seconds in (0.1, 0.1, 30.0, 0.1, 0.1)]
+    assert windows == [None] * 4 + [Window(0.1, 0.0)]
+
+
+def test_a_window_lasts_some_seconds() -> None:
+    """Five steps of a small model are over in a moment, in which anything may be in the way."""
+    pace = Pace()
+    windows = [pace.add(0.5) for _ in range(10)]
+    assert [window is not None for window in windows] == [False] * 9 + [True]
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux alone tells how long threads have waited")
+def test_waiting_for_a_processor_is_seen() -> None:
+    """Two that compute on one processor wait for each other about half of the time."""
+    script = (
+        "import os, threading, hashlib; from jumok.device import processor_waits\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "work = lambda: hashlib.pbkdf2_hmac('sha256', b'', b'', 100_000)\n"
+        "other = threading.Thread(target=work); other.start(); before = processor_waits(); work(); other.join()\n"
+        "print(processor_waits() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 0.002
+
+
+@pytest.mark.parametrize("planned", [1, 10**9])
+def test_enough_is_validated_whatever_was_planned(start: Start, planned: int) -> None:
+    """Six rows told which weights were best."""
+    trainer = start()
+    trainer.planned_tokens = planned
+    reads = trainer._validation_tokens()
+    assert reads >= 5_000
+    trainer.planned_tokens = 5 * 10**9
+    assert trainer._validation_tokens() == reads  # a plan that changes leaves validations that compare

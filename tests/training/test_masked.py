@@ -1,0 +1,580 @@
+"""Hidden tokens: which are hidden, what stands there instead, what is learned from it, and what the figures mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+import jumok
+from conftest import TINY
+from jumok import cli
+from jumok import text as reader
+from jumok.config import BERTConfig
+from jumok.data.ids import Ids
+from jumok.device import has_compiler
+from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
+from jumok.evaluation.masked import ALL_ALONE, NOTHING, Masking, evaluate_masked
+from jumok.inference.fill_mask import fill
+from jumok.interop.huggingface import to_hf
+from jumok.interop.huggingface.tokenizer import read_tokenizer
+from jumok.models import build
+from jumok.models.bert import BERT
+from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.losses import IGNORED
+from jumok.runs.folder import RunFolder
+from jumok.text import Text
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training.tasks.masked import MaskedLanguageModelling
+from jumok.training.trainer import Event, Finish, Notice, Sample, Step, Trainer
+
+Start = Callable[..., Trainer]
+MLM: dict[str, Any] = {**TINY, "task": "mlm", "context_length": 18, "sample_tokens": 12}
+SENTENCE = "나는 학교에 갔다.\n너는 밥을 먹었다. "
+
+
+@pytest.fixture
+def begin(tmp_path: Path, story_text: Text) -> Start:
+    """Begin a tiny run of this task in tmp_path/run."""
+
+    def start(out: str = "run", *, text: Any = None, tokenizer: Any = "char", **settings: Any) -> Trainer:
+        fields = {**MLM, **settings}
+        return Trainer.start(tmp_path / out, text or story_text, fields, tokenizer=tokenizer, device="cpu")
+
+    return start
+
+
+def task_of(trainer: Trainer) -> MaskedLanguageModelling:
+    assert isinstance(trainer.task, MaskedLanguageModelling)
+    return trainer.task
+
+
+def bert_of(trainer: Trainer) -> BERT:
+    assert isinstance(trainer.model, BERT)
+    return trainer.model
+
+
+def words_of(kind: str) -> Tokenizer:
+    options = {"vocab_size": 320} if kind == "bpe" else {}
+    return train_tokenizer(SENTENCE * 9, kind, **options, special_tokens=SPECIAL_TOKENS)
+
+
+def random() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(7))
+
+
+def as_block(ids: Ids) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return ids.astype(np.int64)[None]  # (1, W)
+
+
+# --- what is hidden ---
+
+
+def test_a_batch_is_its_number_and_the_seed(begin: Start) -> None:
+    trainer = begin()
+    task = task_of(trainer)
+    first = task.batch(3)
+    assert all(torch.equal(a, b) for a, b in zip(first, task.batch(3), strict=True))
+    for other in (task.batch(4), task_of(begin("other", seed=1)).batch(3)):
+        assert not torch.equal(first[1], other[1])
+
+
+def test_masks_differ_from_pass_to_pass(begin: Start) -> None:
+    """One window, seen again and again, is asked for another of its tokens each time."""
+    task = task_of(begin(batch_size=1, text=reader.from_string(SENTENCE * 2), val=0.0))
+    places = {tuple(task.batch(number)[1][0].tolist()) for number in range(20)}
+    assert len(places) > 10
+
+
+def test_what_a_batch_holds(begin: Start) -> None:
+    trainer = begin(batch_size=8)
+    task, special = task_of(trainer), task_of(trainer).tokenizer.special_tokens
+    for number in range(20):
+        ids, places, targets = task.batch(number)
+        assert ids.shape == (8, 18)
+        assert places.shape == targets.shape == (8, 2)  # 15% of 16
+        assert (ids[:, 0] == special["[CLS]"]).all()
+        assert (ids[:, -1] == special["[SEP]"]).all()
+        assert places.min() >= 1
+        assert places.max() <= 16
+        assert (places.diff(dim=1) > 0).all()
+        assert targets.min() >= len(special)
+        truth = torch.from_numpy(task.batches.batch(number)[0].numpy())  # the same windows, nothing hidden
+        assert torch.equal(truth.gather(1, places - 1), targets)
+        untouched = torch.ones_like(truth, dtype=torch.bool).scatter(1, places - 1, False)
+        assert torch.equal(ids[:, 1:-1][untouched], truth[untouched])
+
+
+def test_eighty_ten_ten(begin: Start) -> None:
+    """Of the hidden tokens 80% are [MASK], 10% an ordinary token, 10% themselves, within four standard deviations."""
+    task = task_of(begin(batch_size=64))
+    batches = [task.batch(number) for number in range(40)]
+    shown = torch.cat([ids.gather(1, places) for ids, places, _ in batches]).flatten()
+    targets = torch.cat([targets for _, _, targets in batches]).flatten()
+    count, mask = len(targets), task.tokenizer.special_tokens["[MASK]"]
+    kept = 0.1 + 0.1 / (task.tokenizer.vocab_size - 4)  # a token drawn from all may be the same
+    for found, share in ((shown == mask, 0.8), (shown == targets, kept)):
+        assert abs(float(found.float().mean()) - share) < 4 * math.sqrt(share * (1 - share) / count)
+    replaced = shown[(shown != mask) & (shown != targets)]
+    assert set(replaced.tolist()).isdisjoint(task.tokenizer.special_tokens.values())
+    assert len(set(replaced.tolist())) > 100  # drawn from all
+
+
+def test_each_token_is_hidden_as_often(begin: Start) -> None:
+    task = task_of(begin(batch_size=64))
+    places = torch.cat([task.batch(number)[1] for number in range(50)])
+    counts = torch.bincount(places.flatten(), minlength=18)[1:17]
+    mean = places.numel() / 16
+    assert (counts - mean).abs().max() < 4.5 * math.sqrt(mean)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 1.0])
+def test_the_rate(begin: Start, rate: float) -> None:
+    places = task_of(begin(mask_rate=rate)).batch(0)[1]
+    assert places.shape == (4, max(1, round(16 * rate)))
+
+
+def test_special_tokens_in_the_text_are_not_hidden() -> None:
+    """As [UNK] of a foreign tokenizer is: nobody knows what it was. A window of nothing else gives nothing to learn."""
+    words = words_of("char")
+    masking = Masking(words, 0.5, False)
+    text = words.encode("나는학교에").astype(np.int64)
+    block = np.array([[*text[:2], 2, 2], [2, 2, 2, 2], text[:4]])
+    places = masking.choose(block, random())
+    assert places.shape == (3, 2)
+    assert places[0].tolist() == [0, 1]
+    assert places[1].tolist() == [NOTHING, NOTHING]
+    for shown in (masking.hidden(block, places), masking.corrupted(block, places, random())):
+        assert (shown[1] == block[1]).all()
+        assert (shown[0, 2:] == 2).all()
+
+
+# --- whole words ---
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_words_are_runs_without_white_space(kind: str) -> None:
+    words = words_of(kind)
+    ids = words.encode(SENTENCE)
+    numbers = Masking(words, 0.15, True).words(as_block(ids))[0]
+    found = [words.decode(ids[numbers == n]).strip() for n in range(1, numbers.max() + 1)]
+    assert found == SENTENCE.split()
+    assert words.decode(ids[numbers == 0]).strip() == ""
+    if kind != "bpe":  # whose words carry the space before them
+        assert (numbers == 0).sum() == sum(character.isspace() for character in SENTENCE)
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_whole_words_are_hidden_whole(kind: str) -> None:
+    words = words_of(kind)
+    masking, block = Masking(words, 0.4, True), as_block(words.encode(SENTENCE))
+    numbers, generator, seen = masking.words(block)[0], random(), set()
+    most = round(0.4 * block.shape[1])
+    for _ in range(30):
+        places = masking.choose(block, generator)
+        assert places.shape == (1, most)
+        chosen = places[places != NOTHING]
+        assert len(chosen) > most / 2
+        hidden = set(numbers[chosen].tolist())
+        assert np.isin(numbers, list(hidden)).sum() == len(chosen)  # all of each, and nothing else
+        seen |= hidden
+    assert seen == set(range(1, numbers.max() + 1))
+
+
+def test_a_word_that_is_too_long_is_hidden_in_part() -> None:
+    words = words_of("char")
+    masking = Masking(words, 0.2, True)
+    assert masking.choose(as_block(words.encode("학교에갔다나는밥을")), random()).tolist() == [[0, 1]]
+    assert masking.choose(as_block(words.encode("\n 학교에갔다나는을")), random()).tolist() == [[2, 3]]
+
+
+def test_a_window_of_white_space_alone() -> None:
+    """There is no word in it, and the run must not end there."""
+    words = words_of("char")
+    places = Masking(words, 0.2, True).choose(as_block(words.encode(" \n" * 5)), random())
+    assert places.shape == (1, 2)
+    assert places.min() >= 0
+
+
+def test_words_of_a_foreign_tokenizer(tmp_path: Path) -> None:
+    """WordPiece drops white space; what continues a word is marked."""
+    vocabulary = [*SPECIAL_TOKENS, "[UNK]", "나", "##는", "학교", "##에", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
+    words = read_tokenizer(tmp_path, BERTConfig(vocab_size=len(vocabulary)))
+    assert words is not None
+    numbers = Masking(words, 0.15, True).words(as_block(words.encode("나는 학교에. 밥 나는")))
+    assert numbers.tolist() == [[1, 1, 2, 2, 3, 0, 4, 4]]
+
+
+def test_whole_words_in_a_run(begin: Start) -> None:
+    trainer = begin(whole_words=True, mask_rate=0.4, steps=4)
+    task = task_of(trainer)
+    for number in range(6):
+        _, places, targets = task.batch(number)
+        truth = task.batches.batch(number)[0].numpy()
+        for row, wanted in zip(places.tolist(), targets.tolist(), strict=True):
+            assert any(target != IGNORED for target in wanted)
+            assert all(place == 1 for place, target in zip(row, wanted, strict=True) if target == IGNORED)
+        words = task.masking.words(truth)
+        kept = np.where(targets.numpy() != IGNORED, np.take_along_axis(words, places.numpy() - 1, axis=1), -1)
+        assert 0 not in kept
+    assert isinstance(list(trainer.run())[-1], Finish)
+
+
+# --- loss and figures ---
+
+
+@torch.inference_mode()
+def naive_nats(model: BERT, ids: Tensor, place: int, target: int) -> float:
+    """Of one token of one framed text, (T,)."""
+    logits = model.mlm_logits(model(ids[None]))[0, place]
+    return float(-logits.log_softmax(0)[target])
+
+
+def test_the_loss_is_the_mean_over_hidden_tokens(begin: Start) -> None:
+    trainer = begin(dropout=0.0, attention_dropout=0.0)
+    task, model = task_of(trainer), bert_of(trainer).double()
+    ids, places, targets = task.batch(0)
+    every = torch.full_like(ids, IGNORED).scatter(1, places, targets)
+    wanted = F.cross_entropy(model.mlm_logits(model(ids)).flatten(0, 1), every.flatten(), ignore_index=IGNORED)
+    torch.testing.assert_close(task.loss(model, (ids, places, targets)), wanted, rtol=0, atol=1e-12)
+    targets = targets.clone()
+    targets[1:, 1], targets[0] = IGNORED, IGNORED  # rows with fewer hidden tokens, and one with none
+    fewer = [naive_nats(model, ids[row], int(places[row, 0]), int(targets[row, 0])) for row in (1, 2, 3)]
+    assert task.loss(model, (ids, places, targets)).item() == pytest.approx(sum(fewer) / 3)
+    nothing = task.loss(model, (ids, places, torch.full_like(targets, IGNORED)))
+    assert nothing.item() == 0.0  # and not 0 / 0
+
+
+def test_figures_hide_the_same_tokens_whatever_the_seed(begin: Start) -> None:
+    runs = [begin(str(seed), seed=seed) for seed in (0, 1)]
+    model = bert_of(runs[0])
+    figures = [task_of(run).validate(model, 200) for run in runs]
+    assert figures[0] == figures[1]
+    assert figures[0]["tokens"] == 12 * 16
+    assert figures[0]["hidden_tokens"] == 12 * 2
+
+
+def test_the_same_window_hides_the_same_tokens_however_much_is_read(begin: Start) -> None:
+    """So that figures of validations and the last ones differ by how much was read alone."""
+    task = task_of(begin())
+    seen = [
+        {window.tobytes(): places.tobytes() for window, places in task.cloze._chosen(task.val, most // 16)}
+        for most in (64, 10_000)
+    ]
+    common = seen[0].keys() & seen[1].keys()
+    assert len(common) == len(seen[0]) == 4
+    assert all(seen[0][window] == seen[1][window] for window in common)
+
+
+def test_figures_are_what_they_say(begin: Start) -> None:
+    trainer = begin(steps=1)
+    task, model = task_of(trainer), bert_of(trainer).double().eval()
+    figures = task.validate(model, 10**6)
+    room, special = 16, task.tokenizer.special_tokens
+    starts = sorted({*range(0, len(task.val) - room, room), len(task.val) - room})
+    nats, right = [], []
+    for start in starts:
+        block = task.val[start : start + room].astype(np.int64)[None]
+        places = task.masking.choose(block, np.random.Generator(np.random.PCG64((0, start, 2))))
+        shown = task.masking.hidden(block, places)[0].tolist()
+        ids = torch.tensor([special["[CLS]"], *shown, special["[SEP]"]])
+        for place in places[0].tolist():
+            assert shown[place] == special["[MASK]"]  # all of them are
+            nats.append(naive_nats(model, ids, place + 1, int(block[0, place])))
+            logits = model.mlm_logits(model(ids[None]))[0, place + 1]
+            right.append(int(logits.argmax()) == block[0, place])
+    assert figures["loss"] == figures["nats_per_hidden_token"] == pytest.approx(np.mean(nats))
+    assert figures["accuracy"] == pytest.approx(np.mean(right))
+    assert figures["hidden_tokens"] == len(nats)
+    assert task.headline(figures) == f"masked {np.mean(nats):.2f} nats/token, {np.mean(right):.1%} right"
+
+
+def test_the_pseudo_perplexity_hides_one_token_at_a_time(begin: Start) -> None:
+    held_out = "나는 학교에 갔다. 벼리는 책을"  # one window
+    trainer = begin(text=reader.from_string(SENTENCE * 30 + held_out), val=0.0)
+    task, model = task_of(trainer), bert_of(trainer).double().eval()
+    task.val = task.tokenizer.encode(held_out)[:16]
+    special = task.tokenizer.special_tokens
+    nats = []
+    for place, target in enumerate(task.val.tolist()):
+        ids = torch.tensor([special["[CLS]"], *task.val.tolist(), special["[SEP]"]])
+        ids[place + 1] = special["[MASK]"]
+        nats.append(naive_nats(model, ids, place + 1, target))
+    assert task.cloze.alone(model, task.val, 16).nats_per_token == pytest.approx(np.mean(nats))
+    assert task.cloze.alone(model, task.val, 3).nats == pytest.approx(sum(nats[i] for i in (0, 7, 15)))
+    assert math.log(task.final(model, 10**6)["pseudo_perplexity"]) == pytest.approx(np.mean(nats))
+    few = task.final(model, 3 * 4 * 16)  # a quarter of what may be read: three windows
+    assert math.log(few["pseudo_perplexity"]) == pytest.approx(np.mean([nats[0], nats[7], nats[15]]))
+
+
+def test_validation_has_no_dropout(begin: Start) -> None:
+    trainer = begin(dropout=0.9)
+    model = bert_of(trainer).train()
+    assert task_of(trainer).validate(model, 500) == task_of(trainer).validate(model, 500)
+    assert model.training
+
+
+def test_weights_that_are_not_finite(begin: Start) -> None:
+    trainer = begin()
+    bert_of(trainer).token_embedding.weight.data[:] = torch.nan
+    with pytest.raises(JumokError, match="not finite"):
+        task_of(trainer).validate(bert_of(trainer), 500)
+
+
+# --- any text ---
+
+
+def test_a_whole_text_gives_the_figures_of_the_training(begin: Start) -> None:
+    """`jumok evaluate` refused these models, and sent people to config.json."""
+    trainer = begin(steps=1)
+    task, model = task_of(trainer), bert_of(trainer)
+    final = task.final(model, 10**9)
+    held_out = task.tokenizer.decode(task.val)
+    found = evaluate_masked(model, held_out)
+    assert found == evaluate_masked(model, reader.from_string(held_out))  # the same places each time
+    for name in ("nats_per_hidden_token", "accuracy", "hidden_tokens", "pseudo_perplexity"):
+        assert getattr(found, name) == pytest.approx(final[name])
+    assert found.tokens == len(task.val)
+
+
+def test_a_long_text_is_read_in_parts(begin: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All windows of it were in memory at once."""
+    model = bert_of(begin(steps=1)).double()
+    text = SENTENCE * 30
+    whole = evaluate_masked(model, text)
+    assert whole.tokens > ALL_ALONE
+    monkeypatch.setattr("jumok.evaluation.masked.LARGEST_BATCH", 3)
+    parts = evaluate_masked(model, text)
+    assert parts.hidden_tokens == whole.hidden_tokens
+    assert parts.nats_per_hidden_token == pytest.approx(whole.nats_per_hidden_token, abs=1e-9)
+
+
+@pytest.mark.parametrize("text", ["나", "나는", "\n", "나는 학교에 갔다. 벼"])
+def test_short_texts(begin: Start, text: str) -> None:
+    """Shorter than the context: one window, of which at least one token is hidden, and each alone."""
+    model = bert_of(begin(steps=1))
+    found = evaluate_masked(model, text)
+    assert model.tokenizer is not None
+    assert found.tokens == len(model.tokenizer.encode(text))
+    assert found.hidden_tokens == max(1, round(0.15 * found.tokens))
+    assert found.pseudo_perplexity is not None
+    assert 1 < found.pseudo_perplexity < math.inf
+
+
+def test_nothing_to_ask_for(tmp_path: Path, begin: Start) -> None:
+    """A stock tokenizer made [UNK] of all, and the figures would have been those of a perfect model."""
+    vocabulary = [*SPECIAL_TOKENS, "[UNK]", "a", "b", "##c"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary))
+    model = build(BERTConfig(vocab_size=8, n_layer=1, n_head=1, n_embd=4, context_length=12))
+    model.tokenizer = read_tokenizer(tmp_path, model.config)
+    with pytest.raises(TextError, match="knows none of the 2 tokens"):
+        evaluate_masked(model, "나는 학교에")
+    assert evaluate_masked(model, "a bc 나는").hidden_tokens == 1
+    with pytest.raises(TextError, match="empty"):
+        evaluate_masked(model, "")
+
+
+def test_a_bert_without_the_head() -> None:
+    model = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
+    with pytest.raises(JumokError, match='head="pooler", and hidden words are found by a BERT with head="mlm"'):
+        evaluate_masked(model, "나는")
+
+
+def test_the_command(
+    begin: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """For a run, and for the same model as a stock folder; one that finds nothing hidden says so."""
+    model = bert_of(begin(steps=1))
+    jumok.save(model, tmp_path / "saved")
+    to_hf(model, tmp_path / "stock")
+    headless = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
+    to_hf(headless, tmp_path / "headless")
+    (tmp_path / "text.txt").write_text(SENTENCE, encoding="utf-8")
+
+    def told(folder: str, *more: str) -> tuple[object, str, str]:
+        words = ["evaluate", str(tmp_path / folder), str(tmp_path / "text.txt"), *more, "--device=cpu"]
+        monkeypatch.setattr("sys.argv", ["jumok", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code, *capfd.readouterr()
+
+    code, out, _ = told("saved", "--json")
+    assert code == 0
+    figures = json.loads(out)
+    assert figures.pop("seen_in_training") is None
+    wanted = dataclasses.asdict(evaluate_masked(jumok.load(tmp_path / "saved"), SENTENCE))
+    assert set(figures) == {"nats_per_hidden_token", "accuracy", "pseudo_perplexity", "hidden_tokens", "tokens"}
+    assert figures == pytest.approx(wanted, abs=1e-6)
+    stock = json.loads(told("stock", "--json")[1])
+    assert stock.pop("seen_in_training") is None
+    assert stock == pytest.approx(figures, rel=1e-4)
+    assert f"{figures['accuracy']:.4f}" in told("saved")[1]
+    assert "it takes --encoding, --column" in told("saved", "--beam=2")[2]
+    code, _, err = told("headless")
+    assert code == 1
+    assert 'head="mlm"' in err
+
+
+# --- runs ---
+
+
+def test_it_learns(begin: Start) -> None:
+    """In a text that repeats itself, a hidden letter follows from its neighbours."""
+    text = reader.from_string("가나다라마바사아자차" * 200)
+    settings = {"n_embd": 32, "batch_size": 16, "steps": 400, "eval_every": 1000, "sample_tokens": 0}
+    trainer = begin(text=text, **settings, dropout=0.0, attention_dropout=0.0)
+    finish = list(trainer.run())[-1]
+    assert isinstance(finish, Finish)
+    assert finish.figures["accuracy"] > 0.95
+    assert finish.figures["pseudo_perplexity"] < 2
+    model = jumok.load(trainer.folder.path)
+    assert fill(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
+
+
+def test_the_run_folder(begin: Start, tmp_path: Path) -> None:
+    events = list(begin(whole_words=True).run())
+    config = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
+    assert config["data"].keys() == MaskedLanguageModelling.keys | MaskedLanguageModelling.later_keys
+    assert config["model"]["head"] == "mlm"
+    assert config["model"]["pad_id"] == 0
+    assert config["train"]["task"] == "mlm"
+    assert {"loss", "nats_per_hidden_token", "accuracy", "pseudo_perplexity"} <= config["metrics"].keys()
+    assert jumok.load(tmp_path / "run").tokenizer.special_tokens == dict(zip(SPECIAL_TOKENS, range(4), strict=True))
+    for event in events:
+        if isinstance(event, Sample):
+            hidden, filled, original = event.text.split("\n")
+            assert "[MASK]" in hidden
+            assert filled.startswith("→ ")
+            assert "[MASK]" not in filled + original
+            assert original.removeprefix("= ") in "".join(reader_text(tmp_path))
+
+
+def reader_text(folder: Path) -> list[str]:
+    """The held-out part of a run, as its tokenizer spells it."""
+    run = RunFolder(folder / "run")
+    ids = np.load(run.state / "val.npy", allow_pickle=False)
+    return [run.read_tokenizer().decode(ids)]
+
+
+def losses(events: list[Event]) -> list[float]:
+    return [event.loss for event in events if isinstance(event, Step)]
+
+
+def test_a_stopped_run_ends_in_the_same_bits(begin: Start, tmp_path: Path) -> None:
+    whole = losses(list(begin("whole", whole_words=True).run()))
+    trainer, first = begin("stopped", whole_words=True), []
+    for event in trainer.run():
+        first.append(event)
+        if isinstance(event, Step) and event.step == 3:
+            trainer.request_stop()
+    rest = list(Trainer.resume(tmp_path / "stopped", device="cpu").run())
+    assert losses(first) + losses(rest) == whole
+    for name in ("model.safetensors", "samples.txt"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_without_validation(begin: Start) -> None:
+    events = list(begin(val=0.0).run())
+    assert isinstance(events[-1], Finish)
+    assert events[-1].figures == {}
+    assert "[MASK]" in next(event.text for event in events if isinstance(event, Sample))
+
+
+# torch's compiler warns its own developers.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_compiled(begin: Start) -> None:
+    """Head and loss are compiled together, and for one shape only: all batches hide equally many tokens."""
+    if not has_compiler(torch.device("cpu")):
+        pytest.skip("there is no C++ compiler for torch.compile here")
+    settings = {"dropout": 0.0, "attention_dropout": 0.0, "eval_every": 100, "sample_tokens": 0, "steps": 3}
+    plain = losses(list(begin("plain", **settings).run()))
+    events = list(begin("compiled", **settings, compile="on").run())
+    assert [event.text for event in events if isinstance(event, Notice)] == []  # it did compile
+    assert losses(events) == pytest.approx(plain, rel=1e-4)
+
+
+def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
+    """One without a head for hidden words gets one, and keeps its encoder."""
+    words = train_tokenizer(SENTENCE * 20, special_tokens=SPECIAL_TOKENS)
+    shape = BERTConfig(vocab_size=words.vocab_size, n_layer=1, n_head=2, n_embd=16, context_length=18, head="pooler")
+    encoder = build(shape)
+    encoder.tokenizer = words
+    to_hf(encoder, tmp_path / "stock")
+    settings = {key: value for key, value in MLM.items() if key not in ("n_layer", "n_head", "n_embd")}
+    text = reader.from_string(SENTENCE * 20)
+    trainer = Trainer.start(tmp_path / "run", text, settings, init=tmp_path / "stock", device="cpu")
+    assert bert_of(trainer).config.head == "mlm"
+    assert torch.equal(bert_of(trainer).token_embedding.weight, encoder.token_embedding.weight)
+    assert len(losses(list(trainer.run()))) == 8
+
+
+# --- leaving ---
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_a_run_leaves_for_stock_code(begin: Start, tmp_path: Path, kind: str) -> None:
+    """BertForMaskedLM gives the same logits, and AutoTokenizer the same ids with [CLS], [SEP] and [MASK]."""
+    assert losses(list(begin(tokenizer=kind, steps=2, sample_tokens=0, eval_every=100).run()))
+    model = jumok.load(tmp_path / "run", kind=BERT)
+    words = model.tokenizer
+    assert words is not None
+    to_hf(model, tmp_path / "stock")
+    stock = AutoModelForMaskedLM.from_pretrained(tmp_path / "stock").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "stock")
+    special = words.special_tokens
+    assert (tokenizer.mask_token, tokenizer.mask_token_id) == ("[MASK]", special["[MASK]"])
+    assert tokenizer.pad_token_id == special["[PAD]"]
+    ids = tokenizer("벼리는[MASK]숲", return_tensors="pt")["input_ids"]
+    parts = [words.encode(part).tolist() for part in ("벼리는", "숲")]
+    assert ids[0].tolist() == [special["[CLS]"], *parts[0], special["[MASK]"], *parts[1], special["[SEP]"]]
+    ids = ids[:, :18]
+    torch.testing.assert_close(model.mlm_logits(model(ids)), stock(ids).logits, rtol=0, atol=1e-5)
+
+
+# --- what it does not take ---
+
+
+def test_a_rate_of_nothing(begin: Start) -> None:
+    with pytest.raises(ConfigError, match="mask_rate=0 hides nothing"):
+        begin(mask_rate=0.0)
+
+
+def test_a_tokenizer_that_cannot_hide(begin: Start, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"need a tokenizer with \[MASK\]"):
+        begin(tokenizer=train_tokenizer(SENTENCE))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_context_without_room(begin: Start) -> None:
+    with pytest.raises(ConfigError, match="context_length=2 has no room for a text"):
+        begin(context_length=2)
+
+
+def test_too_little_text(begin: Start) -> None:
+    with pytest.raises(TextError, match=r"the text has 7 tokens to train on, and context_length=18 needs"):
+        begin(text=reader.from_string("나는 나는 나는"))
+
+
+def test_a_table(begin: Start) -> None:
+    with pytest.raises(TextError, match="learns from a text, and Table was given"):
+        begin(text=reader.from_rows(("text",), [("나는",), ("너는",)], name="rows"))
+
+
+def test_a_gpt_cannot_learn_this(begin: Start, tmp_path: Path, story_text: Text) -> None:
+    from jumok.config import GPTConfig
+
+    with pytest.raises(ConfigError, match="a model of the kind 'gpt' cannot be trained for this task"):
+        Trainer.start(tmp_path / "run", story_text, MLM, kind=GPTConfig, device="cpu")

@@ -1,0 +1,229 @@
+"""Who updates which parameter, how the rates move, and how far a gradient may reach."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+from jumok.config import GPTConfig, TrainConfig
+from jumok.models.gpt import GPT
+from jumok.training.optim import Muon, clip_gradients, make_optimizers, orthogonal, rate, set_rate
+
+
+def tiny(family: str = "modern", tie: bool = True) -> GPT:
+    torch.manual_seed(0)
+    return GPT(
+        GPTConfig(vocab_size=20, family=family, n_layer=2, n_head=2, n_embd=8, context_length=8, tie_embeddings=tie)  # type: ignore[arg-type]
+    )
+
+
+def names_in(model: nn.Module, group: dict[str, object]) -> set[str]:
+    ids = {id(parameter) for parameter in group["params"]}  # type: ignore[attr-defined]
+    return {name for name, parameter in model.named_parameters() if id(parameter) in ids}
+
+
+# --- parameter groups ---
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_muon_takes_the_matrices_inside_the_blocks(tie: bool) -> None:
+    model = tiny(tie=tie)
+    muon, adamw = make_optimizers(model, TrainConfig(optimizer="muon"))
+    assert isinstance(muon, Muon)
+    assert isinstance(adamw, AdamW)
+    (inner,) = muon.param_groups
+    outer, vectors = adamw.param_groups
+    assert names_in(model, inner) == {
+        f"blocks.{n}.{name}.weight"
+        for n in range(2)
+        for name in ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj",
+                     "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    }  # fmt: skip
+    assert names_in(model, outer) == {"token_embedding.weight"} | (set() if tie else {"head.weight"})
+    assert all(parameter.dim() == 1 for parameter in vectors["params"])
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+@pytest.mark.parametrize("family", ["modern", "classic"])
+def test_each_parameter_is_updated_by_exactly_one(family: str, optimizer: str) -> None:
+    model = tiny(family)
+    optimizers = make_optimizers(model, TrainConfig(optimizer=optimizer))  # type: ignore[arg-type]
+    updated = [id(p) for o in optimizers for group in o.param_groups for p in group["params"]]
+    assert sorted(updated) == sorted(id(p) for p in model.parameters())
+
+
+def test_only_matrices_decay() -> None:
+    model = tiny("classic")
+    (adamw,) = make_optimizers(model, TrainConfig(optimizer="adamw", weight_decay=0.3))
+    for group in adamw.param_groups:
+        dims = {parameter.dim() for parameter in group["params"]}
+        assert group["weight_decay"] == (0.3 if dims == {2} else 0.0)
+    assert make_optimizers(tiny(), TrainConfig(weight_decay=0.3))[0].param_groups[0]["weight_decay"] == 0.3
+
+
+def test_settings_arrive() -> None:
+    config = TrainConfig(learning_rate=0.1, matrix_learning_rate=0.2, beta1=0.8, beta2=0.9, momentum=0.7)
+    muon, adamw = make_optimizers(tiny(), config)
+    assert muon.param_groups[0]["lr"] == muon.param_groups[0]["peak"] == 0.2
+    assert muon.param_groups[0]["momentum"] == 0.7
+    for group in adamw.param_groups:
+        assert group["lr"] == group["peak"] == 0.1
+        assert tuple(group["betas"]) == (0.8, 0.9)
+
+
+def test_a_step_moves_every_parameter() -> None:
+    """The zeroed projections have a gradient too; what never moves is not in any group."""
+    model = tiny("classic")
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizers = make_optimizers(model, TrainConfig(optimizer="adamw"))
+    model(torch.randint(20, (4, 8))).pow(2).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
+    assert still == []
+
+
+# --- Muon ---
+
+
+def with_singular_values(values: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    random = torch.Generator().manual_seed(0)
+    left, _ = torch.linalg.qr(torch.randn(rows, len(values), generator=random))
+    right, _ = torch.linalg.qr(torch.randn(columns, len(values), generator=random))
+    return left @ torch.diag(values) @ right.T
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize(("rows", "columns"), [(48, 48), (120, 48), (48, 120)])
+def test_the_direction_is_orthogonal_about(rows: int, columns: int, scale: float) -> None:
+    """Singular values over a factor of thirty come out near one, and the singular vectors stay."""
+    matrix = with_singular_values(torch.logspace(0, -1.5, 48), rows, columns)
+    found = orthogonal(matrix * scale).float()
+    sizes = torch.linalg.svdvals(found)
+    assert sizes.min() > 0.85
+    assert sizes.max() < 1.15
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    inside = left.T @ found @ right.T  # diagonal if the vectors stayed
+    assert (inside - torch.diag(inside.diag())).norm() < 0.1 * inside.norm()
+
+
+def test_a_matrix_of_rank_one_stays_small() -> None:
+    """Its singular value is 1 after scaling, and came out as 1.004: the polynomials made 1e5 of it."""
+    matrix = torch.outer(torch.linspace(1, 2, 64), torch.linspace(-1, 1, 64))
+    for scale in torch.logspace(-3, 3, 30):
+        assert orthogonal(matrix * scale).float().norm() < 1.5
+
+
+@pytest.mark.parametrize("size", [2, 8, 64])
+def test_no_spectrum_explodes(size: int) -> None:
+    """The first polynomial has a peak between its ends; with no room above it, 0.1% of rounding made 27 of 1."""
+    random = torch.Generator().manual_seed(size)
+    hard = [torch.tensor([1, 0.8149, 0.3774, 0.3271, 0.0937, 0.4238, 0.2829, 0.4069])]
+    for values in hard + [torch.rand(size, generator=random) for _ in range(300)]:
+        assert orthogonal(torch.diag(values)).float().abs().max() < 1.2
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    assert orthogonal(torch.zeros(4, 6)).abs().sum() == 0
+
+
+def test_muon_is_momentum_orthogonalised() -> None:
+    """Two steps by hand: Nesterov's momentum, decay before the step, tall matrices move further."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(8, 2))
+    optimizer, hand, mean = Muon([weight], lr=0.1, momentum=0.9, weight_decay=0.5), weight.detach().clone(), 0.0
+    for _ in range(2):
+        weight.grad = torch.randn(8, 2)
+        mean = 0.9 * mean + 0.1 * weight.grad
+        hand = hand * (1 - 0.1 * 0.5) - 0.1 * 2 * orthogonal(0.1 * weight.grad + 0.9 * mean).float()
+        optimizer.step()
+    torch.testing.assert_close(weight.detach(), hand, rtol=0, atol=5e-3)  # the direction has the digits of bfloat16
+
+
+# --- rates ---
+
+
+def test_warm_up_rises_from_zero_to_the_peak() -> None:
+    config = TrainConfig(warmup=0.1)
+    assert [rate(config, progress) for progress in (0.0, 0.025, 0.05, 0.1)] == pytest.approx([0, 0.25, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize(
+    ("schedule", "middle"), [("linear", 0.5), ("cosine", 0.5), ("constant", 0.0)], ids=["linear", "cosine", "constant"]
+)
+def test_schedules(schedule: str, middle: float, final: float) -> None:
+    """`middle`: how much of the way down is done half-way."""
+    config = TrainConfig(schedule=schedule, warmup=0.2, final_rate=final)  # type: ignore[arg-type]
+    end = 1.0 if schedule == "constant" else final
+    assert rate(config, 0.2) == pytest.approx(1.0)
+    assert rate(config, 0.6) == pytest.approx(1 - (1 - final) * middle)
+    assert rate(config, 1.0) == pytest.approx(end)
+    falling = [rate(config, n / 100) for n in range(20, 101)]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_cosine_by_the_formula() -> None:
+    config = TrainConfig(schedule="cosine", warmup=0.0)
+    for n in range(11):
+        assert rate(config, n / 10) == pytest.approx((1 + math.cos(math.pi * n / 10)) / 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("warmup", [0.0, 1.0])
+def test_extreme_warm_ups(warmup: float) -> None:
+    config = TrainConfig(warmup=warmup)
+    rates = [rate(config, n / 10) for n in range(11)]
+    assert all(0 <= share <= 1 for share in rates)
+    assert rates[0] == (1.0 if warmup == 0 else 0.0)
+
+
+def test_past_the_end_the_rate_stays() -> None:
+    assert rate(TrainConfig(final_rate=0.1), 1.5) == pytest.approx(0.1)
+
+
+def test_set_rate_is_a_share_of_each_peak() -> None:
+    optimizers = make_optimizers(tiny(), TrainConfig(learning_rate=0.1, matrix_learning_rate=0.2))
+    set_rate(optimizers, 0.5)
+    set_rate(optimizers, 0.25)  # of the peak, not of what it was
+    assert [group["lr"] for o in optimizers for group in o.param_groups] == pytest.approx([0.05, 0.025, 0.025])
+
+
+# --- clipping ---
+
+
+def with_gradients(*values: float) -> nn.Module:
+    model = nn.Linear(len(values), 1, bias=False)
+    model.weight.grad = torch.tensor([values])
+    return model
+
+
+def test_clipping_shrinks_to_the_limit() -> None:
+    model = with_gradients(3.0, 4.0)
+    assert clip_gradients(model, 1.0) == pytest.approx(5.0)
+    torch.testing.assert_close(model.weight.grad, torch.tensor([[0.6, 0.8]]))
+
+
+@pytest.mark.parametrize("limit", [0.0, 5.1])
+def test_clipping_leaves_small_gradients_alone(limit: float) -> None:
+    model = with_gradients(3.0, 4.0)
+    assert clip_gradients(model, limit) == pytest.approx(5.0)
+    assert torch.equal(model.weight.grad, torch.tensor([[3.0, 4.0]]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+def test_a_norm_that_is_not_finite_is_told(value: float, limit: float) -> None:
+    assert not math.isfinite(clip_gradients(with_gradients(1.0, value), limit))
+
+
+def test_the_schedule_of_2017() -> None:
+    """Up in a straight line, then with one over the root of the step (arXiv 1706.03762, section 5.3)."""
+    config = TrainConfig(schedule="invsqrt", warmup=0.04)
+    assert rate(config, 0.02) == pytest.approx(0.5)
+    assert rate(config, 0.04) == pytest.approx(1.0)
+    assert rate(config, 0.16) == pytest.approx(0.5)
+    assert rate(config, 1.0) == pytest.approx(0.2)

@@ -1,0 +1,634 @@
+"""A run that is stopped, killed or damaged goes on, and ends in the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import TINY
+from jumok import text as reader
+from jumok.errors import ResumeError, RunError
+from jumok.runs.folder import STATE_FILES, RunFolder, State
+from jumok.text import Text
+from jumok.training.trainer import Eval, Event, Finish, Notice, Save, Step, Trainer
+
+Start = Callable[..., Trainer]
+
+KILLS = 24
+TIMES = ("seconds", "remaining", "tokens_per_second")  # in an event: what no two runs have in common
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without the times."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    assert lines[-1] == ""
+    events = [json.loads(line) for line in lines[:-1]]
+    return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
+
+
+def state_of(run: Path) -> State:
+    state, damaged = RunFolder(run).read_state()
+    assert state is not None
+    assert damaged == []
+    return state
+
+
+def assert_same(run: Path, reference: Path) -> None:
+    """Weights, training state, metrics and samples are equal, bit for bit."""
+    for name in ("model.safetensors", "samples.txt", "tokenizer.json"):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    ours, theirs = state_of(run), state_of(reference)
+    assert ours.step == theirs.step
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    different = [name for name, tensor in ours.tensors.items() if not torch.equal(tensor, theirs.tensors[name])]
+    assert different == []
+    ignored = ("seconds", "foreseen", "logs")  # times, and sizes of logs that hold times
+    assert {k: v for k, v in ours.numbers.items() if k not in ignored} == {
+        k: v for k, v in theirs.numbers.items() if k not in ignored
+    }
+    assert events_of(run) == events_of(reference)
+    configs = [json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (run, reference)]
+    assert configs[0] == configs[1]
+
+
+# --- SIGKILL ---
+
+# Imports once, then forks a child for each attempt: a start of Python and torch takes longer than the whole run.
+NURSERY = """
+import json, os, random, signal, sys, time
+
+import matplotlib.backends.backend_agg, matplotlib.figure, safetensors.torch, torch._dynamo
+import jumok.cli, jumok.cli.console, jumok.training.trainer
+
+torch.set_num_threads(1)
+reference, killed, text, kills, flags = json.loads(sys.argv[1])
+dice = random.Random(20_240_607)
+
+def child(arguments):
+    pid = os.fork()
+    if pid == 0:
+        sys.argv = ["jumok", "train", *arguments, "--quiet"]
+        try:
+            jumok.cli.main()
+        except SystemExit as end:
+            os._exit(end.code)
+        finally:
+            os._exit(70)
+    return pid
+
+def newest():
+    states = [name for name in os.listdir(killed + "/state") if name.startswith("step-")] if begun() else []
+    return max(states, default="")
+
+def begun():
+    return os.path.exists(killed + "/config.json")
+
+def wait(pid, enough, limit=120):
+    # The exit code of a child, or None if it still runs when enough() is true.
+    end = time.monotonic() + limit
+    while not enough():
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        assert time.monotonic() < end, "the child hangs"
+        time.sleep(0.001)
+    return None
+
+began = time.monotonic()
+assert wait(child([text, "--out", reference, *flags]), lambda: False) == 0
+step = (time.monotonic() - began) / 240
+
+places = []
+while len(places) < kills:
+    before = newest()
+    pid = child(["--resume", "--out", killed] if begun() else [text, "--out", killed, *flags])
+    if len(places) < 4:  # somewhere on the way to the first state
+        code, longest = None, 0.01 * 4 ** len(places)
+    elif dice.random() < 0.25:  # on the way back to where it was
+        code, longest = None, 0.2
+    else:  # once it is further, up to five steps more
+        code, longest = wait(pid, lambda: newest() > before), 5 * step
+    moment = time.monotonic() + dice.uniform(0, longest)
+    code = wait(pid, lambda: time.monotonic() > moment) if code is None else code
+    assert code is None, f"it ended by itself with code {code} after {len(places)} kills"
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    places.append(newest())
+assert wait(child(["--resume", "--out", killed]), lambda: False) == 0
+print(json.dumps(places))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
+def test_killed_at_random_moments(tmp_path: Path, tales: str) -> None:
+    """SIGKILL 24 times, at start-up, in a step, while saving, validating and drawing: the end is the same."""
+    text = tmp_path / "text.txt"
+    text.write_text(tales, encoding="utf-8")
+    flags = {**TINY, "steps": 240, "eval_every": 10, "save_every": 0.03, "seed": 3}
+    reference, killed = tmp_path / "reference", tmp_path / "killed"
+    arguments = [f"--{key.replace('_', '-')}={value}" for key, value in flags.items()]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            NURSERY,
+            json.dumps([str(reference), str(killed), str(text), KILLS, [*arguments, "--device=cpu"]]),
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    places = json.loads(done.stdout.splitlines()[-1])  # the newest state at each kill
+    assert len(places) == KILLS
+    assert "" in places  # at least once before there was any
+    assert len(set(places)) > KILLS // 2
+    assert_same(killed, reference)
+    leftovers = [path.name for path in killed.rglob(".*.tmp")]
+    assert leftovers == []
+
+
+# --- Ctrl-C and SIGTERM ---
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_by_a_signal(tmp_path: Path, tales: str, number: signal.Signals) -> None:
+    """The step is finished, the state saved, the command to go on is said; then the run ends in the same bits."""
+    path = tmp_path / "text.txt"
+    path.write_text(tales, encoding="utf-8")
+    settings = {**TINY, "steps": 250, "eval_every": 50}
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jumok.cli", "train", str(path), "--out", str(run), "--json", *flags, "--device=cpu"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = run / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text(encoding="utf-8").count("\n") > 5):
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"jumok train --resume --out {run}" in err
+    assert "Traceback" not in err
+    summary = json.loads(out.splitlines()[-1])
+    assert summary["reason"] == "interrupted"
+    resumed = Trainer.resume(run, device="cpu")
+    assert resumed.step == summary["steps"] >= 5
+    list(resumed.run())
+    list(Trainer.start(tmp_path / "reference", reader.read(path), settings, device="cpu").run())
+    assert_same(run, tmp_path / "reference")
+
+
+# --- damaged states ---
+
+
+@pytest.fixture
+def stopped(start: Start, tmp_path: Path) -> Path:
+    """A run that was stopped after step 6 of 8, with states of steps 5 and 6; step 6 was saved twice."""
+    trainer = start(save_every=0.0)
+    for event in trainer.run():
+        if event.step == 6:
+            trainer.request_stop()
+    states = sorted(path.name for path in (tmp_path / "run" / "state").glob("step-*"))
+    assert states == ["step-000000005", "step-000000006.1"]
+    return tmp_path / "run"
+
+
+def truncate(state: Path) -> None:
+    path = state / "tensors.safetensors"
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(state: Path, name: str = "tensors.safetensors") -> None:
+    data = bytearray((state / name).read_bytes())
+    data[-5] ^= 1
+    (state / name).write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "truncated tensors": truncate,
+    "one bit of a tensor": flip,
+    "one bit of a number": lambda state: flip(state, "numbers.json"),
+    "one bit of the manifest": lambda state: flip(state, "manifest.json"),
+    "no manifest": lambda state: (state / "manifest.json").unlink(),
+    "empty manifest": lambda state: (state / "manifest.json").write_text("{}"),
+    "manifest of another kind": lambda state: (state / "manifest.json").write_text("[1, 2]"),
+    "no tensors": lambda state: (state / "tensors.safetensors").unlink(),
+    "empty folder": lambda state: [path.unlink() for path in state.iterdir()] and None,  # type: ignore[func-returns-value]
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, start: Start, damage: str) -> None:
+    DAMAGES[damage](stopped / "state" / "step-000000006.1")
+    resumed = Trainer.resume(stopped, device="cpu")
+    assert resumed.step == 5
+    events = list(resumed.run())
+    assert isinstance(events[0], Notice)
+    assert "step-000000006.1 is damaged" in events[0].text
+    assert "was skipped" in events[0].text
+    list(start("reference", save_every=0.0).run())
+    assert_same(stopped, stopped.parent / "reference")
+
+
+def test_all_states_damaged_starts_from_the_beginning(stopped: Path, start: Start) -> None:
+    for state in (stopped / "state").glob("step-*"):
+        flip(state)
+    resumed = Trainer.resume(stopped, device="cpu")
+    assert resumed.step == 0
+    texts = [event.text for event in resumed.run() if isinstance(event, Notice)]
+    assert len(texts) == 3
+    assert "step-000000006.1 is damaged" in texts[0]
+    assert "step-000000005 is damaged" in texts[1]
+    assert texts[2].startswith(
+        "No whole training state is left, so the run starts from its beginning. The best weights"
+    )
+    list(start("reference", save_every=0.0).run())
+    assert_same(stopped, stopped.parent / "reference")
+
+
+def test_a_run_that_begins_anew_keeps_what_it_saves(stopped: Path) -> None:
+    """Both damaged states had higher steps than the new ones, which were deleted as soon as they were written."""
+    before = (stopped / "model.safetensors").read_bytes()
+    for state in (stopped / "state").glob("step-*"):
+        flip(state)
+    for event in Trainer.resume(stopped, device="cpu").run():
+        if isinstance(event, Save) and event.step == 2:
+            break
+    assert (stopped / "model-kept-1.safetensors").read_bytes() == before
+    again = Trainer.resume(stopped, device="cpu")
+    assert (again.step, again.notices) == (2, [])
+    assert sorted(path.name[:14] for path in (stopped / "state").glob("step-*")) == ["step-000000001", "step-000000002"]
+
+
+def test_weights_are_kept_once(stopped: Path) -> None:
+    """A resume that is tried again and again makes no heap of copies."""
+    for state in (stopped / "state").glob("step-*"):
+        flip(state)
+    for _ in range(3):
+        Trainer.resume(stopped, device="cpu").close()
+    assert [path.name for path in stopped.glob("model-kept*")] == ["model-kept-1.safetensors"]
+
+
+def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
+    """With the newest one damaged, the next save dropped the oldest, which was the only whole one."""
+    flip(stopped / "state" / "step-000000006.1")
+    trainer = Trainer.resume(stopped, device="cpu")
+    for event in trainer.run():
+        if isinstance(event, Save):
+            trainer.close()
+            break
+    states = sorted(path.name for path in (stopped / "state").glob("step-*"))
+    assert states == ["step-000000005", "step-000000006.2"]
+
+
+def test_states_of_an_older_version(stopped: Path, start: Start) -> None:
+    """They hold no best weights, and fewer numbers."""
+    for state in (stopped / "state").glob("step-*"):
+        (state / "best.safetensors").unlink(missing_ok=True)
+        numbers = json.loads((state / "numbers.json").read_text(encoding="utf-8"))
+        del numbers["best_metrics"]
+        (state / "numbers.json").write_text(json.dumps(numbers), encoding="utf-8")
+        digests = {name: hashlib.sha256((state / name).read_bytes()).hexdigest() for name in STATE_FILES}
+        (state / "manifest.json").write_text(json.dumps(digests), encoding="utf-8")
+    resumed = Trainer.resume(stopped, device="cpu")
+    assert (resumed.step, resumed.notices) == (6, [])
+    list(resumed.run())
+    list(start("reference", save_every=0.0).run())
+    assert_same(stopped, stopped.parent / "reference")
+
+
+# --- the best weights belong to the state ---
+
+
+def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
+    """A kill after better weights and before the next state: weights of step 8 were told as those of step 4."""
+    run = tmp_path / "run"
+    trainer = start(steps=12)
+    for event in trainer.run():
+        if event.step == 6:
+            trainer.request_stop()
+    before = (run / "model.safetensors").read_bytes()
+    trainer = Trainer.resume(run, device="cpu")
+    assert trainer.best_step == 4
+    for event in trainer.run():
+        if isinstance(event, Eval):
+            assert (event.step, event.best) == (8, True)
+            trainer.close()  # like a kill: nothing is saved
+            break
+    assert (run / "model.safetensors").read_bytes() != before
+    resumed = Trainer.resume(run, device="cpu")
+    assert (resumed.step, resumed.best_step, resumed.notices) == (6, 4, [])
+    assert (run / "model.safetensors").read_bytes() == before
+    assert resumed.folder.read_config()["metrics"]["step"] == 4
+    list(resumed.run())
+    list(start("reference", steps=12).run())
+    assert_same(run, tmp_path / "reference")
+
+
+def test_best_weights_come_back_from_the_state(start: Start, tmp_path: Path) -> None:
+    """Weights that were deleted were chosen anew from later steps, though the state of that moment could know them."""
+    list(start().run())
+    weights = tmp_path / "run" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.notices == []
+    assert weights.read_bytes() == content
+
+
+# --- one trainer at a time ---
+
+
+def test_two_trainers_of_one_folder(stopped: Path) -> None:
+    """Both could be made, and the second then went on from a stale state and deleted what the first had saved."""
+    first = Trainer.resume(stopped, device="cpu")
+    with pytest.raises(RunError, match="another Trainer"):
+        Trainer.resume(stopped, device="cpu")
+    list(first.run())
+    assert Trainer.resume(stopped, device="cpu").step == 8
+
+
+def test_a_new_trainer_holds_its_folder(start: Start, tmp_path: Path) -> None:
+    trainer = start()
+    with pytest.raises(RunError, match="another Trainer"):
+        Trainer.resume(tmp_path / "run", device="cpu")
+    trainer.close()
+    Trainer.resume(tmp_path / "run", device="cpu")
+
+
+def test_a_trainer_lets_go(stopped: Path) -> None:
+    """As a context manager, when nobody refers to it any more, and from another thread."""
+    with Trainer.resume(stopped, device="cpu") as trainer:
+        assert trainer.step == 6
+    forgotten = Trainer.resume(stopped, device="cpu")
+    del forgotten
+    closed = Trainer.resume(stopped, device="cpu")
+    thread = threading.Thread(target=closed.close)
+    thread.start()
+    thread.join()
+    assert Trainer.resume(stopped, device="cpu").step == 6
+
+
+def test_a_closed_trainer_does_not_run(stopped: Path) -> None:
+    """It would go on from what it remembers, while another one may have changed the folder."""
+    trainer = Trainer.resume(stopped, device="cpu")
+    events = trainer.run()
+    assert isinstance(next(events), Step)
+    trainer.close()
+    with pytest.raises(RunError, match=r"ended its run.*Trainer\.resume"):
+        next(events)
+    with pytest.raises(RunError, match="ended its run"):
+        list(trainer.run())
+    assert Trainer.resume(stopped, device="cpu").step == 6
+
+
+@pytest.mark.parametrize("place", [Notice, Step, Eval, Finish])
+def test_a_break_saves_like_an_interrupt(start: Start, tmp_path: Path, place: type[Event]) -> None:
+    """What came after the last save was lost, and a validation that was due never came."""
+    trainer = start()
+    trainer.notices.append("Something to know.")
+    for event in trainer.run():
+        if isinstance(event, place) and (place is not Step or event.step == 4):
+            step = event.step
+            break
+    assert list((tmp_path / "run").rglob("*.tmp")) == []
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.step == step
+    list(resumed.run())
+    list(start("reference").run())
+    assert_same(tmp_path / "run", tmp_path / "reference")
+
+
+def test_an_error_in_the_loop_saves(start: Start, tmp_path: Path) -> None:
+    """The error is the one that is raised."""
+
+    def fail_at(step: int) -> None:
+        for event in start().run():
+            if event.step == step:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at(5)
+    assert Trainer.resume(tmp_path / "run", device="cpu").step == 5
+
+
+# --- damaged logs ---
+
+LOG_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "short": lambda log: log[: len(log) // 2],
+    "zeros": lambda log: log[: len(log) // 2] + bytes(len(log) - len(log) // 2),
+    "zeros in between": lambda log: log[:100] + bytes(200) + log[300:],
+    "a garbage line": lambda log: b"garbage\n" + log[8:],
+    "another kind of JSON": lambda log: b"[1, 2]\n" + log[7:],
+    "not UTF-8": lambda log: log[:60] + b"\xff\xfe" + log[62:],
+    "nothing": lambda log: b"",
+}
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGES)
+def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, start: Start, damage: str) -> None:
+    """After a power cut every resume ended in a traceback at the first drawing."""
+    path = stopped / "metrics.jsonl"
+    path.write_bytes(LOG_DAMAGES[damage](path.read_bytes()))
+    resumed = Trainer.resume(stopped, device="cpu")
+    (notice,) = resumed.notices
+    assert notice.startswith("A part of metrics.jsonl was lost or damaged")
+    assert resumed.step == 6
+    assert isinstance(list(resumed.run())[-1], Finish)
+    assert (stopped / "loss.png").is_file()
+    assert [event["step"] for event in RunFolder(stopped).read_metrics()][-3:] == [8, 8, 8]
+    list(start("reference", save_every=0.0).run())
+    for name in ("model.safetensors", "samples.txt"):
+        assert (stopped / name).read_bytes() == (stopped.parent / "reference" / name).read_bytes()
+
+
+def test_both_logs_gone(stopped: Path) -> None:
+    for name in ("metrics.jsonl", "samples.txt"):
+        (stopped / name).unlink()
+    (notice,) = Trainer.resume(stopped, device="cpu").notices
+    assert notice.startswith("A part of metrics.jsonl, samples.txt was lost")
+
+
+def test_logs_are_flushed_before_the_state_that_tells_their_length(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut left a state, which was flushed, beside logs that were shorter than it said."""
+    trainer = start(save_every=0.0)
+    flushed: list[int] = []
+    flush = os.fsync
+
+    def note(handle: int) -> None:
+        flushed.append(os.fstat(handle).st_ino)
+        flush(handle)
+
+    for event in trainer.run():
+        if event.step == 3:
+            monkeypatch.setattr(os, "fsync", note)
+        if isinstance(event, Save) and event.step == 4:
+            break
+    run = tmp_path / "run"
+    places = [flushed.index((run / name).stat().st_ino) for name in ("metrics.jsonl", "samples.txt")]
+    states = [path for path in (run / "state").glob("step-*") if path.name.startswith("step-000000004")]
+    written = [flushed.index(ino) for path in states if (ino := (path / "numbers.json").stat().st_ino) in flushed]
+    assert max(places) < max(written)
+
+
+@pytest.mark.parametrize("name", ["train.npy", "val.npy"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "garbage", "shorter"])
+def test_ids_that_are_gone_or_damaged(stopped: Path, name: str, damage: str) -> None:
+    """A truncated train.npy came as a ValueError about mmap; a missing one as a bare FileNotFoundError."""
+    path = stopped / "state" / name
+    data = path.read_bytes()
+    match damage:
+        case "missing":
+            path.unlink()
+        case "truncated":
+            path.write_bytes(data[:-10])
+        case "garbage":
+            path.write_bytes(b"garbage" * 100)
+        case "shorter":
+            shutil.copy(stopped / "state" / ({"train.npy": "val.npy", "val.npy": "train.npy"}[name]), path)
+    with pytest.raises(RunError, match=rf"{name}.*start a new run"):
+        Trainer.resume(stopped, device="cpu")
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("val", [0.0, 0.1])
+def test_best_weights_gone(start: Start, tmp_path: Path, finished: bool, val: float) -> None:
+    """The advice was to resume so that they are written anew, but a finished run only failed once more."""
+    trainer = start(val=val)
+    for event in trainer.run():
+        if event.step == 6 and not finished:
+            trainer.request_stop()
+    weights = tmp_path / "run" / "model.safetensors"
+    os.truncate(weights, 100)
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    (notice,) = resumed.notices
+    assert "model.safetensors is damaged" in notice
+    assert "chosen anew" in notice
+    assert isinstance(list(resumed.run())[-1], Finish)
+    assert Trainer.resume(tmp_path / "run", device="cpu").notices == []
+
+
+# --- what a resume refuses, and what it leaves alone ---
+
+
+def test_another_text_is_refused(stopped: Path) -> None:
+    other = reader.from_string("다른 글이다. " * 200, name="other.txt")
+    with pytest.raises(ResumeError, match=r"started with another text .*<string>.* characters, sha256.*other\.txt"):
+        Trainer.resume(stopped, other, device="cpu")
+
+
+def test_the_same_text_is_welcome(stopped: Path, story_text: Text) -> None:
+    assert Trainer.resume(stopped, story_text, {**TINY, "save_every": 0.0}, device="cpu").step == 6
+
+
+def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:
+    """Where there was none before, the message said "sha256 None"."""
+    texts = [reader.from_string(word * 60, name=word) for word in ("가나다 ", "라마바 ")]
+    start("with", val_text=texts[0])
+    start("without")
+    with pytest.raises(ResumeError, match=r"another held-out text: 240 characters, sha256 .*; now 라마바"):
+        Trainer.resume(tmp_path / "with", val_text=texts[1], device="cpu")
+    with pytest.raises(ResumeError, match=r"without a held-out file; now 라마바"):
+        Trainer.resume(tmp_path / "without", val_text=texts[1], device="cpu")
+    assert Trainer.resume(tmp_path / "with", val_text=texts[0], device="cpu").step == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_layer": 2}, "n_layer=1, not 2"),
+        ({"learning_rate": 0.5}, "learning_rate=0.005, not 0.5"),
+        ({"steps": 80}, "steps=8, not 80"),
+        ({"minutes": 1.0}, "minutes=None, not 1.0"),
+        ({"family": "classic", "batch_size": 8}, "family='modern', not 'classic'; batch_size=4, not 8"),
+        ({"dropout": 0.0}, "dropout=0.1, not 0.0"),
+    ],
+)
+def test_another_setting_is_refused(stopped: Path, settings: dict[str, Any], message: str) -> None:
+    """All of them are named, with both values."""
+    before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
+    with pytest.raises(ResumeError, match=message):
+        Trainer.resume(stopped, None, settings, device="cpu")
+    assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
+
+
+def test_a_size_with_another_budget_may_be_repeated(tmp_path: Path, story_text: Text) -> None:
+    """The steps of nanokogpt count no longer when minutes are given, but a resume compared them all the same."""
+    settings = {**TINY, "steps": None, "minutes": 5.0}
+    Trainer.start(tmp_path / "run", story_text, settings, size="nanokogpt", device="cpu")
+    assert Trainer.resume(tmp_path / "run", None, settings, size="nanokogpt", device="cpu").config.minutes == 5.0
+
+
+def test_a_finished_run_says_its_result_again(start: Start, tmp_path: Path) -> None:
+    finish = list(start().run())[-1]
+    run = tmp_path / "run"
+    before = {name: (run / name).read_bytes() for name in ("model.safetensors", "config.json", "samples.txt")}
+    metrics = events_of(run)
+    events: list[Event] = list(Trainer.resume(run, device="cpu").run())
+    assert not any(isinstance(event, Step) for event in events)
+    assert isinstance(finish, Finish)
+    assert isinstance(events[-1], Finish)
+    assert (events[-1].figures, events[-1].step, events[-1].reason) == (finish.figures, finish.step, finish.reason)
+    assert {name: (run / name).read_bytes() for name in before} == before
+    assert events_of(run) == metrics
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="there is no run folder"):
+        Trainer.resume(tmp_path / "nowhere", device="cpu")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RunError, match=r"has no config\.json"):
+        Trainer.resume(tmp_path / "other", device="cpu")
+
+
+def test_a_model_that_was_saved_alone(start: Start, tmp_path: Path) -> None:
+    from jumok import load, save
+
+    list(start().run())
+    save(load(tmp_path / "run"), tmp_path / "model")
+    with pytest.raises(ResumeError, match="no training to continue"):
+        Trainer.resume(tmp_path / "model", device="cpu")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"train": None}, {"train": {"steps": "many"}}, {"data": []}, {"data": {"sha256": ""}}, {"model": {"type": "gpt"}}],
+    ids=str,
+)
+def test_a_config_of_the_wrong_shape(stopped: Path, damage: dict[str, Any]) -> None:
+    config = json.loads((stopped / "config.json").read_text(encoding="utf-8"))
+    (stopped / "config.json").write_text(json.dumps({**config, **damage}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"config\.json"):
+        Trainer.resume(stopped, device="cpu")
+
+
+def test_what_a_kill_left_half_written_is_cleared_away(stopped: Path) -> None:
+    """A kill while saving left its temporary files in the folder for ever: one model's worth of disk for each."""
+    (stopped / ".model.safetensors-abc.tmp").write_bytes(b"half")
+    (stopped / "state" / ".step-000000007.tmp").mkdir()
+    (stopped / "state" / ".step-000000007.tmp" / "tensors.safetensors").write_bytes(b"half")
+    Trainer.resume(stopped, device="cpu")
+    assert list(stopped.rglob("*.tmp")) == []

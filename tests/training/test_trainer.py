@@ -1,0 +1,623 @@
+"""The loop: it learns, says what it does in order, and survives what a run meets."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import jumok
+from conftest import TINY
+from jumok import text as reader
+from jumok.config import TrainConfig
+from jumok.data.ids import load_ids
+from jumok.device import has_compiler
+from jumok.errors import ConfigError, JumokError, RunError, TextError, TrainingError
+from jumok.inference.generate import generate
+from jumok.models.gpt import GPT
+from jumok.runs import folder as checkpoint
+from jumok.text import Text
+from jumok.training import trainer as trainer_module
+from jumok.training.optim import rate
+from jumok.training.trainer import Eval, Event, Finish, Notice, Sample, Save, Step, Trainer
+
+Start = Callable[..., Trainer]
+
+
+def names(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def only(events: list[Event], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def stored(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the newest training state."""
+    state, damaged = checkpoint.RunFolder(folder).read_state()
+    assert state is not None
+    assert damaged == []
+    return state.tensors
+
+
+# --- what a run is ---
+
+
+def test_it_learns(start: Start) -> None:
+    losses = [step.loss for step in only(list(start(steps=60, dropout=0.0, sample_tokens=0).run()), Step)]
+    assert losses[0] == pytest.approx(math.log(300), rel=0.15)  # about 300 characters, none known yet
+    assert sum(losses[-5:]) / 5 < losses[0] - 1.0
+
+
+def test_events_come_in_order(start: Start) -> None:
+    events = list(start().run())
+    steps = ["Step"] * 4
+    assert names(events) == ["Sample", *steps, "Eval", "Sample", *steps, "Eval", "Sample", "Save", "Finish"]
+    assert [step.step for step in only(events, Step)] == list(range(1, 9))
+    assert [step.progress for step in only(events, Step)] == [n / 8 for n in range(1, 9)]
+    assert [event.step for event in only(events, Eval)] == [4, 8]
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert (finish.step, finish.reason) == (8, "done")
+    assert {"nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "floor"} <= set(
+        finish.figures
+    )
+
+
+def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
+    events = list(start().run())
+    run = tmp_path / "run"
+    assert {path.name for path in run.iterdir()} == {
+        "config.json", "tokenizer.json", "model.safetensors", "state", "metrics.jsonl", "samples.txt", "loss.png",
+    }  # fmt: skip
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
+    logged = [event for event in events if not isinstance(event, Save | Notice)]
+    assert [line["event"] for line in lines] == [type(event).__name__.lower() for event in logged]
+    assert [line["step"] for line in lines] == [event.step for event in logged]
+    for line, event in zip(lines, logged, strict=True):
+        for name, value in line.items():
+            assert name == "event" or value == getattr(event, name)
+    samples = only(events, Sample)
+    assert (run / "samples.txt").read_text(encoding="utf-8") == "".join(
+        f"--- step {sample.step} ---\n{sample.text}\n\n" for sample in samples
+    )
+    assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    assert config["metrics"]["nats_per_char"] == only(events, Finish)[0].figures["nats_per_char"]
+
+
+def test_same_settings_same_run(start: Start) -> None:
+    def essence(out: str, **settings: Any) -> list[Any]:
+        events = list(start(out, **settings).run())
+        return [
+            (event.loss, event.grad_norm) if isinstance(event, Step) else
+            event.figures if isinstance(event, Eval | Finish) else
+            event.text if isinstance(event, Sample) else None
+            for event in events
+        ]  # fmt: skip
+
+    first = essence("first")
+    assert essence("second") == first
+    assert essence("third", seed=1) != first
+
+
+def test_accumulation_is_a_larger_batch(start: Start) -> None:
+    """Two passes of 4 give the gradient of one of 8, up to the order in which floats are added."""
+    ends = []
+    for out, settings in (("one", {"batch_size": 8}), ("two", {"batch_size": 4, "accumulate": 2})):
+        trainer = start(out, dropout=0.0, steps=3, eval_every=100, sample_tokens=0, **settings)
+        trainer.model.double()
+        assert len(only(list(trainer.run()), Step)) == 3
+        ends.append(stored(trainer.folder.path))
+    for name, tensor in ends[0].items():
+        if name.startswith("model."):
+            # Muon orthogonalises in bfloat16, which turns the last bit of a gradient into 1e-3 of an update.
+            tolerance = 1e-9 if "blocks" not in name else 5e-3
+            torch.testing.assert_close(ends[1][name], tensor, rtol=0, atol=tolerance)
+
+
+# --- the held-out text ---
+
+
+def test_best_weights_are_kept(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights of the best validation are in model.safetensors, not the last ones, and config.json says whose."""
+    trainer = start(steps=12)
+    losses = iter([3.0, 1.0, 2.0])
+    seen: list[Tensor] = []
+
+    def validate(model: GPT, max_tokens: int) -> dict[str, float]:
+        seen.append(model.token_embedding.weight.detach().clone())
+        return {"loss": (loss := next(losses)), "nats_per_char": loss, "tokens": 1}
+
+    monkeypatch.setattr(trainer.task, "validate", validate)
+    events = list(trainer.run())
+    assert [event.best for event in only(events, Eval)] == [True, True, False]
+    assert torch.equal(jumok.load(tmp_path / "run").token_embedding.weight, seen[1])
+    assert not torch.equal(seen[1], seen[2])
+    assert torch.equal(stored(tmp_path / "run")["model.token_embedding.weight"], seen[2])
+    config = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
+    assert config["metrics"]["step"] == 8
+
+
+def test_final_figures_are_those_of_the_saved_model(start: Start, tmp_path: Path) -> None:
+    """What is printed at the end is what `evaluate` finds on the same text, which is short enough to be read whole."""
+    trainer = start(steps=30, eval_every=10)
+    finish = list(trainer.run())[-1]
+    assert isinstance(finish, Finish)
+    model = jumok.load(tmp_path / "run")
+    figures = trainer.task.final(model, 10**9)
+    assert finish.figures["nats_per_char"] == pytest.approx(figures["nats_per_char"], rel=1e-6)
+
+
+def test_the_held_out_part_is_the_last(start: Start, tales: str, tmp_path: Path) -> None:
+    trainer = start(val=0.25)
+    cut = len(tales) - round(len(tales) * 0.25)
+    tokenizer = trainer.folder.read_tokenizer()
+    ids = [load_ids(trainer.folder.state / name).tolist() for name in ("train.npy", "val.npy")]
+    assert tokenizer.decode(ids[0]) == tales[:cut]
+    assert tokenizer.decode(ids[1]) == tales[cut:]
+
+
+def test_without_validation(start: Start, tmp_path: Path) -> None:
+    events = list(start(val=0.0).run())
+    assert only(events, Eval) == []
+    assert isinstance(events[-1], Finish)
+    assert events[-1].figures == {}
+    model = jumok.load(tmp_path / "run")
+    assert torch.equal(model.head.weight, stored(tmp_path / "run")["model.token_embedding.weight"])
+
+
+def test_a_file_to_hold_out(start: Start, story_text: Text) -> None:
+    other = reader.from_string("옛날 옛적에 호랑이가 살았다. " * 20)
+    trainer = start(val_text=other)
+    data = trainer.folder.read_config()["data"]
+    assert (data["val_chars"], data["val_bytes"]) == (other.chars, other.utf8_bytes)
+    assert data["train_tokens"] >= story_text.chars  # all of it is for training now
+    assert data["val_sha256"] == other.sha256
+    assert data["floor"] is None
+
+
+def test_a_validation_without_finite_loss_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = start()
+    validate, calls = trainer.task.validate, []
+
+    def sometimes(model: GPT, max_tokens: int) -> dict[str, float]:
+        calls.append(max_tokens)
+        if len(calls) == 1:
+            raise JumokError("the model's losses are not finite")
+        return validate(model, max_tokens)
+
+    monkeypatch.setattr(trainer.task, "validate", sometimes)
+    events = list(trainer.run())
+    assert [event.text for event in only(events, Notice)] == [
+        "This validation failed: the model's losses are not finite"
+    ]
+    assert [event.step for event in only(events, Eval)] == [8]
+
+
+def test_a_sample_without_finite_logits_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a model that could not write ended the run, although the steps that follow may mend it."""
+    trainer = start()
+
+    def sample(model: GPT, tokens: int, seed: int) -> str:
+        raise JumokError("the model's logits are not finite")
+
+    monkeypatch.setattr(trainer.task, "sample", sample)
+    events = list(trainer.run())
+    assert [event.text for event in only(events, Notice)] == ["No sample: the model's logits are not finite"] * 3
+    assert isinstance(events[-1], Finish)
+
+
+# --- rates and ends ---
+
+
+def test_rates_follow_the_schedule(start: Start) -> None:
+    trainer = start(steps=10, warmup=0.2, eval_every=100, sample_tokens=0)
+    rates = [step.rate for step in only(list(trainer.run()), Step)]
+    assert rates == pytest.approx([rate(trainer.config, (n + 0.5) / 10) for n in range(10)])
+    assert rates[0] == pytest.approx(0.25)
+    assert max(rates) == rates[2]
+    assert 0 < rates[-1] < 0.1
+
+
+def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
+    """A dozen lines learned by heart: the held-out loss rises, and the run ends before its time with rate zero."""
+    lines = "바람이 불었다. 비가 왔다. 해가 떴다. 눈이 내렸다. "
+    text = reader.from_string(lines * 6 + "고양이는 창가에 앉아 하품을 하며 잠이 들었고 아이는 노래를 불렀다.")
+    trainer = start(text=text, steps=2000, eval_every=5, patience=2, sample_tokens=0, dropout=0.0)
+    events = list(trainer.run())
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert finish.reason == "early stop"
+    assert finish.step < 1500
+    stop = next(event.step for event in only(events, Notice) if "decays quickly" in event.text)
+    rates = [step.rate for step in only(events, Step)]
+    assert len(rates) - stop == pytest.approx(0.1 * stop, abs=1.01)
+    decay = rates[stop - 1 :]
+    assert decay == sorted(decay, reverse=True)
+    assert decay[-1] <= decay[0] / (len(decay) - 1)
+    best = min(event.figures["loss"] for event in only(events, Eval))
+    assert trainer.best == best
+
+
+def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small table in ten minutes was seen twenty times, and learned by heart."""
+    monkeypatch.setattr("jumok.training.plan.LEAST_STEPS", 10)
+    trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
+    steps = only(list(trainer.run()), Step)
+    seen = len(steps) * trainer.task.tokens_per_batch
+    assert 0 <= seen - 1.5 * trainer.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.planned_tokens == int(1.5 * trainer.train_tokens)
+    assert steps[-1].progress == 1.0
+    assert steps[-1].remaining == 0.0
+
+
+def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    trainer = start(steps=None, minutes=0.1, eval_every=0)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])  # after the start, which measures how fast it all is
+
+    def slow(method: str, seconds: float) -> None:
+        work = getattr(trainer.task, method)
+
+        def wait_and_work(*args: Any) -> Any:
+            now[0] += seconds
+            return work(*args)
+
+        monkeypatch.setattr(trainer.task, method, wait_and_work)
+
+    slow("loss", 0.05)
+    slow("validate", 0.02)
+    slow("final", 0.1)
+    events = list(trainer.run())
+    steps = only(events, Step)
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert finish.reason == "done"
+    assert 4.5 < finish.seconds <= 6.2
+    assert 60 < len(steps) < 120
+    assert steps[-1].rate < 0.05
+    assert max(step.rate for step in steps) > 0.9
+    assert len(only(events, Eval)) in (12, 13)
+
+
+# --- losses that are not finite ---
+
+
+def poison(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, calls: set[int], value: float = math.nan) -> None:
+    """Make the loss `value` at these calls, counted from 0."""
+    loss, count = trainer.task.loss, iter(range(10**6))
+
+    def wrong(*args: Any) -> Tensor:
+        result: Tensor = loss(*args)
+        return result * value if next(count) in calls else result
+
+    monkeypatch.setattr(trainer.task, "loss", wrong)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_step_without_finite_loss_is_skipped(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: float
+) -> None:
+    trainer = start(sample_tokens=0)
+    poison(trainer, monkeypatch, {2, 3}, value)
+    before: dict[int, Tensor] = {}
+    steps = []
+    for event in trainer.run():
+        if isinstance(event, Step):
+            steps.append(event)
+            before[event.step] = trainer.model.head.weight.detach().clone()
+    assert [step.step for step in steps if step.skipped] == [3, 4]
+    assert torch.equal(before[2], before[4])
+    assert not torch.equal(before[4], before[5])
+    assert steps[-1].step == 8
+    text = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert "NaN" not in text  # which JSON does not have
+    assert "Infinity" not in text
+    assert trainer.folder.read_metrics()[2]["loss"] is None
+
+
+def test_three_in_a_row_end_the_run_with_its_state_saved(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trainer = start()
+    poison(trainer, monkeypatch, {1, 2, 3})
+    seen: list[Event] = []
+    with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
+        seen.extend(trainer.run())
+    state, _ = trainer.folder.read_state()
+    assert state is not None
+    assert state.step == 4
+    assert all(torch.isfinite(tensor).all() for tensor in state.tensors.values())
+
+
+def test_a_diverged_run_that_goes_on_diverging_ends_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The count of failures was compared for equality, so a resumed run never noticed a fourth failure."""
+    trainer = start()
+    poison(trainer, monkeypatch, {1, 2, 3})
+    with pytest.raises(TrainingError):
+        list(trainer.run())
+    again = Trainer.resume(tmp_path / "run", device="cpu")
+    poison(again, monkeypatch, {0})
+    with pytest.raises(TrainingError, match="up to step 5"):
+        list(again.run())
+    third = Trainer.resume(tmp_path / "run", device="cpu")
+    assert isinstance(list(third.run())[-1], Finish)
+
+
+# --- a full disk ---
+
+
+class FullDisk:
+    """The system's `os.fsync` and `open` for writing, until the disk is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+        self.full = False
+        self.part = part
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+
+    def fsync(self, handle: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{handle}")
+        if self.full and self.part in name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._fsync(handle)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to tell which file is flushed")
+@pytest.mark.parametrize(
+    "part", ["tensors.safetensors", "numbers.json", "manifest.json", ".model.safetensors", ".config.json", ".loss.png"]
+)
+def test_disk_full_keeps_the_last_state(
+    start: Start, story_text: Text, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str
+) -> None:
+    """Whatever does not fit: a clear error, nothing half-written, and a resumed run ends as if nothing happened."""
+    reference = start("reference", save_every=0.0)
+    list(reference.run())
+    disk = FullDisk(monkeypatch, part)
+    trainer = start(save_every=0.0)
+    monkeypatch.setattr(trainer_module, "DRAW_EVERY", 0.0)
+    events = trainer.run()
+    while next(events).step < 3:
+        pass
+    disk.full = True
+    with pytest.raises(RunError, match=r"No space left on device.*--resume --out"):
+        list(events)
+    disk.full = False
+    leftovers = [path.name for path in (tmp_path / "run").rglob("*") if path.name.endswith(".tmp")]
+    assert leftovers == []
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.notices == []
+    assert resumed.step >= 2
+    list(resumed.run())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
+        tmp_path / "reference" / "model.safetensors"
+    ).read_bytes()
+    assert all(torch.equal(t, stored(tmp_path / "reference")[name]) for name, t in stored(tmp_path / "run").items())
+
+
+def test_a_log_that_cannot_grow(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = start()
+    opened = Path.open
+
+    def refuse(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if self.name == "metrics.jsonl" and "a" in mode:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(RunError, match=r"cannot write metrics\.jsonl.*No space left"):
+        list(trainer.run())
+
+
+def test_no_room_for_the_ids(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A start that fails takes back what it made, and does not advise to resume what never began."""
+    disk = FullDisk(monkeypatch, "npy")
+    disk.full = True
+    with pytest.raises(RunError, match=r"the text as ids.*then start again"):
+        start()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- starting ---
+
+
+def test_a_text_shorter_than_the_context(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"tokens to train on, and context_length=16 needs at least 17"):
+        start(text=reader.from_string("짧은 글."))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_left_to_hold_out(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(TextError, match="nothing is left to hold out"):
+        start(text=reader.from_string("바람이 불고 비가 왔다. " * 3), val=0.001)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_embd": 250, "n_head": 6}, "use n_embd=246 or 252"),
+        ({"steps": -5}, "steps=-5"),
+        ({"stepz": 5}, "Did you mean 'steps'"),
+        ({"minutes": 1.0}, "both given"),
+    ],
+)
+def test_wrong_settings_leave_nothing_behind(
+    start: Start, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        start(**settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path: Path, story_text: Text) -> None:
+    """The one that came too late discarded the folder of the one that was there: ids, lock and all."""
+    folder = checkpoint.RunFolder.create(tmp_path / "run")
+    with folder.lock():
+        (folder.state / "train.npy").write_bytes(b"theirs")
+        with pytest.raises(RunError, match="another process or another Trainer is writing"):
+            start()
+        assert (folder.state / "train.npy").read_bytes() == b"theirs"
+
+
+def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:
+    tokens = 16 * 4
+    shares = {}
+    for passes in (1, 3, 8):
+        steps = round(passes * story_text.chars * 0.9 / tokens)
+        shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
+    assert shares == {1: 0.0, 3: 0.1, 8: 0.2}
+    assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
+
+
+def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:
+    text = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 10)
+    (notice,) = start(text=text, steps=100).notices
+    assert "378 training tokens" in notice or "training tokens for 0.0 M parameters" in notice
+    assert "Dropout is 0.1" in notice
+    assert "stops early after 5 validations that bring nothing better" in notice
+
+
+def test_it_does_not_print(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    list(start().run())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_path_may_be_a_string(tmp_path: Path, story_text: Text) -> None:
+    """The public class took nothing but a Path, and failed on a string with an AttributeError."""
+    trainer = Trainer.start(str(tmp_path / "run"), story_text, TINY, device="cpu")
+    list(trainer.run())
+    assert Trainer.resume(str(tmp_path / "run"), device="cpu").step == 8
+
+
+# --- stopping ---
+
+
+def test_a_stop_saves_and_the_rest_is_the_same(start: Start, tmp_path: Path) -> None:
+    list(start("reference").run())
+    trainer = start()
+    events = []
+    for event in trainer.run():
+        events.append(event)
+        if event.step == 3:
+            trainer.request_stop()
+    assert names(events[-3:]) == ["Step", "Save", "Finish"]
+    assert isinstance(events[-1], Finish)
+    assert (events[-1].reason, events[-1].step) == ("interrupted", 3)
+    resumed = Trainer.resume(tmp_path / "run", device="cpu")
+    assert resumed.step == 3
+    list(resumed.run())
+    for name in ("model.safetensors", "samples.txt"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
+
+
+def test_a_stop_before_the_first_step(start: Start, tmp_path: Path) -> None:
+    """The sample from before training was written a second time after such a stop."""
+    list(start("reference").run())
+    trainer = start()
+    trainer.request_stop()
+    list(trainer.run())
+    list(Trainer.resume(tmp_path / "run", device="cpu").run())
+    samples = (tmp_path / "run" / "samples.txt").read_text(encoding="utf-8")
+    assert samples == (tmp_path / "reference" / "samples.txt").read_text(encoding="utf-8")
+    assert samples.count("--- step 0 ---") == 1
+
+
+# --- compiling ---
+
+
+def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only the first use of what was compiled was guarded, not the compiling itself."""
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("no compiler here\nwith a long story")
+
+    list(start("reference").run())
+    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    events = list(start(compile="on").run())
+    assert [event.text for event in only(events, Notice)] == [
+        "Compiling failed, so training goes on without (no compiler here)."
+    ]
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    assert (run / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
+
+
+def test_a_model_is_compiled_in_the_passes_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`generate(trainer.model)` compiled the blocks for each length of a prompt, during a run and after it.
+
+    The compiler is played here: what it makes of a call only counts.
+    """
+    calls: list[bool] = []
+
+    def compiled(function: Any, **_: Any) -> Any:
+        return lambda *args, **kwargs: (calls.append(torch.is_grad_enabled()), function(*args, **kwargs))[1]
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trainer = start(compile="on", steps=6, eval_every=3)
+    for event in trainer.run():
+        if isinstance(event, Step):
+            assert calls
+            assert all(calls)  # of training alone
+            del calls[:]
+            generate(trainer.model, "그날", tokens=2, cache=False)
+            trainer.model(torch.tensor([[1, 2, 3]]))
+            assert calls == []
+        if event.step == 4:
+            break  # early
+    assert all(part._compiled_call_impl is None for part in trainer.model.modules())
+
+
+def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
+    """Each pass seeded torch's global generator, so that a caller's numbers were the same in each step."""
+    torch.manual_seed(5)
+    wanted = torch.rand(40).tolist()
+    torch.manual_seed(5)
+    trainer, found = start(), []
+    for event in trainer.run():
+        if isinstance(event, Step):
+            found.append(float(torch.rand(1)))
+    assert len(found) == 8
+    assert found + torch.rand(32).tolist() == wanted
+
+
+# torch's compiler warns its own developers.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:
+    if not has_compiler(torch.device("cpu")):
+        pytest.skip("there is no C++ compiler for torch.compile here")
+    list(start("reference", compile="on", steps=6, eval_every=3, dropout=0.1).run())
+    trainer = start(compile="on", steps=6, eval_every=3, dropout=0.1)
+    events = []
+    for event in trainer.run():
+        events.append(event)
+        if event.step == 2:
+            trainer.request_stop()
+    assert only(events, Notice) == []  # it did compile
+    list(Trainer.resume(tmp_path / "run", device="cpu").run())
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    assert (run / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
+    assert all(torch.equal(t, stored(reference)[name]) for name, t in stored(run).items())
+
+
+def test_config_of_a_run_holds_nothing_open(start: Start) -> None:
+    trainer = start(precision="auto", attention="auto", compile="auto", dropout=None)
+    recorded = trainer.folder.read_config()["train"]
+    assert recorded["precision"] in ("float32", "bfloat16")
+    assert recorded["attention"] in ("explicit", "fused")
+    assert recorded["compile"] == "off"  # eight steps do not pay for it
+    assert TrainConfig(**{k: v for k, v in recorded.items() if k != "planned_tokens"}) == trainer.config

@@ -1,0 +1,341 @@
+"""A trace as JSON: what a page decodes is what the model computed, as near as it says, and small enough."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_trace import TEXT, bert, gpt, seq2seq, tokenizer_of
+
+import jumok
+from jumok.config import GPTConfig
+from jumok.errors import ConfigError
+from jumok.inference.generate import generate
+from jumok.inference.sampling import Sampling
+from jumok.models import build
+from jumok.view.coding import (
+    FACTORS,
+    FINEST,
+    decode_vectors,
+    decode_weights,
+    encode_exactly,
+    encode_vectors,
+    encode_weights,
+    factorise,
+)
+from jumok.view.live import live
+from jumok.view.page import page_of
+from jumok.view.schema import budget, opened_layer, to_json
+from jumok.view.trace import Floats, trace
+
+
+def softmax(scores: Floats, causal: bool) -> Floats:
+    t, s = scores.shape
+    if causal:
+        scores = np.where(np.tri(t, s, s - t, dtype=bool), scores, -np.inf)
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def raw(coded: str) -> bytes:
+    return zlib.decompress(base64.b64decode(coded), -15)
+
+
+def rows_sum_to_one(weights: Floats) -> None:
+    np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-5)
+
+
+heads = st.tuples(
+    st.integers(1, 12), st.integers(0, 8), st.booleans(), st.floats(0, 12), st.integers(0, 2**32 - 1)
+)  # queries, earlier keys, causal, sharpness, seed
+
+
+@settings(max_examples=120, deadline=None)
+@given(heads, st.sampled_from([255, 64, 16]))
+def test_levels_are_as_near_as_they_promise(head: tuple[int, int, bool, float, int], levels: int) -> None:
+    """Before rows are divided by their sums a weight is off by (sqrt(w) + 1/4L) / L; dividing adds the sum of these."""
+    t, past, causal, sharpness, seed = head
+    scores = np.random.default_rng(seed).normal(size=(t, t + past)).astype(np.float32) * sharpness
+    weights = softmax(scores, causal)
+    shown = decode_weights(encode_weights(weights, causal=causal, levels=levels), t, t + past, causal=causal)
+    rows_sum_to_one(shown)
+    assert not (shown[weights == 0]).any()
+    bound = (np.sqrt(weights) + 0.25 / levels) / levels
+    off = (weights > 0) * bound
+    total = off.sum(axis=1, keepdims=True)
+    possible = total < 1  # else the bound says nothing
+    limit = (off + weights * total) / np.where(possible, 1 - total, 1)
+    assert (np.abs(shown - weights) <= limit + 1e-6)[np.broadcast_to(possible, weights.shape)].all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(heads)
+def test_exact_weights_are_half_precision(head: tuple[int, int, bool, float, int]) -> None:
+    t, past, causal, sharpness, seed = head
+    scores = np.random.default_rng(seed).normal(size=(t, t + past)).astype(np.float32) * sharpness
+    weights = softmax(scores, causal)
+    shown = decode_weights(encode_exactly(weights, causal=causal), t, t + past, causal=causal, exact=True)
+    rows_sum_to_one(shown)
+    np.testing.assert_allclose(shown, weights, rtol=2e-3, atol=1e-5)
+
+
+def test_rows_without_anything_stay_zero_and_long_rows_do_not_vanish() -> None:
+    """In a row of 1,024 equal weights none reaches half a step of 16 levels; they are shown as equal all the same."""
+    weights = np.full((2, 1024), 1 / 1024, np.float32)
+    weights[1] = 0
+    shown = decode_weights(encode_weights(weights, causal=False, levels=15), 2, 1024, causal=False)
+    np.testing.assert_allclose(shown[0], 1 / 1024, rtol=1e-5)
+    assert not shown[1].any()
+
+
+def test_only_the_triangle_is_kept() -> None:
+    weights = softmax(np.zeros((64, 64), np.float32), causal=True)
+    coded = base64.b64decode(encode_exactly(weights, causal=True))
+    assert len(coded) < 64 * 65
+    np.testing.assert_allclose(
+        decode_weights(encode_weights(weights, causal=True), 64, 64, causal=True), weights, atol=2e-3
+    )
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("levels", [128, 40, 16])
+def test_factors_are_near_and_smaller(causal: bool, levels: int) -> None:
+    """A head that looks everywhere a little, D = 16 and T = 200: its scores are products of few numbers."""
+    random = np.random.default_rng(0)
+    q, k = (random.normal(size=(200, 16)).astype(np.float32) * 1.2 for _ in range(2))
+    weights = softmax(q @ k.T / 4, causal)
+    as_levels = encode_weights(weights, causal=causal, levels=levels)
+    as_factors = encode_weights(weights, causal=causal, levels=levels, factors=factorise(q, k))
+    if levels > 16:
+        assert raw(as_factors)[0] == FACTORS
+        assert len(as_factors) < len(as_levels)
+    shown = decode_weights(as_factors, 200, 200, causal=causal)
+    rows_sum_to_one(shown)
+    misplaced = np.abs(shown - weights).sum(axis=1).mean() / 2
+    assert misplaced < 4 / levels
+    assert np.abs(shown - weights).max() < 0.06
+
+
+def test_a_head_without_preferences_has_no_factors_at_all() -> None:
+    q, k = np.zeros((30, 8), np.float32), np.ones((30, 8), np.float32)
+    weights = softmax(q @ k.T, causal=True)
+    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, k))
+    np.testing.assert_allclose(decode_weights(coded, 30, 30, causal=True), weights, atol=0.005)
+
+
+def test_a_sharp_head_stays_as_levels() -> None:
+    q = np.eye(64, dtype=np.float32) * 30
+    weights = softmax(q @ q.T / 8, causal=True)
+    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, q))
+    assert raw(coded)[0] != FACTORS
+    assert len(coded) < 200
+
+
+def test_vectors_keep_one_part_in_127() -> None:
+    vectors = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    scale, text = encode_vectors(vectors)
+    assert np.abs(decode_vectors(scale, text, 5) - vectors).max() <= scale / 2 + 1e-6
+    assert encode_vectors(np.zeros((2, 3), np.float32))[0] > 0
+
+
+# --- the object -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [gpt, bert, seq2seq])
+def test_the_object_says_what_the_model_computed(make: Any) -> None:
+    model = make()
+    found = trace(model, "나는 어제 학교에", **({"target": "비가 와서"} if make is seq2seq else {}))
+    objects = json.loads(json.dumps(to_json(found)))
+    assert (objects["format"], objects["version"]) == ("jumok-trace", 1)
+    assert objects["model"]["parameters"] == model.parameter_count()
+    assert len(objects["attentions"]) == len(found.attentions)
+    for one, told in zip(found.attentions, objects["attentions"], strict=True):
+        assert (told["block"], told["t"], told["s"], told["bits"]) == (one.block, one.t, one.s, 8)
+        assert len(objects["sequences"][told["queries"]]["tokens"]) == one.t
+        assert len(objects["sequences"][told["keys"]]["tokens"]) == one.s
+        for layer, coded, entropies in zip(one.layers, told["weights"], told["stats"]["entropy"], strict=True):
+            for head in range(len(coded)):
+                shown = decode_weights(coded[head], one.t, one.s, causal=one.causal)
+                off = np.abs(shown - one.weights(layer)[head])
+                assert off.max() <= told["error"]["max"] * 1.05 + 1e-9  # rounded to two digits
+                assert off.max() < 0.01
+                assert 0 <= entropies[head] <= np.log(one.s) + 1e-6
+        keys = objects["neurons"]["layers"][one.block]["1"]
+        queries = decode_vectors(keys["q_scale"][1], keys["q"][1], keys["head_dim"])
+        np.testing.assert_allclose(queries, one.queries_of(1)[1], atol=keys["q_scale"][1])
+    assert ("distance" in objects["attentions"][-1]["stats"]) == (make is not seq2seq)
+
+
+def test_the_softmax_of_queries_and_keys_is_the_weights() -> None:
+    """The neuron view shows how the number comes about; it must be the number."""
+    found = trace(gpt(n_kv_head=1), "나는 어제 학교에 갔다.")
+    objects = to_json(found)
+    told = objects["neurons"]["layers"]["self"]["2"]
+    q = decode_vectors(told["q_scale"][1], told["q"][1], told["head_dim"])
+    k = decode_vectors(told["k_scale"][0], told["k"][0], told["head_dim"])
+    weights = softmax(q @ k.T * objects["neurons"]["scale"], causal=True)
+    np.testing.assert_allclose(weights, found.attentions[0].weights(2)[1], atol=0.03)
+
+
+def test_exact_objects() -> None:
+    found = trace(gpt(), "나는 어제 학교에", exact=True)
+    (told,) = to_json(found)["attentions"]
+    assert (told["bits"], told["encoding"]) == (16, "float16")
+    assert told["error"]["max"] < 1e-3
+
+
+def test_exact_queries_and_keys_make_the_exact_weights() -> None:
+    found = trace(gpt(n_kv_head=2), "나는 어제 학교에 갔다.", exact=True)
+    neurons = to_json(found)["neurons"]
+    assert neurons["bits"] == 16
+    told = neurons["layers"]["self"]["2"]
+    q, k = (decode_vectors(told[f"{x}_scale"][1], told[x][1], told["head_dim"], bits=16) for x in "qk")
+    weights = softmax(q @ k.T * neurons["scale"], causal=True)
+    np.testing.assert_allclose(weights, found.attentions[0].weights(2)[1], atol=2e-4)
+
+
+def test_heads_know_the_key_heads_of_the_model() -> None:
+    """Of some heads only, the one that serves a head cannot be told by counting what is here."""
+    (told,) = to_json(trace(gpt(n_head=4, n_kv_head=2), "나는 어제", heads=[1, 3]))["attentions"]
+    assert (told["heads"], told["n_head"], told["n_head_model"], told["n_kv_head"]) == ([1, 3], 2, 4, 2)
+
+
+def test_lens_and_predictions() -> None:
+    found = trace(gpt(), "나는 어제 학교에")
+    objects = to_json(found)
+    assert found.predictions is not None
+    assert objects["predictions"]["tokens"][0] is None
+    assert objects["predictions"]["after"]["p"] is None
+    for told, one in zip(objects["predictions"]["tokens"][1:], found.predictions.tokens[1:], strict=True):
+        assert one is not None
+        assert told["p"] == pytest.approx(one.p, rel=1e-3)
+        assert [guess[1] for guess in told["top"]] == [guess.text for guess in one.top]
+    assert objects["lens"]["top"][0][0] == []
+    assert objects["lens"]["p"][3][0] is None
+    assert objects["lens"]["p"][3][2] == pytest.approx(objects["predictions"]["tokens"][2]["p"], rel=1e-2)
+    json.dumps(objects, allow_nan=False)
+
+
+@pytest.mark.parametrize(("neurons", "layers"), [("all", ["0", "1", "2"]), ("none", None), ([2], ["2"])])
+def test_neurons_of_the_layers_that_were_asked_for(neurons: Any, layers: list[str] | None) -> None:
+    objects = to_json(trace(gpt(), "나는", neurons=neurons))
+    assert (layers is None and objects["neurons"] is None) or list(objects["neurons"]["layers"]["self"]) == layers
+
+
+def test_a_small_budget_is_kept_and_the_cost_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With little room weights are rounded more, in all heads alike, and queries and keys are of the opened layer."""
+    model, text = gpt(context_length=128, n_layer=6, n_head=4, n_embd=64), (TEXT * 4)[:120]
+    whole = to_json(trace(model, text, open_layer=3))
+    assert list(whole["neurons"]["layers"]["self"]) == list("012345")
+    assert whole["notes"] == []
+    rest = size({**whole, "attentions": None, "neurons": {"layers": {"self": whole["neurons"]["layers"]["self"]["3"]}}})
+    weights = size(whole["attentions"])
+    # By its name it cannot be reached: jumok.view is a function.
+    monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: rest + weights // 2)
+    small = to_json(trace(model, text, open_layer=3))
+    assert size(small) <= (rest + weights // 2) * 1.02  # the notes come on top
+    assert list(small["neurons"]["layers"]["self"]) == ["3"]
+    (note,) = small["notes"]
+    assert note["ko"].endswith("요.")
+    assert "q and k are there for layer 3 only" in note["en"]
+    error = small["attentions"][0]["error"]  # of which the page makes a note
+    assert whole["attentions"][0]["error"]["mean"] < error["mean"] < 0.1
+
+
+def test_the_layer_that_a_page_opens_at_has_queries_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one layer only, it must be the one that is opened, and that is where there is something to see."""
+    model, text = gpt(n_layer=6), "나는 어제 학교에 갔다."
+    with torch.no_grad():
+        model.blocks[4].attention.q_norm.weight *= 8  # heads that are sure of themselves
+    found = trace(model, text)
+    monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: 0)
+    small = to_json(found)
+    assert list(small["neurons"]["layers"]["self"]) == ["4"]
+    assert opened_layer(small) == page_of(found).opening["layer"] == 4
+
+
+def size(found: Any) -> int:
+    return len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def test_the_budget_of_a_page() -> None:
+    """With some 250 kB of page around it: 2 MB for 256 tokens, 8 MB for 512."""
+    assert budget(1) == budget(256) == 1_700_000
+    assert budget(512) == 7_700_000
+    assert budget(511) < budget(512) < budget(1024) < 16_000_000
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+def test_events_say_what_the_whole_trace_says() -> None:
+    """Each token comes with its row of weights, as if the whole text had been read at once."""
+    model = gpt()
+    header, *events, end = live(model, "나는 어", tokens=5, sampling=Sampling(temperature=0.7), seed=4)
+    written = generate(model, "나는 어", tokens=5, temperature=0.7, seed=4)[0]
+    assert [event["token"]["id"] for event in events] == list(written.ids)
+    assert end["event"] == "end"
+    assert "".join(event["token"]["added"] for event in events) == written.text
+    whole = trace(model, "나는 어", tokens=5, temperature=0.7, seed=4)
+    (attention,) = whole.attentions
+    for place, event in enumerate(events, 4):
+        for layer, heads in enumerate(event["rows"]["self"]):
+            for head, row in enumerate(heads):
+                roots = np.frombuffer(base64.b64decode(row), np.uint8)
+                expected = np.round(FINEST * np.sqrt(attention.weights(layer)[head, place, : place + 1]))
+                assert len(roots) == place + 1
+                assert np.abs(roots - expected).max() <= 1
+        assert whole.predictions is not None
+        told = whole.predictions.tokens[place]
+        assert told is not None
+        assert event["prediction"]["p"] == pytest.approx(told.p, rel=1e-3)
+    assert header["sequences"][0]["groups"]["word"] == [0, 0, 1, 1]
+    assert whole.predictions is not None
+    assert whole.predictions.after is not None
+    assert end["after"]["top"][0][0] == whole.predictions.after.top[0].id
+    assert end["after"]["p"] is None
+
+
+def test_groups_grow_as_tokens_come() -> None:
+    """Letters join the syllable that they belong to, also the last one of the prompt."""
+    tokenizer = tokenizer_of("jamo")
+    torch.manual_seed(0)
+    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=2, n_embd=16, context_length=64))
+    model.tokenizer = tokenizer
+    header, *events, _ = live(model, "하", tokens=40, seed=1)
+    groups = list(header["sequences"][0]["groups"]["character"])
+    texts = list(header["sequences"][0]["group_texts"]["character"])
+    for event in events:
+        group = event["groups"]["character"]
+        assert group - groups[-1] in (0, 1)
+        groups.append(group)
+        texts[group:] = [event["group_texts"]["character"]]
+    whole = trace(model, "하", tokens=40, seed=1).sequences[0].pieces
+    assert tuple(groups) == whole.groups["character"]
+    assert tuple(texts) == whole.group_texts["character"]
+
+
+def test_writing_ends_with_the_context_and_leaves_no_hook() -> None:
+    model = gpt()
+    events = list(live(model, "나는 어제 학교에", tokens=100, seed=0))
+    assert len(events) == 1 + (24 - 9) + 1
+    started: Iterator[dict[str, Any]] = live(model, "", tokens=5)
+    assert next(started)["sequences"][0]["text"] == "\n"
+    next(started)
+    started.close()  # type: ignore[attr-defined]
+    assert not any(part._forward_pre_hooks or part._forward_hooks for part in model.modules())
+    with pytest.raises(ConfigError, match="only a GPT that continues texts"):
+        live(bert(), "나는")
+
+
+def test_the_version_of_the_generator() -> None:
+    assert to_json(trace(gpt(), "나"))["generator"] == f"jumok {jumok.__version__}"
