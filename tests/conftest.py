@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import os
+import re
 import signal
 import sys
 import warnings
@@ -13,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from jumok import cli
 from jumok import text as reader
@@ -20,7 +24,7 @@ from jumok.corpora import stories
 from jumok.text import Text
 from jumok.training.trainer import Trainer
 
-DATA = Path(__file__).resolve().parent / "data"
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # A model of a few thousand parameters, and nothing left to a measurement.
@@ -30,6 +34,11 @@ TINY: dict[str, Any] = {
     "attention": "explicit",
 }  # fmt: skip
 
+# What runs draw, and one white pixel instead.
+RUN_PICTURE = re.compile(r"loss\.png|confusion\.png|ladder\.png")
+DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==")
+savefig = Figure.savefig
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
@@ -38,9 +47,40 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """No test pulls the plug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runs_draw_a_dot() -> Iterator[pytest.MonkeyPatch]:
+    """Most of the time of a run of a few steps goes into its pictures, so these are one pixel. See `drawn`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save_dot)
+        yield patch
+
+
+def save_dot(figure: Figure, path: Path, **settings: Any) -> None:
+    """Save the picture of a run as one pixel, and any other as it is."""
+    if RUN_PICTURE.search(Path(path).name):
+        Path(path).write_bytes(DOT)
+    else:
+        savefig(figure, path, **settings)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pictures of runs are drawn in this test."""
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests and the processes they start measure is none of the user's."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
@@ -79,7 +119,7 @@ def corpora() -> Path:
 @pytest.fixture(scope="session")
 def published() -> dict[str, Any]:
     """Tables that a book prints; the file names the source."""
-    tables: dict[str, Any] = json.loads((DATA / "attention.json").read_text(encoding="utf-8"))
+    tables: dict[str, Any] = json.loads((FIXTURES / "attention.json").read_text(encoding="utf-8"))
     return tables
 
 
