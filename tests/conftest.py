@@ -97,14 +97,33 @@ def story_text(tales: str) -> Text:
     return reader.from_string(tales)
 
 
+def tiny_run(out: Path, text: Text, *, val_text: Text | None = None, **settings: Any) -> Trainer:
+    """Begin a tiny run; settings go before those of TINY, and None takes one away."""
+    return Trainer.start(out, text, {**TINY, **settings}, val_text=val_text, device="cpu")
+
+
 @pytest.fixture
 def start(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
     """Begin a tiny run in tmp_path/run; settings go before those of TINY, and None takes one away."""
 
     def begin(out: str = "run", *, text: Text | None = None, val_text: Text | None = None, **settings: Any) -> Trainer:
-        return Trainer.start(tmp_path / out, text or story_text, {**TINY, **settings}, val_text=val_text, device="cpu")
+        return tiny_run(tmp_path / out, text or story_text, val_text=val_text, **settings)
 
     return begin
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Begin work() in a copy of this process, which ends with its exit code. Returns the id of the process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that other threads exist, from Python 3.12 on
+        child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return child
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ import jumok.training.trainer as trainer_module
 import pytest
 import torch
 
-from conftest import TINY
+from conftest import TINY, fork
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
@@ -202,13 +202,13 @@ def killed(act: Act, run: Path, text: Text, n: int) -> int:
 
 def die_in_child(work: Callable[[], None], n: int) -> None:
     """Do it in a child process, which ends by SIGKILL at operation n."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with watched(n, "kill"):
-                work()
-        finally:
-            os._exit(1)
+
+    def until_killed() -> int:
+        with watched(n, "kill"):
+            work()
+        return 1
+
+    child = fork(until_killed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
