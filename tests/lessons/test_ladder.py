@@ -610,6 +610,7 @@ def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) 
     assert cells[3] == f"{'+' if change > 0 else '−'}{abs(change):.3f}"
 
 
+@pytest.mark.usefixtures("drawn")
 @languages
 def test_the_page_needs_nothing_but_a_browser(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
     """No address but those of its own pictures: no script, no font, no style from elsewhere."""
@@ -683,6 +684,7 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
     return {f"{n} 칸 {n}.00": ([1.0, 2.0, 3.0], [7.0, 5.0, 5.0 - n / 10]) for n in range(count)}
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
@@ -695,6 +697,7 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
     assert len(content) < 200_000
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize(
     "drawn",
     [{}, curves(1), {"a": ([1.0], [2.0])}, {"a": ([1.0], [float("inf")])}, {"a": ([0.0], [0.0]), "b": ([0.0], [0.0])}],
