@@ -360,6 +360,7 @@ def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:
         assert jumok("train", text, "--json", *FLAGS).json["run"] == expected
 
 
+@pytest.mark.slow
 def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
     """UTF-8, with BOM, UTF-16, decomposed, CP949, with any newlines: one text, one tokenizer, the same ids."""
     tales = tales.encode("cp949", "ignore").decode("cp949")
@@ -459,6 +460,7 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
 def test_a_real_limit_on_file_sizes(jumok: Jumok, text: Path) -> None:
     """The system itself refuses to write more than 64 kB into a file, as a full disk does: a sentence, exit code 1."""
@@ -566,6 +568,7 @@ def test_infinity_is_null_in_json() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_terminal_without_hangul(model: Path) -> None:
     """Where stdout is Latin-1, Korean output ended in a UnicodeEncodeError."""
     done = subprocess.run(
@@ -579,6 +582,7 @@ def test_a_terminal_without_hangul(model: Path) -> None:
     assert done.stdout.startswith(b"\\uc61b\\ub0a0")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(model: Path) -> None:
     """`jumok generate ... | head -1` ends without a complaint."""
     done = subprocess.run(
@@ -646,6 +650,7 @@ def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) 
     assert "$'\\260\\241\\263\\252.txt'" in record.command
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX closes the streams")
 @pytest.mark.parametrize(
     ("command", "code", "said"),

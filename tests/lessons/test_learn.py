@@ -75,13 +75,21 @@ def installed(package: str) -> bool:
 
 # --- the eleven chapters ---
 
+TRAINS = 7  # the chapters from here on train models or measure times
+
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_eleven_chapters_are_there(language: Language) -> None:
     assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS, 1))
 
 
-@each_chapter
+@pytest.mark.parametrize(
+    "chapter",
+    [
+        pytest.param(each, id=f"{each.language}-{each.number:02d}", marks=[pytest.mark.slow] * (each.number >= TRAINS))
+        for each in CHAPTERS
+    ],
+)
 def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None:
     """And draws the pictures it shows, no others, and leaves the settings of torch alone."""
     missing = [name for name in chapter.packages if not installed(name)]
@@ -638,6 +646,7 @@ def can_build() -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_build(), reason="building a wheel without a network needs pip and setuptools 77 or newer")
 def test_a_wheel_carries_the_chapters(tmp_path: Path) -> None:
     """Built from a copy of what is built from; the chapters are read from what it installs."""

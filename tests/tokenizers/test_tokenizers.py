@@ -91,7 +91,7 @@ def _small(kind: str) -> dict[str, int]:
 @example(text="")
 @example(text=" ")
 @example(text="".join(DELICATE))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = trained[kind]
     ids = tokenizer.encode(text)
@@ -104,7 +104,7 @@ def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) ->
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
 @example(text="".join(DELICATE))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_stock_transformers_gives_the_same_ids_and_text(
     trained: dict[str, Tokenizer], stock: dict[str, PreTrainedTokenizerFast], kind: str, text: str
 ) -> None:
@@ -168,7 +168,7 @@ def test_long_texts_are_cut_for_speed_without_a_trace(trained: dict[str, Tokeniz
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=chunkings())
 @example(drawn=("한", ["", "ᄒ", "", "ᅡ", "ᆫ", ""]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_chunks_may_end_anywhere(trained: dict[str, Tokenizer], kind: str, drawn: tuple[str, list[str]]) -> None:
     text, chunks = drawn
     parts = list(trained[kind].encode_chunks(chunks))
@@ -218,7 +218,7 @@ def test_cuts_know_every_composing_character_of_this_python() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind: str, data: st.DataObject) -> None:
     """Also for the random bytes of a model that has learned nothing yet."""
     tokenizer = trained[kind]

@@ -493,6 +493,7 @@ def test_without_validation(begin: Start) -> None:
     assert "[MASK]" in next(event.text for event in events if isinstance(event, Sample))
 
 
+@pytest.mark.compile
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled(begin: Start) -> None:

@@ -595,6 +595,7 @@ def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
     assert found + torch.rand(32).tolist() == wanted
 
 
+@pytest.mark.compile
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:
