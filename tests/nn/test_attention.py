@@ -57,7 +57,7 @@ def random_mask(kind: str, b: int, h: int, t: int, s: int) -> Tensor | None:
 @pytest.mark.parametrize("kind", ["none", "padding", "scattered"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (1, 6), (3, 6), (1, 1)])
-@pytest.mark.parametrize(("h", "g"), [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize(("h", "g"), [(4, 4), (6, 2)])
 def test_seam_equals_weights_times_values(h: int, g: int, t: int, s: int, causal: bool, kind: str, training: bool):
     """Both ways through the seam, the lazily computed weights and plain Python agree."""
     q, k, v = heads(2, h, t, 4, 1), heads(2, g, s, 4, 2), heads(2, g, s, 4, 3)
@@ -242,7 +242,7 @@ def test_cross_attention_takes_a_context_of_another_width_and_length():
 
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
 @pytest.mark.parametrize("length", [1, 5, 20])
-@pytest.mark.parametrize("n_kv_head", [4, 2, 1])
+@pytest.mark.parametrize("n_kv_head", [4, 2])
 @pytest.mark.parametrize("call", ["plain", "causal", "mask", "mask and causal", "context", "context and mask"])
 def test_one_sequence_needs_no_batch(call: str, n_kv_head: int, length: int, training: bool):
     """(T, C) in, (T, C) out: the very numbers of a batch of one, for each way of calling the layer."""
