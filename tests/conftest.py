@@ -135,6 +135,21 @@ def corpora() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", params=["tale", "novels"])
+def prose(request: pytest.FixtureRequest) -> str:
+    """A tale of our own with all that Korean prose has; and real novels, where they are beside the checkout."""
+    own = FIXTURES / "tale.txt"
+    path = own if request.param == "tale" else request.getfixturevalue("corpora") / "novels.txt"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session", params=["own", "nsmc"])
+def reviews(request: pytest.FixtureRequest) -> Path:
+    """A table of unquoted reviews of our own, in the form of NSMC; and NSMC, where it is beside the checkout."""
+    own = FIXTURES / "reviews.tsv"
+    return own if request.param == "own" else request.getfixturevalue("corpora") / "nsmc_train.tsv"
+
+
 @pytest.fixture(scope="session")
 def published() -> dict[str, Any]:
     """Tables that a book prints; the file names the source."""
