@@ -145,6 +145,7 @@ def test_rooms_and_tests_that_are_named_exist(name: str) -> None:
         assert found, f"{name} names {room}"
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

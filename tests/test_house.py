@@ -230,6 +230,8 @@ def test_nothing_is_unpickled() -> None:
     allowed = re.compile(r"\.eval\(|torch\.load\(\w+, map_location='cpu', weights_only=True\)")  # the first of a model
     found = []
     for path in modules():
+        if not re.search(r"load|save|pickle|marshal|shelve|eval|exec", path.read_text(encoding="utf-8")):
+            continue
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call | ast.Import | ast.ImportFrom):
                 code = ast.unparse(node)
@@ -247,12 +249,12 @@ def test_tests_assert_something() -> None:
     """A test without an assertion passes whatever the code does."""
     idle = []
     for path in (ROOT / "tests").rglob("test_*.py"):
-        tree = parsed(path)
+        tree, lines = parsed(path), path.read_text(encoding="utf-8").splitlines()
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         checkers = {function.name for function in functions if not function.name.startswith("test_")}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                code = ast.unparse(node)
+                code = "\n".join(lines[node.body[0].lineno - 1 : node.end_lineno])
                 calls = {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
                 if not (re.search(r"\bassert\b|pytest\.raises|assert_", code) or calls & checkers):
                     idle.append(f"{path.name}: {node.name}")

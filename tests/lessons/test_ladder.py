@@ -614,7 +614,6 @@ def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) 
     assert cells[3] == f"{'+' if change > 0 else '−'}{abs(change):.3f}"
 
 
-@pytest.mark.usefixtures("drawn")
 @languages
 def test_the_page_needs_nothing_but_a_browser(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
     """No address but those of its own pictures: no script, no font, no style from elsewhere."""
@@ -745,6 +744,7 @@ def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tale
     return partial(jumok, "learn", "ladder")
 
 
+@pytest.mark.slow
 def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")

@@ -217,6 +217,7 @@ def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tm
             assert len(said) < 20_000, (name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "stock"

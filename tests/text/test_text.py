@@ -166,6 +166,7 @@ def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block:
             )
 
 
+@pytest.mark.slow
 def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
     """All of Unicode: whatever is the second half of a canonical composition must not be taken for a safe start."""
     seconds, first_of = set(), {}

@@ -441,6 +441,7 @@ def test_a_window_lasts_some_seconds() -> None:
     assert [window is not None for window in windows] == [False] * 9 + [True]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux alone tells how long threads have waited")
 def test_waiting_for_a_processor_is_seen() -> None:
     """Two that compute on one processor wait for each other about half of the time."""

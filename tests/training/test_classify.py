@@ -292,6 +292,7 @@ def test_a_bert_predicts_no_next_token(start_run: Start):
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
 def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path):
     trainer = start_run(kind=kind, labels=None)
@@ -503,6 +504,7 @@ def test_a_held_out_part_of_one_class_is_told(start_run: Start):
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 12, 90])
 def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_path: Path):
     """No warning of a missing glyph, and no picture larger than a screen."""

@@ -431,6 +431,7 @@ def test_the_command(
 # --- runs ---
 
 
+@pytest.mark.slow
 def test_it_learns(begin: Start) -> None:
     """In a text that repeats itself, a hidden letter follows from its neighbours."""
     text = reader.from_string("가나다라마바사아자차" * 200)

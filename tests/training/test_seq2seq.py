@@ -166,6 +166,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return out, list(trainer.run())
 
 
+@pytest.mark.slow
 def test_a_run_learns(run: tuple[Path, list[Any]]) -> None:
     _, events = run
     losses = [event.loss for event in events if isinstance(event, Step)]
@@ -386,6 +387,7 @@ def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     assert trainer.folder.read_config()["data"]["rows"] == 60
 
 
+@pytest.mark.slow
 def test_the_transformer_of_2017_learns_too(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = begin(family="original", label_smoothing=0.1, steps=30)
     events = list(trainer.run())

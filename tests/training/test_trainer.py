@@ -73,6 +73,7 @@ def test_events_come_in_order(start: Start) -> None:
     )
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
     events = list(start().run())
     run = tmp_path / "run"
@@ -91,6 +92,7 @@ def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
         f"--- step {sample.step} ---\n{sample.text}\n\n" for sample in samples
     )
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert (run / "loss.png").stat().st_size > 5_000
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     assert config["metrics"]["nats_per_char"] == only(events, Finish)[0].figures["nats_per_char"]
 
