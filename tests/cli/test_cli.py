@@ -394,6 +394,7 @@ def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.Mo
     assert 0 < end.json["floor"] < end.json["nats_per_char"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> None:
     end = jumok("train", text, "--tokenizer", kind, "--out", "run", *FLAGS)
@@ -608,6 +609,7 @@ def odd_names() -> None:
     Path(f"{ODD}.probe").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("odd_names")
 def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
     """A text out of a zip archive from Windows ended a run in a UnicodeEncodeError when its config.json was written."""
@@ -711,6 +713,7 @@ def test_an_interrupt_is_json_too(
     assert (end.code, end.out) == (130, '{"error": "interrupted"}\n')
 
 
+@pytest.mark.slow
 def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
     """The command to go on with was cut in two at a blank in the folder's name."""
     end = jumok("train", text, "--out", "my run; rm", *FLAGS)
@@ -999,6 +1002,7 @@ def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **
 PAGER = "sed s/^/|/"  # marks each line that went through it
 
 
+@pytest.mark.slow
 def test_a_long_chapter_goes_through_the_pager() -> None:
     seen = in_terminal("learn", CHAPTER, "--lang", "ko", columns=60, lines=24, PAGER=PAGER)
     lines = seen.splitlines()
@@ -1035,6 +1039,7 @@ def test_a_short_list_does_not() -> None:
     assert max(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in seen.splitlines()) <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
     for arguments in (["learn"], ["learn", CHAPTER]):

@@ -115,6 +115,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
         build(config)
 
 
+@pytest.mark.slow
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits is never refused, not on a machine with 8 GB either."""
     monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
@@ -315,6 +316,7 @@ def test_options_that_no_machine_can_follow(
     assert not (own_folder / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "flags", "words"),
     [

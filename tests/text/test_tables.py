@@ -123,6 +123,7 @@ def test_names_of_columns_are_compared_composed(tmp_path: Path) -> None:
 CELLS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('",\t\r\n가각\u1100\u1161\u0301'))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1))
 def test_any_rows_survive_csv_and_jsonl(rows: list[tuple[str, str]]) -> None:

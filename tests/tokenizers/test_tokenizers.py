@@ -152,6 +152,7 @@ def test_any_normal_form_gives_the_same_ids(trained: dict[str, Tokenizer], kind:
     assert np.array_equal(trained[kind].encode(nfd(TEXT)), trained[kind].encode(nfc(TEXT)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_texts_are_cut_for_speed_without_a_trace(trained: dict[str, Tokenizer], kind: str) -> None:
     rng = random.Random(1)

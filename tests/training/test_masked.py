@@ -474,6 +474,7 @@ def losses(events: list[Event]) -> list[float]:
     return [event.loss for event in events if isinstance(event, Step)]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_in_the_same_bits(begin: Start, tmp_path: Path) -> None:
     whole = losses(list(begin("whole", whole_words=True).run()))
     trainer, first = begin("stopped", whole_words=True), []
@@ -526,6 +527,7 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
 # --- leaving ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_a_run_leaves_for_stock_code(begin: Start, tmp_path: Path, kind: str) -> None:
     """BertForMaskedLM gives the same logits, and AutoTokenizer the same ids with [CLS], [SEP] and [MASK]."""
