@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.runs.folder import RunFolder, State
 from jumok.text import Text
 from jumok.training.trainer import Trainer
 
@@ -155,6 +156,44 @@ def published() -> dict[str, Any]:
     """Tables that a book prints; the file names the source."""
     tables: dict[str, Any] = json.loads((FIXTURES / "attention.json").read_text(encoding="utf-8"))
     return tables
+
+
+# --- what is left of a run ---
+
+TIMES = ("seconds", "remaining", "tokens_per_second")  # in an event: what no two runs have in common
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without the times."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    assert lines[-1] == ""
+    events = [json.loads(line) for line in lines[:-1]]
+    return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
+
+
+def state_of(run: Path) -> State:
+    state, damaged = RunFolder(run).read_state()
+    assert state is not None
+    assert damaged == []
+    return state
+
+
+def assert_same(run: Path, reference: Path) -> None:
+    """Weights, training state, metrics and samples are equal, bit for bit."""
+    for name in ("model.safetensors", "samples.txt", "tokenizer.json"):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    ours, theirs = state_of(run), state_of(reference)
+    assert ours.step == theirs.step
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    different = [name for name, tensor in ours.tensors.items() if not torch.equal(tensor, theirs.tensors[name])]
+    assert different == []
+    ignored = ("seconds", "foreseen", "logs")  # times, and sizes of logs that hold times
+    assert {k: v for k, v in ours.numbers.items() if k not in ignored} == {
+        k: v for k, v in theirs.numbers.items() if k not in ignored
+    }
+    assert events_of(run) == events_of(reference)
+    configs = [json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (run, reference)]
+    assert configs[0] == configs[1]
 
 
 # --- the command line ---

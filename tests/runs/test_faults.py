@@ -27,7 +27,7 @@ import jumok.training.trainer as trainer_module
 import pytest
 import torch
 
-from conftest import TINY, fork
+from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
@@ -36,7 +36,6 @@ from jumok.runs import folder as checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Save, Trainer
-from test_resume import assert_same, state_of
 
 FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
