@@ -44,7 +44,7 @@ package: $(READY)         ## build wheel and sdist, install each in an empty env
 	rm -rf build/package
 	$(BIN)/python -m build --outdir build/package .
 	$(PYTHON) -m venv build/package/venv
-	$(EMPTY)/pip install --quiet --disable-pip-version-check -c constraints.txt build/package/*.whl
+	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt build/package/*.whl
 	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
 	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/package/*.tar.gz
 	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
