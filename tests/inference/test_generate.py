@@ -361,6 +361,7 @@ def test_a_strong_penalty_repeats_nothing():
 # --- seeds ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_text():
     model = tiny()
     first, same, other = (generate(model, "나는", seed=seed)[0] for seed in (1, 1, 2))
@@ -444,6 +445,7 @@ def test_only_the_end_of_a_long_prompt_counts():
 # --- prompts ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_prompt_stands_after_a_newline(kind: str):
     model = tiny(kind)
@@ -459,6 +461,7 @@ def test_a_prompt_of_unseen_characters_is_fine(kind: str):
         assert generate(model, prompt, tokens=5, seed=1)[0].tokens == 5
 
 
+@pytest.mark.slow
 def test_a_decomposed_prompt_is_the_same_prompt():
     """A prompt typed on macOS may come in NFD."""
     model = tiny()

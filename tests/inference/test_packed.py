@@ -168,6 +168,7 @@ def test_without_mkl_the_products_are_the_usual_ones(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(Texts(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @each_shape
 def test_greedy_ids_are_those_without_a_cache(shape: dict[str, Any]):
     model = tiny(**shape)
@@ -304,6 +305,7 @@ def test_what_grew_while_somebody_watched_is_read_again(watched: int):
 LENGTHS = ([1, 1], [1, 7], [12, 13, 1], [3, 30, 5, 12, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("shape", [SHAPES["shared-keys"], SHAPES["classic"]], ids=FAMILIES)
 @torch.no_grad()

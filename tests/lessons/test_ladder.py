@@ -145,6 +145,7 @@ def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list
     assert trained["optimizer"] == "muon"
 
 
+@pytest.mark.slow
 def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEvent]], text: Text) -> None:
     """The same ids, held out the same, in the same batches, with the same tokenizer and the same settings."""
     out, _ = climbed
@@ -212,6 +213,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     assert steps == [1, 2, 3, 4] * 10
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_models(climbed: tuple[Path, list[LadderEvent]]) -> None:
     """A rung's figure is what its folder's model scores on the held-out text, and its samples are what it writes."""
     _, events = climbed
@@ -939,6 +941,7 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the page in the docs ---
 
 
+@pytest.mark.slow
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""

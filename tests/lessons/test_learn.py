@@ -579,6 +579,7 @@ def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
     assert run_notebook(notebook(chapter_of(library, text))["cells"])["x"] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "number"), [("en", 1), ("ko", 3)])
 def test_the_notebook_of_a_chapter_runs(
     language: Language, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -292,6 +292,7 @@ def test_a_bert_predicts_no_next_token(start_run: Start):
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
 def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path):

@@ -132,6 +132,7 @@ def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok
 # --- Ctrl-C and SIGTERM ---
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Finished, number: signal.Signals) -> None:
@@ -281,6 +282,7 @@ def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
 # --- the best weights belong to the state ---
 
 
+@pytest.mark.slow
 def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
     """A kill after better weights and before the next state: weights of step 8 were told as those of step 4."""
     run = tmp_path / "run"
@@ -363,6 +365,7 @@ def test_a_closed_trainer_does_not_run(stopped: Path) -> None:
     assert Trainer.resume(stopped, device="cpu").step == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [Notice, Step, Eval, Finish])
 def test_a_break_saves_like_an_interrupt(start: Start, finished: Finished, tmp_path: Path, place: type[Event]) -> None:
     """What came after the last save was lost, and a validation that was due never came."""
