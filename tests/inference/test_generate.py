@@ -424,6 +424,7 @@ def test_each_part_goes_back_to_its_own_mode():
 # --- the window -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"seed": 3}, {"seed": 3, "repetition_penalty": 1.3}])
 @pytest.mark.parametrize("context", [1, 2, 12])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -522,6 +523,7 @@ def test_ids_without_a_token_are_never_drawn():
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(5))
 def test_pieces_join_to_the_text(kind: str, seed: int):

@@ -708,6 +708,7 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
     return {f"{n} 칸 {n}.00": ([1.0, 2.0, 3.0], [7.0, 5.0, 5.0 - n / 10]) for n in range(count)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("dark", [False, True])
@@ -871,6 +872,7 @@ def test_a_folder_that_is_closed(ladder: Jumok) -> None:
     assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
 
 
+@pytest.mark.slow
 @languages
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_a_terminal_of_60_columns(

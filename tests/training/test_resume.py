@@ -474,6 +474,7 @@ def test_ids_that_are_gone_or_damaged(stopped: Path, name: str, damage: str) -> 
         Trainer.resume(stopped, device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize("val", [0.0, 0.1])
 def test_best_weights_gone(start: Start, tmp_path: Path, finished: bool, val: float) -> None:

@@ -83,6 +83,7 @@ def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom jumok.view.pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
@@ -188,6 +189,7 @@ def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) ->
             assert abs(cell - letters) > 0.3
 
 
+@pytest.mark.slow
 def test_many_cells_have_no_numbers(tmp_path: Path, shown: list[Any]) -> None:
     draw_matrix(torch.rand(16, 16), tmp_path / "a.png")
     draw_matrix(torch.rand(17, 17), tmp_path / "b.png")
