@@ -25,10 +25,9 @@ from typing import Any
 
 import pytest
 import torch
-from test_resume import assert_same, state_of
 
 import jumok.training.trainer as trainer_module
-from conftest import TINY
+from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
@@ -203,13 +202,13 @@ def killed(act: Act, run: Path, text: Text, n: int) -> int:
 
 def die_in_child(work: Callable[[], None], n: int) -> None:
     """Do it in a child process, which ends by SIGKILL at operation n."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with watched(n, "kill"):
-                work()
-        finally:
-            os._exit(1)
+
+    def until_killed() -> int:
+        with watched(n, "kill"):
+            work()
+        return 1
+
+    child = fork(until_killed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
@@ -270,6 +269,7 @@ SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:
