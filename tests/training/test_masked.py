@@ -25,7 +25,7 @@ from jumok.data.ids import Ids
 from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.evaluation.masked import ALL_ALONE, NOTHING, Masking, evaluate_masked
-from jumok.inference.fill_mask import fill
+from jumok.inference.fill_mask import fill_mask
 from jumok.interop.huggingface import to_hf
 from jumok.interop.huggingface.tokenizer import read_tokenizer
 from jumok.models import build
@@ -441,7 +441,7 @@ def test_it_learns(begin: Start) -> None:
     assert finish.figures["accuracy"] > 0.95
     assert finish.figures["pseudo_perplexity"] < 2
     model = jumok.load(trainer.folder.path)
-    assert fill(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
+    assert fill_mask(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
 
 
 def test_the_run_folder(begin: Start, tmp_path: Path) -> None:

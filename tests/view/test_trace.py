@@ -17,7 +17,8 @@ from jumok.inference.answer import answer
 from jumok.inference.generate import generate
 from jumok.models import Model, build
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.trace import Trace, head_statistics, trace
+from jumok.view.attention import head_statistics
+from jumok.view.trace import Trace, trace
 
 TEXT = "나는 어제 학교에 갔다. 그러나 비가 와서 집에 왔다.\n"
 SHAPE = {"n_layer": 3, "n_head": 2, "n_embd": 16, "context_length": 24}

@@ -94,6 +94,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         )
 
     from jumok import device as devices
+    from jumok.inference.sampling import Sampling
     from jumok.interpret.ablation import ablation
     from jumok.runs import folder as checkpoint
     from jumok.view.heads import chosen, draw_heads
@@ -103,9 +104,9 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     began = time.perf_counter()
     model = checkpoint.load(run, str(devices.choose_device(device)))
     seen = trace(
-        model, given, target=flags["target"], tokens=flags["tokens"], temperature=flags["temperature"],
-        seed=flags["seed"], layers=layers, heads=heads, exact=flags["exact"], neurons=neurons,
-        open_layer=where["layer"], name=run.resolve().name,
+        model, given, target=flags["target"], tokens=flags["tokens"],
+        sampling=Sampling(temperature=flags["temperature"]), seed=flags["seed"], layers=layers, heads=heads,
+        exact=flags["exact"], neurons=neurons, open_layer=where["layer"], name=run.resolve().name,
     )  # fmt: skip
     chosen(seen, **where)
     for note in seen.notes:

@@ -69,7 +69,7 @@ def evaluate(
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
         stride: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an encoder–decoder, see
-        `jumok.inference.answer.Search`.
+        `jumok.inference.targets.Search`.
 
     Raises:
         ConfigError: a string looks like the name of a file, or a setting is for another kind of model.

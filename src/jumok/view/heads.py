@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jumok.errors import ConfigError
+from jumok.view.attention import Attention
 from jumok.view.canvas import canvas
-from jumok.view.trace import Attention, Trace
+from jumok.view.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

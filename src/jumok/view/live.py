@@ -15,7 +15,7 @@ import torch
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
-from jumok.inference.generate import rollout
+from jumok.inference.decoding import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
@@ -24,8 +24,9 @@ from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
 from jumok.view.coding import FINEST
 from jumok.view.pieces import Pieces, Reader
+from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
-from jumok.view.trace import expectations, trace
+from jumok.view.trace import trace
 
 GROUPINGS = ("character", "word")
 
@@ -93,7 +94,7 @@ def _events(
     room = min(tokens, model.config.context_length - len(ids))
     with (
         record(model, layers, heads, residual=True, values=False) as recording,
-        closing(rollout(model, ids, sampling, seed=seed)) as steps,
+        closing(generate_ids(model, ids, sampling, seed=seed)) as steps,
     ):
         drawn = next(steps)[0] if room else -1
         for _ in range(room):
@@ -115,7 +116,7 @@ def _events(
 def _expected(model: GPT, recording: Recording, token: int, top: int, reader: Reader) -> dict[str, Any] | None:
     """What was to come behind all that was read; token: what did come, -1 for nothing yet."""
     stream = recording.residual["self"][-1][0, -1:]  # (1, C)
-    (found,) = expectations(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
+    (found,) = token_predictions(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
     return prediction_json(found)
 
 

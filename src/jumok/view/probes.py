@@ -8,21 +8,16 @@ from typing import Any
 
 import torch
 
-from jumok.interpret.ablation import (
-    Head,
-    Passage,
-    Ranking,
-    Repetition,
-    ranking,
-    repetition,
-    require_language_head,
-    rollout,
-)
+from jumok.interpret.ablation import Ranking, ranking
+from jumok.interpret.heads import Head, Repetition, repetition
+from jumok.interpret.passage import Passage, require_language_head
+from jumok.interpret.rollout import attention_rollout
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.view.coding import encode_weights
-from jumok.view.trace import Attention, Floats, HeadStatistics, Trace, head_statistics
+from jumok.view.attention import Attention, HeadStatistics, head_statistics
+from jumok.view.coding import Floats, encode_weights
+from jumok.view.trace import Trace
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 
@@ -88,7 +83,7 @@ def _flow(trace: Trace) -> Flow | None:
     if attention.block not in ("self", "encoder") or not whole:
         return None
     weights = [torch.from_numpy(attention.weights(layer).mean(axis=0))[None] for layer in attention.layers]
-    return Flow(attention=attention, weights=rollout(weights).numpy())
+    return Flow(attention=attention, weights=attention_rollout(weights).numpy())
 
 
 def _repetition(model: Model) -> Repetition | None:

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from jumok.messages import tr
 from jumok.version import __version__
+from jumok.view.attention import Attention, head_statistics
 from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
-from jumok.view.trace import Attention, Prediction, TokenSequence, Trace, head_statistics
+from jumok.view.predictions import TokenPrediction
+from jumok.view.trace import TokenSequence, Trace
 
 FORMAT, VERSION = "jumok-trace", 1
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
@@ -273,15 +275,15 @@ def _predictions(trace: Trace) -> dict[str, Any] | None:
     }
 
 
-def prediction_json(one: Prediction | None) -> dict[str, Any] | None:
-    """What was expected at one place."""
+def prediction_json(one: TokenPrediction | None) -> dict[str, Any] | None:
+    """What is predicted at one place."""
     if one is None:
         return None
     return {
         "p": None if one.p is None else _short(one.p),
         "rank": one.rank,
         "nats": None if one.nats is None else _short(one.nats),
-        "top": [[guess.id, guess.text, _short(guess.p, 3)] for guess in one.top],
+        "top": [[token, text, _short(p, 3)] for token, text, p in one.top],
     }
 
 

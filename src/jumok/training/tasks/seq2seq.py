@@ -35,7 +35,8 @@ from jumok.evaluation.seq2seq import (
     whole_pairs,
 )
 from jumok.files import write_atomic
-from jumok.inference.answer import Search, answer_ids, require_answering
+from jumok.inference.answer import answer_ids, require_answering
+from jumok.inference.targets import Search
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
