@@ -9,7 +9,7 @@ from typing import overload
 from jumok.errors import ConfigError
 from jumok.evaluation.classification import COLUMNS as CLASS_COLUMNS
 from jumok.evaluation.classification import ClassEvaluation, evaluate_classes
-from jumok.evaluation.language_model import Evaluation, evaluate_text
+from jumok.evaluation.language_model import TextEvaluation, evaluate_text
 from jumok.evaluation.masked import MaskedEvaluation, evaluate_masked
 from jumok.evaluation.seq2seq import COLUMNS as PAIR_COLUMNS
 from jumok.evaluation.seq2seq import Pair, PairEvaluation, evaluate_pairs
@@ -45,7 +45,7 @@ def evaluate(
     *,
     columns: Sequence[str] | None = None,
     stride: int | None = None,
-) -> Evaluation | ClassEvaluation: ...
+) -> TextEvaluation | ClassEvaluation: ...
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     columns: Sequence[str] | None = None,
     stride: int | None = None,
     beam: int | None = None,
-) -> Evaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
+) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
     """How good a model is, by figures of its kind.
 
     >>> jumok.evaluate(model, Path("other.txt")).nats_per_char

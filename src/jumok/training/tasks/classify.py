@@ -16,7 +16,7 @@ from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
 from jumok.data.ids import load_ids
-from jumok.data.rows import MULTIPLE, Rows, load_rows, write_rows
+from jumok.data.rows import MULTIPLE, Rows, evenly_spread, load_rows, write_rows
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
 from jumok.files import atomic_path
@@ -292,7 +292,7 @@ class Classification(Task[Any]):
     def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
         rows, lengths = self.val.rows, self.val.rows.lengths
         wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())))
-        chosen = (np.arange(wanted) * 2 + 1) * len(rows) // (2 * wanted)
+        chosen = evenly_spread(len(rows), wanted)
         return judge(
             log_probabilities(model, rows, chosen),
             self.val.truth[chosen],
