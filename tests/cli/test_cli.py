@@ -684,7 +684,7 @@ INTERRUPTED_AT = {
     "convert RUN hf --to hf": "jumok.interop.huggingface.convert.to_hf",
     "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
-    "bench": "jumok.cli.benchmark.bench",
+    "bench": "jumok.device.measure_machine",
     "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
     "learn ladder tales.txt": "jumok.lessons.ladder.run.Ladder.run",
 }

@@ -587,6 +587,25 @@ def test_the_time_axis_counts_seconds_or_minutes(
 
 
 @languages
+def test_the_curves_are_named_as_the_rows_of_the_table(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture said 3.31 where the table said 3.311; and a rung without a curve does not shift the names."""
+    record = made_up(bigram=3.3114)
+    bare = dataclasses.replace(record.results[1], curve=())
+    record = dataclasses.replace(record, results=(record.results[0], bare, *record.results[2:]))
+    named: list[str] = []
+
+    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
+        named.extend(curves)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(report, "draw_ladder", note)
+    report._picture(record, language)
+    rows = report.table(record, language)[1]
+    assert named == [f"{row[0]} {row[2]}" for row in rows if row is not rows[1]]
+    assert named[0].endswith(" 3.311")
+
+
+@languages
 def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
     """A rung that keeps its input is behind for another reason: it is heavier, and saw less. Nothing was said of it."""
     record = made_up(bigram=2.0)
@@ -703,6 +722,18 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
 def test_any_curves_make_a_picture(drawn: dict[str, Any], tmp_path: Path) -> None:
     draw_ladder(drawn, tmp_path / "ladder.png", x_label="x", y_label="y")
     assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_ends_of_the_curves_have_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name stands beside the marker of its curve, at the end of a line as dashed as the curve."""
+    lines: list[Any] = []
+    named = figures._name_ends
+    monkeypatch.setattr(figures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
+    draw_ladder(curves(10), tmp_path / "ladder.png", x_label="x", y_label="y")
+    looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
+    assert len(looks) == 20
+    assert len(set(looks[:10])) == 10
+    assert sorted(looks[10:]) == sorted(looks[:10])
 
 
 # --- the terminal ---

@@ -44,7 +44,7 @@ TEXT = "이 영화는 재미있어요.\n저 영화는 지루해요.\n" * 3
 SETTINGS: dict[str, Any] = {
     "task": "classify", "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 24, "batch_size": 4, "steps": 8,
     "eval_every": 4, "sample_tokens": 12, "save_every": 1e6, "precision": "float32", "compile": "off", "dropout": 0.1,
-    "attention": "explicit",
+    "attention": "chunked",
 }  # fmt: skip
 Start = Callable[..., Trainer]
 

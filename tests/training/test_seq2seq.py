@@ -33,7 +33,7 @@ DIGITS = "영일이삼사오육칠팔구"
 TINY: dict[str, Any] = {
     "task": "seq2seq", "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 12, "batch_size": 4, "steps": 8,
     "eval_every": 4, "sample_tokens": 8, "save_every": 1e6, "precision": "float32", "compile": "off", "dropout": 0.1,
-    "attention": "explicit",
+    "attention": "chunked",
 }  # fmt: skip
 
 

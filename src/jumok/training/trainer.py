@@ -223,7 +223,7 @@ class Trainer:
         self._tell = tell or _silent
         self.folder, self.task, self.model, self.config, self.device = folder, task, model, config, device
         # "auto" stands in runs from before there was a choice, which had the first of the two.
-        train_attention_by(model, "fused" if config.attention == "fused" else "explicit")
+        train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
         self.optimizers = make_optimizers(model, config)
         self.step = 0
         self.stages: list[dict[str, Any]] = []  # that came after the first, as config.json has them
