@@ -24,10 +24,9 @@ from typing import Any
 from jumok.errors import ConfigError, ViewError
 from jumok.files import write_atomic
 from jumok.models import Model
-from jumok.view.heads import chosen
 from jumok.view.probes import Probes, probe_trace, probes_json
 from jumok.view.schema import opened_layer, to_json
-from jumok.view.trace import Trace, trace
+from jumok.view.trace import Trace, attention_of, trace
 
 ENTRY = "app.js"
 LONGEST_TITLE = 40  # characters of the text
@@ -166,7 +165,7 @@ def page_of_text(
 ) -> Page:
     """Trace a model on a text and make the page of it; arguments as for `jumok.view` and, in `how`, `trace`."""
     seen = trace(model, text, open_layer=layer, **how)
-    chosen(seen, block, layer, head)
+    attention_of(seen, block, layer, head)  # it must exist
     probes = probe_trace(model, seen) if probe else None
     return page_of(seen, probes, block=block, layer=layer, head=head, language=language)
 

@@ -19,10 +19,10 @@ from jumok.errors import ViewError
 from jumok.inference.sampling import Candidate
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
-from jumok.view.attention import float_array
 from jumok.view.coding import Floats
 from jumok.view.pieces import Reader
 from jumok.view.reading import PredictedPlaces
+from jumok.view.traced_attention import float_array
 
 LENS_TOP = 3
 SMALLEST = 1e-45  # a probability below it is zero in float32

@@ -15,9 +15,9 @@ from jumok.interpret.rollout import attention_rollout
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.view.attention import Attention, HeadStatistics, head_statistics
 from jumok.view.coding import Floats, encode_weights
 from jumok.view.trace import Trace
+from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 

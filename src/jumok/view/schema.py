@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from jumok.messages import tr
 from jumok.version import __version__
-from jumok.view.attention import Attention, head_statistics
 from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
 from jumok.view.predictions import TokenPrediction
 from jumok.view.trace import TokenSequence, Trace
+from jumok.view.traced_attention import Attention, head_statistics
 
 FORMAT, VERSION = "jumok-trace", 1
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first

@@ -24,7 +24,6 @@ from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
-from jumok.view.attention import Attention, attentions_of
 from jumok.view.pieces import Pieces, Reader
 from jumok.view.predictions import (
     Lens,
@@ -35,6 +34,7 @@ from jumok.view.predictions import (
     stages_of,
 )
 from jumok.view.reading import Note, Reading, read
+from jumok.view.traced_attention import Attention, attentions_of
 
 Neurons = Literal["auto", "all", "none"]
 
@@ -194,3 +194,31 @@ def model_facts(model: Model, name: str) -> ModelFacts:
         context_length=config.context_length,
         parameters=model.parameter_count(),
     )
+
+
+def attention_of(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:
+    """The attention of a block of a trace.
+
+    Args:
+        block: None: "cross" if there is one, or the first. layer, head: must be in it; None: any.
+
+    Raises:
+        ConfigError: the trace has no such block, layer or head.
+    """
+    by_block = {attention.block: attention for attention in trace.attentions}
+    name = block or ("cross" if "cross" in by_block else next(iter(by_block)))
+    attention = next((found for known, found in by_block.items() if known == name), None)
+    if attention is None:
+        raise ConfigError(
+            "block={name!r} does not exist; this model has {blocks}.", name=name, blocks=", ".join(map(repr, by_block))
+        )
+    for what, number, there in (("layer", layer, attention.layers), ("head", head, attention.heads)):
+        if number is not None and number not in there:
+            known = ", ".join(map(str, there))
+            raise ConfigError(
+                "{what}={number} does not exist here; counted from 0, there are {known}.",
+                what=what,
+                number=number,
+                known=known,
+            )
+    return attention

@@ -31,7 +31,7 @@ from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
-from jumok.view.figures import draw_confusion
+from jumok.view.training_pictures import draw_confusion
 
 # Fewest held-out rows that a validation and the last figures read, if there are as many. A thousand know an accuracy
 # to 1.2 points (a standard error), and two models on the same rows apart much better.
