@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ViewError
-from jumok.interpret.record import record
+from jumok.interpret.record import record, stacks_of
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.nn.attention import MultiHeadAttention
-from jumok.nn.blocks import Block
 
 
 class Head(NamedTuple):
@@ -42,17 +40,13 @@ def heads_of(model: Model) -> tuple[Head, ...]:
 
 def attention_layers(model: Model) -> dict[tuple[str, int], MultiHeadAttention]:
     """The layers of attention by block and number, in the order of the model."""
-    if isinstance(model, EncoderDecoder):
-        found = {("encoder", i): block.attention for i, block in enumerate(_blocks(model.encoder))}
-        for i, block in enumerate(_blocks(model.decoder)):
-            assert block.cross_attention is not None
-            found |= {("decoder", i): block.attention, ("cross", i): block.cross_attention}
-        return found
-    return {("self", i): block.attention for i, block in enumerate(_blocks(model.blocks))}
-
-
-def _blocks(stack: nn.ModuleList) -> list[Block]:
-    return [block for block in stack if isinstance(block, Block)]
+    found: dict[tuple[str, int], MultiHeadAttention] = {}
+    for kind, blocks in stacks_of(model).items():
+        for i, block in enumerate(blocks):
+            found[kind, i] = block.attention
+            if block.cross_attention is not None:
+                found["cross", i] = block.cross_attention
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A model while it writes, as a stream of JSON objects: a trace of the prompt, then an event for each token.
+"""Generation as a stream of JSON objects: a trace of the prompt, then an event for each token.
 
 The events are those of `docs/viewer.md`; `assets/live.js` reads them, one object a line.
 """
@@ -43,10 +43,10 @@ def live(
     top: int = 10,
     name: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Let a GPT continue a text, and yield what a page needs to show it meanwhile.
+    """Continue a text with a GPT, and yield what a page shows meanwhile.
 
-    A token's event comes when the model has read the token, one step after it was drawn; only then it has looked at
-    anything. Writing ends when the tokens or the context are used up. The recording ends with the iterator; close it.
+    The event of a token comes when the model has read it, one step after it was drawn; only then it has attention
+    weights. Generation ends when the tokens or the context are used up. The recording ends with the iterator; close it.
 
     Args:
         text: "" begins as after a newline. sampling: None is that of `jumok.generate`.
@@ -70,7 +70,7 @@ def live(
     found = trace(model, text, layers=layers, heads=heads, top=top, lens=False, neurons="none", name=name)
     header = to_json(found)
     pieces = found.sequences[0].pieces
-    for kind in GROUPINGS:  # later tokens may need a group even if those of the prompt did not
+    for kind in GROUPINGS:  # later tokens may need a group even if those of the prompt do not
         header["sequences"][0]["groups"].setdefault(kind, list(range(len(pieces.tokens))))
         header["sequences"][0]["group_texts"].setdefault(kind, [token.text for token in pieces.tokens])
     return _events(
@@ -114,7 +114,7 @@ def _events(
 
 @torch.inference_mode()
 def _expected(model: GPT, recording: Recording, token: int, top: int, reader: Reader) -> dict[str, Any] | None:
-    """What was to come behind all that was read; token: what did come, -1 for nothing yet."""
+    """The prediction after all that was read. token: the one that follows, -1 for none yet."""
     stream = recording.residual["self"][-1][0, -1:]  # (1, C)
     (found,) = token_predictions(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
     return prediction_json(found)

@@ -1,4 +1,4 @@
-"""Probes of what a page shows: which heads matter for its text, how layers join, which heads copy."""
+"""Probes for a page: ablation of each head, attention rollout, and induction scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Flow:
 
 @dataclass(frozen=True, kw_only=True)
 class Probes:
-    """What was found. flow: None where not all layers and heads are looked at. repetition: None but for a GPT."""
+    """The results. flow: None unless all layers and heads were recorded. repetition: None but for a GPT."""
 
     ranking: Ranking
     flow: Flow | None
@@ -57,7 +57,7 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
     """Probe a model on the tokens of a trace that was made of it.
 
     Raises:
-        ViewError: the model predicts no tokens. TextError: there is but one token.
+        ViewError: the model predicts no tokens. TextError: there is only one token.
     """
     require_language_head(model)
     return Probes(ranking=ranking(model, passage_of(model, trace)), flow=_flow(trace), repetition=_repetition(model))
@@ -93,7 +93,7 @@ def _repetition(model: Model) -> Repetition | None:
 
 
 def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
-    """The heads that the trace shows, the one that is missed most first."""
+    """The heads of the trace, the largest effect first."""
     found: dict[Head, tuple[HeadStatistics, int]] = {}
     for one in trace.attentions:
         for layer in one.layers:
@@ -121,7 +121,7 @@ def _one(figures: Floats | None, place: int) -> float | None:
 
 
 def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
-    """What stands under "probes" in a page, as docs/viewer.md has it: of the layers and heads that the trace shows."""
+    """The object "probes" of docs/viewer.md, for the layers and heads of the trace."""
     flow, repeated = probes.flow, probes.repetition
     shown = {Head(one.block, layer, head) for one in trace.attentions for layer in one.layers for head in one.heads}
     return {
@@ -138,5 +138,5 @@ def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
 
 
 def _rounded(scores: torch.Tensor, shown: Attention) -> list[list[float]]:
-    """Scores of all layers and heads, those that are shown."""
+    """Scores of the layers and heads that are shown."""
     return [[round(float(scores[layer, head]), 4) for head in shown.heads] for layer in shown.layers]
