@@ -141,7 +141,7 @@ def score(
     """The nats of a text given as ids, or of a sample of its windows.
 
     All windows together predict each token once. With fewer, the tokens of the sample are a share of the text, whose
-    size `tokens` tells; for nats per character, take the characters per token of the whole text.
+    size is `tokens`; for nats per character, take the characters per token of the whole text.
 
     Args:
         ids: (n,), may be mapped from a file. before: the id that stands before them; without it ids[0] is not

@@ -1,4 +1,4 @@
-"""How well an encoder–decoder answers: its answers beside the right ones, and the loss of the right ones.
+"""How well an encoder–decoder answers: its answers compared with the targets, and the loss of the targets.
 
 With the rows of a table as pairs of a source and a target,
 
@@ -10,8 +10,8 @@ With the rows of a table as pairs of a source and a target,
 
 chrF and BLEU are those of sacrebleu (https://aclanthology.org/W18-6319) over all rows together, with its defaults; its
 words, "13a", are split off at spaces and punctuation, in Korean too. Where no text has four words, BLEU is of the
-n-grams that there are (its "effective order"). A Korean word with another ending is another word for BLEU, so that
-chrF tells more.
+n-grams that there are (its "effective order"). A Korean word with another ending is another word for BLEU, so chrF
+is more informative.
 """
 
 from __future__ import annotations
