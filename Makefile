@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check package bench clean
+.PHONY: help demo test check docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,13 @@ check: $(READY)           ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)            ## build the documentation site in build/site
+	rm -rf build/site build/doctrees
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees/en docs build/site
+	$(BIN)/python -m sphinx -q -W --keep-going -t ko -d build/doctrees/ko docs build/site
+	$(BIN)/python -m pagefind --quiet --site build/site --exclude-selectors .headerlink
+	@echo 'build/site is complete. To read it: $(BIN)/python -m http.server --directory build/site'
 
 package: $(READY)         ## build wheel and sdist, install each in an empty environment and train with it
 	rm -rf build/package
