@@ -63,6 +63,11 @@ class Rows:
         return torch.from_numpy(block)[:, :most].contiguous()
 
 
+def evenly_spread(count: int, wanted: int) -> NDArray[np.int64]:
+    """Places of so many of `count` things, in the middles of `wanted` equal parts: (wanted,), rising."""
+    return (np.arange(wanted) * 2 + 1) * count // (2 * wanted)
+
+
 def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Rows:
     """Write sequences of ids to a .npy file at `path`, and their ends to a second file in the same folder."""
     lengths, pieces = [], [np.empty(0, dtype)]
