@@ -107,7 +107,7 @@ def josa(word: str, pair: str) -> str:
     ('숲은', '토끼가', '서울로', '다솜이')
 
     Any such pair works: 을/를, 과/와, 아/야, 이라는/라는, 이었/였. If the first form is 으 and the second form
-    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. `has_final` describes how the last sound is determined.
+    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. See `has_final` for the last sound.
 
     Raises `ConfigError` for a pair without exactly one slash or in the opposite order.
     """
