@@ -22,9 +22,9 @@ class Rung(GPT):
     Neither depends on the order of the past tokens, so neither has positions.
 
     Without norms, the small initial parameters of GPT-2 would make activations vanish. They are then initialised so
-    that activations keep their size: embeddings with N(0, 1), and matrices with N(0, 1 / inputs) as in "Efficient BackProp",
-    section 4.6 (http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf). Projections into a residual stream are divided by
-    the root of their number, as in GPT-2.
+    that activations keep their size: embeddings with N(0, 1), and matrices with N(0, 1 / inputs) as in "Efficient
+    BackProp", section 4.6 (http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf). Projections into a residual stream are
+    divided by the root of their number, as in GPT-2.
 
     Args:
         config: the architecture, and the components that are removed.
