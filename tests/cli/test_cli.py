@@ -68,7 +68,7 @@ KOREAN = "바람이 불고 비가 왔다. 아이는 우산을 쓰고 길을 걸�
 
 BAD_TEXTS: dict[str, tuple[bytes | None, str]] = {
     "empty.txt": (b"", r"empty\.txt is empty"),
-    "blank.txt": (b" \n\n ", r"blank\.txt holds nothing but white space"),
+    "blank.txt": (b" \n\n ", r"blank\.txt contains only white space"),
     "short.txt": ("짧은 글.".encode(), r"tokens to train on, and context_length=16 needs at least 17"),
     "binary.txt": (b"\x7fELF\x02\x01\x01\x00" * 50, r"binary\.txt looks binary"),
     "broken.txt": ((KOREAN * 20).encode() + b"\xff\xfe\xff" + (KOREAN * 20).encode(), r"byte offset 1,540"),

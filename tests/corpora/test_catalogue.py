@@ -280,7 +280,7 @@ def test_short_content_ends_the_tries(server: Server, fetch: Fetch) -> None:
 
 def test_404_is_final(server: Server, fetch: Fetch) -> None:
     server.faults = ["status 404"]
-    with pytest.raises(CorpusError, match=r"answered 404 .*newer jumok"):
+    with pytest.raises(CorpusError, match=r"answered 404 .*newer version of jumok"):
         fetch()
     assert len(server.log) == 1
 
@@ -361,7 +361,9 @@ def test_a_full_disk_is_said_to_be_full(fetch: Fetch, tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(CorpusError, match=r"cannot be kept in .*novels: No space left on device; free some space"):
+        with pytest.raises(
+            CorpusError, match=r"cannot be stored in .*novels: No space left on device; free some space"
+        ):
             fetch(wait=pauses.append)
     assert pauses == []
     assert part_of(tmp_path).exists()

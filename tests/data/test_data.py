@@ -166,7 +166,7 @@ def test_damaged_ids_are_named(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "train.npy"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(RunError, match=r"train\.npy, the text as ids, cannot be read"):
+    with pytest.raises(RunError, match=r"train\.npy, the ids of the text, cannot be read"):
         load_ids(path)
 
 
@@ -179,7 +179,7 @@ def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
 
 def test_a_wrong_number_of_ids(tmp_path: Path) -> None:
     np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
-    with pytest.raises(RunError, match="holds 100 ids where the run had 1,000"):
+    with pytest.raises(RunError, match="contains 100 ids instead of 1,000"):
         load_ids(tmp_path / "train.npy", 1000)
 
 
@@ -219,7 +219,7 @@ def test_padding_goes_to_the_right_and_to_a_multiple(tmp_path: Path) -> None:
 
 def test_a_lost_row_is_noticed(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.npy", [np.array([1, 2])] * 3, np.dtype(np.uint8))
-    with pytest.raises(RunError, match="holds 3 ids where the run had 4"):
+    with pytest.raises(RunError, match="contains 3 ids instead of 4"):
         load_rows(tmp_path / "rows.npy", 4)
 
 

@@ -537,7 +537,7 @@ def test_kinds_of_gpt2_that_jumok_has_not_are_refused_by_name(change: dict[str, 
 def test_a_missing_size_is_named(folder: Path):
     to_hf(tiny(), folder)
     change_config(folder, lambda config: config.pop("hidden_size"))
-    with pytest.raises(RunError, match="does not say 'hidden_size'"):
+    with pytest.raises(RunError, match="has no 'hidden_size'"):
         from_hf(folder)
 
 

@@ -228,7 +228,7 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_act": "gelu_new"}, "needs what jumok's model does not support: hidden_act 'gelu_new'"),
+        ({"hidden_act": "gelu_new"}, "uses features that jumok does not support: hidden_act 'gelu_new'"),
         ({"hidden_act": "relu"}, "hidden_act 'relu'"),
         ({"position_embedding_type": "relative_key_query"}, "position_embedding_type 'relative_key_query'"),
         ({"is_decoder": True}, "is_decoder"),
@@ -281,7 +281,7 @@ def test_labels_that_do_not_count_from_zero_are_refused(named: object, folder: P
 def test_a_missing_size_is_named(size: str, folder: Path):
     stock_model().save_pretrained(folder)
     change_config(folder, lambda config: config.pop(size))
-    with pytest.raises(RunError, match=f"does not say '{size}'"):
+    with pytest.raises(RunError, match=f"has no '{size}'"):
         from_hf(folder)
 
 

@@ -273,7 +273,7 @@ def test_a_decoder_without_a_first_id_cannot_be_a_marian_model(folder: Path):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("bart", {"activation_function": "gelu_new"}, "needs what jumok's model does not support: activation_function"),
+        ("bart", {"activation_function": "gelu_new"}, "uses features that jumok does not support: activation_function"),
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings false"),
         ("bart", {"normalize_before": True}, "normalize_before"),
         ("bart", {"add_final_layer_norm": True}, "add_final_layer_norm"),
@@ -317,5 +317,5 @@ def test_all_tensors_that_do_not_fit_are_listed(kind: type, folder: Path):
 def test_a_missing_size_is_named(size: str, folder: Path):
     stock_model().save_pretrained(folder)
     change_config(folder, lambda config: config.pop(size))
-    with pytest.raises(RunError, match=f"does not say '{size}'"):
+    with pytest.raises(RunError, match=f"has no '{size}'"):
         from_hf(folder)

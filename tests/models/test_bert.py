@@ -260,7 +260,7 @@ def test_masks_and_types_that_do_not_fit_are_named():
 def test_a_head_that_is_not_there_is_named():
     hidden = torch.zeros(1, 2, 16, dtype=torch.float64)
     for head, call in (("pooler", "mlm_logits"), ("mlm", "pooled"), ("mlm", "classify"), ("none", "pooled")):
-        with pytest.raises(JumokError, match=f"this BERT has head='{head}', and this needs head="):
+        with pytest.raises(JumokError, match=f"this BERT has head='{head}', but head="):
             getattr(tiny(head), call)(hidden)
 
 
@@ -353,7 +353,7 @@ def test_a_run_folder_there_and_back(head: str, tmp_path: Path):
     assert torch.equal(back(ids % tokenizer.vocab_size, mask, types), model(ids % tokenizer.vocab_size, mask, types))
     assert back.tokenizer is not None
     assert back.tokenizer.special_tokens["[MASK]"] == 3
-    with pytest.raises(RunError, match="holds a model of the kind BERT, and one of the kind GPT is needed"):
+    with pytest.raises(RunError, match="contains a model of the class BERT, but GPT is required"):
         load(tmp_path / "run", kind=GPT)
 
 

@@ -229,6 +229,6 @@ def test_writing_with_a_cache_is_writing_without(family: str, mixing: str, norm:
 def test_it_cannot_leave_for_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = rung(vocab_size=tokenizer.vocab_size)
     model.tokenizer = tokenizer
-    with pytest.raises(JumokError, match=r"rung of the ladder.*no stock class can express it.*jumok train"):
+    with pytest.raises(JumokError, match=r"model of the ladder.*transformers has no class for it.*jumok train"):
         to_hf(model, tmp_path / "hf")
     assert not (tmp_path / "hf").exists()

@@ -239,8 +239,8 @@ def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokeniz
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("n_layer", 10_000, r"describes a model of [\d,]+ parameters, and the weights beside it are [\d,]+ numbers"),
-        ("mlp_width", 10**8, r"describes a model of 4.8e\+09 parameters, and the weights beside it are"),
+        ("n_layer", 10_000, r"describes a model of [\d,]+ parameters, but its file of tensors contains [\d,]+ numbers"),
+        ("mlp_width", 10**8, r"describes a model of 4.8e\+09 parameters, but its file of tensors contains"),
         ("n_layer", 10**30, r"n_layer=10000000... \(31 digits\) is out of range: it must be between 1 and 10,000"),
     ],
 )
@@ -320,15 +320,15 @@ def test_options_that_no_machine_can_follow(
 @pytest.mark.parametrize(
     ("kind", "flags", "words"),
     [
-        ("gpt", ("--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("gpt", ("--samples", 10**12), "generating 1.0e+12 texts in parallel takes "),
         ("gpt", ("--seed", 10**30), ""),
         ("gpt", ("--seed", -1), "seed=-1 is out of range"),
         ("gpt", ("--temperature", 1e300), ""),
         ("gpt", ("--top-k", 10**30), ""),
         ("gpt", ("--tokens", 10**30, "--stop", "\n"), ""),
-        ("bart", ("--beam", 10**12), "writing 1.0e+12 texts side by side takes "),
-        ("bart", ("--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
-        ("bart", ("--temperature", 1.0, "--samples", 10**12), "writing 1.0e+12 texts side by side takes "),
+        ("bart", ("--beam", 10**12), "generating 1.0e+12 texts in parallel takes "),
+        ("bart", ("--samples", 10**12), "generating 1.0e+12 texts in parallel takes "),
+        ("bart", ("--temperature", 1.0, "--samples", 10**12), "generating 1.0e+12 texts in parallel takes "),
         ("bart", ("--tokens", 10**30), "it must be between 1 and 12."),
         ("bart", ("--length-penalty", 1e300), "it must be between -100 and 100."),
         ("bart", ("--no-repeat-ngram", 10**30), ""),

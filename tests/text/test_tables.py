@@ -213,7 +213,7 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
         text.read_table(tmp_path, "text")
     for name in ("b/empty.csv", "b/blank.csv", "b/header.csv"):
         (tmp_path / name).unlink()
-    with pytest.raises(TextError, match=r"folder with no table in it; jumok looks for \.jsonl, .*\.tsv$"):
+    with pytest.raises(TextError, match=r"folder with no table in it; jumok reads \.jsonl, .*\.tsv$"):
         text.read_table(tmp_path, "text")
 
 
@@ -277,8 +277,8 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
         ("a.csv", "", r"a\.csv is empty"),
         ("a.jsonl", "", r"a\.jsonl is empty"),
-        ("a.csv", "\n\n", r"a\.csv holds nothing but white space"),
-        ("a.jsonl", " \n\t\n", r"a\.jsonl holds nothing but white space"),
+        ("a.csv", "\n\n", r"a\.csv contains only white space"),
+        ("a.jsonl", " \n\t\n", r"a\.jsonl contains only white space"),
         (
             "a.csv",
             "document,label\n가,1\n나, 다,1\n",
@@ -292,15 +292,15 @@ def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> Non
         ("a.jsonl", '{"document": "가", "label": 1}\n["나", 0]\n', r"a\.jsonl, line 2: a JSON list"),
         ("a.jsonl", '"document"\n', r"a\.jsonl, line 1: a JSON str"),
         ("a.jsonl", '{"document": "가", "label": 1, "label": 0}', r"line 1: the name 'label' occurs more than once"),
-        ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is no text"),
+        ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is not text"),
         ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
         ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"no column 'label' in any line; .*did you mean 'lable'\?$"),
         ("a.jsonl", "{}\n", r"no column 'document' in any line; the columns are none$"),
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
-        ("a.txt", TSV, r"a\.txt is no table, .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
-        ("a.json", "[]", r"a\.json is no table, .*give \.jsonl"),
+        ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
+        ("a.json", "[]", r"a\.json is not a table, .*give \.jsonl"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:
@@ -378,8 +378,8 @@ def test_rows_in_memory_become_a_table() -> None:
         ([], "demo has no rows"),
         ([("가", "나"), ("다",)], "demo, row 2: 1 cells where a sequence of 2 cells is expected"),
         (["가나"], "demo, row 1: '가나' where a sequence of 2 cells is expected"),
-        ([("가", b"x")], r"demo, row 1: column 'b' holds b'x', which is no text"),
-        ([("가", ["나"])], "which is no text, number or truth value"),
+        ([("가", b"x")], r"demo, row 1: column 'b' holds b'x', which is not text"),
+        ([("가", ["나"])], "which is not text, number or truth value"),
         ([("\ud83d", "나")], r"demo, row 1: U\+D83D is half of a surrogate pair"),
     ],
 )
@@ -432,4 +432,4 @@ def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     assert [source.rows for source in table.sources] == [2, 1]
     assert table.sources[0].copies == (str(first), str(copy))
     assert table.sha256 == text.read_table([first, other], ["text", "label"]).sha256
-    assert f"{copy} holds the same as {first} and is not counted again." in table.describe()
+    assert f"{copy} has the same content as {first} and is not counted again." in table.describe()

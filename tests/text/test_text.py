@@ -397,7 +397,7 @@ def test_a_folder_is_read_sorted_without_hidden_and_empty_files(tmp_path: Path) 
 
 def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "x.py", "print()")
-    with pytest.raises(TextError, match=r"folder with no text in it; jumok looks for \.txt.*\.tsv"):
+    with pytest.raises(TextError, match=r"folder with no text in it; jumok reads \.txt.*\.tsv"):
         text.read([tmp_path])
     write(tmp_path, "x.txt", "")
     with pytest.raises(TextError, match="only empty and blank files"):
@@ -547,7 +547,7 @@ def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
             '{"body": "가", "id": 1}\n',
             r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* column=NAME",
         ),
-        ('{"text": 3}\n', r"line 1: column 'text' holds 3, which is no text"),
+        ('{"text": 3}\n', r"line 1: column 'text' holds 3, which is not text"),
         ('{"text": "\\ud83d"}\n', r"line 1: U\+D83D is half of a surrogate pair"),
         ("[" * 100_000 + "\n", r"line 1: not JSON"),
     ],
@@ -691,7 +691,7 @@ def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
         assert [source.name for source in found.sources] == [str(first), str(second)]
         assert len(found.sources[0].copies) == 4
         assert f"{first} was given more than once and is counted once." in found.describe()
-        assert f"{tmp_path / 'link.txt'} holds the same as {first} and is not counted again." in found.describe()
+        assert f"{tmp_path / 'link.txt'} has the same content as {first} and is not counted again." in found.describe()
         assert "Copies that are not counted again: 1 more." in found.describe()
 
 

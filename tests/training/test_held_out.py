@@ -89,7 +89,7 @@ def test_a_file_twice_is_not_held_out_from_itself(jumok: Jumok, tmp_path: Path, 
     (tmp_path / "a.txt").write_text(tales, encoding="utf-8")
     end = jumok("train", "a.txt", "./a.txt", "--out=run", *FLAGS)
     assert end.code == 0
-    assert "./a.txt holds the same as a.txt and is not counted again." in end.err
+    assert "./a.txt has the same content as a.txt and is not counted again." in end.err
     data = RunFolder.open(Path("run")).read_config()["data"]
     assert (data["sources"], data["chars"], data["repeated"]) == (["a.txt"], len(tales), 0.0)
 

@@ -121,8 +121,8 @@ def get(
             return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
     except OSError as error:
         raise CorpusError(
-            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; {remedy} or choose another cache "
-            "folder; what is already downloaded stays",
+            "corpus {name!r} ({bytes:,} bytes) cannot be stored in {folder}: {reason}; {remedy} or choose another "
+            "cache folder; downloaded files are kept",
             name=name,
             bytes=corpus.bytes,
             folder=folder,
@@ -159,7 +159,7 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _D
             except _Unreachable as error:
                 raise CorpusError(
                     "corpus {name!r} is not in the cache and cannot be downloaded: {error}. Try again when "
-                    "the network is back (what has arrived is kept), save {url} as {path} by hand, or train "
+                    "the network is back (the part so far is kept), save {url} as {path} by hand, or train "
                     "on the built-in 'stories', which needs no network",
                     name=corpus.name,
                     error=error,
@@ -349,7 +349,7 @@ class _Downloader:
                     raise _Interrupted(answered) from None
                 raise CorpusError(
                     "{url}: the server answered {code} {reason}; the file was moved or access to it was "
-                    "blocked: check whether there is a newer jumok",
+                    "blocked: check for a newer version of jumok",
                     url=request.full_url,
                     code=error.code,
                     reason=error.reason,

@@ -92,7 +92,7 @@ def read_native(number: int, *, before_noun: bool = False) -> str:
 def read_digits(digits: str, *, zero: str = "영") -> str:
     """Return one syllable for each digit: 이공이사 for "2024" with `zero="공"`."""
     if not re.fullmatch("[0-9]+", digits):
-        raise ConfigError("digits={digits!r} is not a row of digits from 0 to 9", digits=digits)
+        raise ConfigError("digits={digits!r} is not a string of digits from 0 to 9", digits=digits)
     return "".join(zero if digit == "0" else _DIGITS[int(digit)] for digit in digits)
 
 

@@ -53,11 +53,14 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(
-            "{path}, the text as ids, cannot be read ({reason}). {remedy}", path=path, reason=reason, remedy=tr(REMEDY)
+            "{path}, the ids of the text, cannot be read ({reason}). {remedy}",
+            path=path,
+            reason=reason,
+            remedy=tr(REMEDY),
         ) from None
     if count is not None and len(ids) != count:
         raise RunError(
-            "{path} holds {count:,} ids where the run had {expected:,}. {remedy}",
+            "{path} contains {count:,} ids instead of {expected:,}. {remedy}",
             path=path,
             count=len(ids),
             expected=count,

@@ -95,7 +95,7 @@ def require_room(config: ModelConfig) -> None:
 def require_room_to_write(config: ModelConfig, texts: int) -> None:
     """Raise ConfigError if there is too little memory to generate this number of texts in parallel."""
     numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
-    what = tr("writing {count} texts side by side", count=_count(texts))
+    what = tr("generating {count} texts in parallel", count=_count(texts))
     require_memory(texts * numbers * torch.get_default_dtype().itemsize, what)
 
 
@@ -111,7 +111,7 @@ def require_stored(config: ModelConfig, stored: int, where: str) -> None:
     parameters = count_parameters(config)
     if parameters > FAR * stored:
         raise RunError(
-            "{where}/config.json describes a model of {count} parameters, and the weights beside it are {stored} "
+            "{where}/config.json describes a model of {count} parameters, but its file of tensors contains {stored} "
             "numbers; restore config.json from a copy.",
             where=where,
             count=_count(parameters),

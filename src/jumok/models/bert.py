@@ -165,7 +165,7 @@ class BERT(nn.Module):
 
     def _lacks(self, head: str) -> JumokError:
         return JumokError(
-            "this BERT has head={head!r}, and this needs head={needed!r}; train one with this head, "
+            "this BERT has head={head!r}, but head={needed!r} is required; train one with this head, "
             "or load a model that has it.",
             head=self.config.head,
             needed=head,

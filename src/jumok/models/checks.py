@@ -19,7 +19,7 @@ def require_tokenizer(model: Model) -> Tokenizer:
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
-        raise TokenizerError("this model has no tokenizer to read text with; use jumok.load, or set model.tokenizer.")
+        raise TokenizerError("this model has no tokenizer; use jumok.load, or set model.tokenizer.")
     if tokenizer.vocab_size > model.config.vocab_size:
         raise TokenizerError(
             "the tokenizer has {vocab_size} ids, the model only {model_size}; use the tokenizer that "
@@ -33,8 +33,8 @@ def require_tokenizer(model: Model) -> Tokenizer:
 def not_finite() -> JumokError:
     """Return the error for logits that are not finite."""
     return JumokError(
-        "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
-        "Train again with a lower learning rate, or load an earlier copy."
+        "the model's logits are not finite, so it cannot generate text: its parameters are damaged or its training "
+        "diverged. Train again with a lower learning rate, or load an earlier copy."
     )
 
 
@@ -53,6 +53,6 @@ def require_finite_losses(nats: float) -> None:
     """Raise JumokError if a sum of losses, in nats, is not finite."""
     if not math.isfinite(nats):
         raise JumokError(
-            "the model's losses are not finite: its weights are damaged or its training diverged. "
+            "the model's losses are not finite: its parameters are damaged or its training diverged. "
             "Train again with a lower learning rate, or load an earlier copy."
         )

@@ -222,7 +222,7 @@ class RunFolder:
             tensors = load_tensors(path)
         except (SafetensorError, OSError) as error:
             raise RunError(
-                "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it anew; "
+                "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it again; "
                 "otherwise restore it from a copy.",
                 path=path,
                 error=error,

@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Mod
     if not isinstance(model, kind):
         found, wanted = type(model).__name__, kind.__name__
         raise RunError(
-            "{path} holds a model of the kind {found}, and one of the kind {wanted} is needed here.",
+            "{path} contains a model of the class {found}, but {wanted} is required.",
             path=path,
             found=found,
             wanted=wanted,

@@ -79,7 +79,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
                 found.append(file)
     if not found:
         raise TextError(
-            "{name} is a folder with no {what} in it; jumok looks for {formats}",
+            "{name} is a folder with no {what} in it; jumok reads {formats}",
             name=name,
             what=tr(what),
             formats=", ".join(formats),

@@ -128,7 +128,7 @@ def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[
             elif len(fields) != width:
                 raise TextError(
                     "{name}, line {number:,}: {count} fields where the header has {width}; a field with "
-                    "{delimiter!r} or a newline in it must stand in double quotes",
+                    "{delimiter!r} or a newline in it must be enclosed in double quotes",
                     name=name,
                     number=number,
                     count=len(fields),

@@ -93,7 +93,7 @@ def _copies(sources: Sequence[Source]) -> list[str]:
     lines = [
         tr("{name} was given more than once and is counted once.", name=name)
         if copy == name
-        else tr("{copy} holds the same as {name} and is not counted again.", copy=copy, name=name)
+        else tr("{copy} has the same content as {name} and is not counted again.", copy=copy, name=name)
         for copy, name in found[:MOST_COPIES]
     ]
     if len(found) > MOST_COPIES:
@@ -190,11 +190,11 @@ class Place(NamedTuple):
 
 def blank(file: Input) -> TextError:
     """Return the error for an input that contains only white space."""
-    return TextError("{name} holds nothing but white space; jumok needs text to work with", name=file.name)
+    return TextError("{name} contains only white space; jumok needs text to work with", name=file.name)
 
 
 def half_pair(char: str) -> str:
     """Return the part of a message about a lone surrogate."""
     return tr(
-        "U+{code:04X} is half of a surrogate pair and no character; remove it or restore its other half", code=ord(char)
+        "U+{code:04X} is half of a surrogate pair, not a character; remove it or restore its other half", code=ord(char)
     )

@@ -219,7 +219,7 @@ def _find(name: str) -> list[Input]:
     for file in files:
         if file.format == "text" and file.path != "-":
             raise TextError(
-                "{name} is no table, judging by its suffix; give {suffixes} files with named columns, or "
+                "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
                 "- for standard input",
                 name=file.name,
                 suffixes=", ".join(TABLES),
@@ -273,7 +273,7 @@ def _spelled(where: Place, column: str, value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise TextError(
-        "{where}: column {column!r} holds {value}, which is no text, number or truth value",
+        "{where}: column {column!r} holds {value}, which is not text, number or truth value",
         where=where,
         column=column,
         value=str(value)[:40],

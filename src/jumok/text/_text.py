@@ -210,7 +210,7 @@ def _json_column(table: Reading, column: str) -> Iterator[str]:
         value = row[column]
         if not isinstance(value, str | None):
             raise TextError(
-                "{where}: column {column!r} holds {value}, which is no text",
+                "{where}: column {column!r} holds {value}, which is not text",
                 where=where,
                 column=column,
                 value=json.dumps(value)[:40],
@@ -228,7 +228,7 @@ def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -
     rows = delimited_rows(table, tabs=tabs)
     _, header = next(rows, (1, []))
     if column not in header:
-        asked = tr("no column {column!r}", column=column) if named else tr("it is not said which column holds the text")
+        asked = tr("no column {column!r}", column=column) if named else tr("the column of the text was not named")
         raise TextError("{name}: {asked}; {known}", name=name, asked=asked, known=_choice(header))
     at = only_place(name, header, column)
     for _, fields in rows:

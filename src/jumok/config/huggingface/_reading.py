@@ -76,9 +76,7 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
     try:
         return READERS[architecture(stock, where)](stock, where)
     except KeyError as error:
-        raise RunError(
-            "{where}/config.json does not say {name}; restore it from a copy.", where=where, name=error
-        ) from None
+        raise RunError("{where}/config.json has no {name}; restore it from a copy.", where=where, name=error) from None
     except (AttributeError, TypeError) as error:  # such as a list instead of a string
         raise RunError(
             "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
@@ -260,7 +258,7 @@ def _refuse(where: str, faults: Mapping[str, bool]) -> None:
     found = [fault for fault, there in faults.items() if there]
     if found:
         raise JumokError(
-            "{where} needs what jumok's model does not support: {features}.", where=where, features=", ".join(found)
+            "{where} uses features that jumok does not support: {features}.", where=where, features=", ".join(found)
         )
 
 

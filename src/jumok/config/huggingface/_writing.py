@@ -36,8 +36,8 @@ def stock_class(config: ModelConfig) -> str:
             return ("GPT2" if config.family == "classic" else "Qwen3") + CLASSIFIER
         return "GPT2LMHeadModel" if config.family == "classic" else "Qwen3ForCausalLM"
     raise JumokError(
-        "this is a rung of the ladder, a GPT with parts left out, and no stock class can express "
-        "it; train a whole one with `jumok train` to export it to transformers."
+        "this is a model of the ladder, a GPT with components removed, and transformers has no class for it; train a "
+        "full GPT with `jumok train` to export it to transformers."
     )
 
 
