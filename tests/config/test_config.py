@@ -1,4 +1,4 @@
-"""Configurations: what is wrong with a value is said with the value, what is allowed, and what to do.
+"""Configurations: errors name the value, the allowed values and a remedy.
 
 Bad inputs first: of the wrong type, out of range, not a number, infinite, unknown, misspelt, and two that do not fit
 together.
@@ -107,7 +107,7 @@ BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("values", "message"), BAD_SHAPES, ids=str)
 def test_a_wrong_shape_is_refused(values: dict[str, Any], message: str) -> None:
-    """A count like 2.5 or "4" went through and failed in the middle of building the model."""
+    """A count such as 2.5 or "4" was accepted, and building the model failed."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         GPTConfig(**{"vocab_size": 10, **values})
 
@@ -204,7 +204,7 @@ def test_types_and_choices_of_fields() -> None:
 # --- sizes and families ---
 
 
-def test_what_is_given_goes_before_the_size_before_the_family() -> None:
+def test_given_settings_have_priority_over_size_and_family() -> None:
     model, train = resolve({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
     assert (model["n_layer"], model["n_head"], model["n_embd"]) == (3, 6, 384)
     assert train == CLASSIC_DEFAULTS
@@ -247,7 +247,7 @@ def test_what_cannot_be_resolved(settings: dict[str, Any], size: str | None, mes
 
 
 def test_a_size_of_another_kind_is_named() -> None:
-    """The message told of a setting that nobody had given."""
+    """The message named a setting that the user had not given."""
     for kind in (BERTConfig, EncoderDecoderConfig):
         with pytest.raises(ConfigError, match=r"'nanokogpt' is for a GPT: it sets .*head_dim.*; choose from nano,"):
             resolve({}, "nanokogpt", kind)

@@ -38,7 +38,7 @@ BIG = f"{PLACE}/data/2_Second/text.jsonl"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT; `faults` are spent one a request, `log` keeps (path, Range, status, bytes sent)."""
+    """Serves CONTENT. Each request uses one of `faults`; `log` records (path, Range, status, bytes sent)."""
 
     daemon_threads = True
 
@@ -155,7 +155,7 @@ def test_the_catalogue_is_well_formed() -> None:
 
 
 def test_the_catalogue_holds_the_pinned_facts() -> None:
-    """Titles, licences, addresses, sizes and digests: whoever changes one means to, and changes this digest too."""
+    """Titles, licences, URLs, sizes and digests; an intended change also changes this digest."""
     facts = {
         name: [corpus.title, corpus.licence, corpus.homepage, [[f.url, f.bytes, f.sha256] for f in corpus.files]]
         for name, corpus in catalogue.entries().items()
@@ -236,7 +236,7 @@ def test_a_part_from_an_earlier_day_is_used(server: Server, fetch: Fetch, tmp_pa
 
 
 def test_a_whole_part_needs_no_request(server: Server, fetch: Fetch, tmp_path: Path) -> None:
-    """Killed between the last byte and the move into place."""
+    """The process was killed after the last byte and before the rename."""
     part = part_of(tmp_path)
     part.parent.mkdir(parents=True)
     part.write_bytes(CONTENT[BIG])
@@ -264,7 +264,9 @@ def test_a_server_without_ranges_sends_all_again(server: Server, fetch: Fetch, f
 @pytest.mark.parametrize("fault", ["wrong", "long"])
 def test_wrong_content_is_refused_and_not_kept(server: Server, fetch: Fetch, tmp_path: Path, fault: str) -> None:
     server.faults = [fault]
-    with pytest.raises(CorpusError, match=r"holds something else.*expected [\d,]+ bytes with sha256 [0-9a-f]{64}"):
+    with pytest.raises(
+        CorpusError, match=r"does not match the catalogue.*expected [\d,]+ bytes with sha256 [0-9a-f]{64}"
+    ):
         fetch()
     assert leftovers(tmp_path) == []
     assert not (tmp_path / "novels" / "novels.txt").exists()
@@ -318,13 +320,13 @@ def test_only_https_is_fetched_unless_a_mirror_is_named(fetch: Fetch, monkeypatc
 
 def test_a_redirect_away_from_https_is_not_followed() -> None:
     request = catalogue.urllib.request.Request("https://example.invalid/a")
-    with pytest.raises(CorpusError, match=r"leads to http://example\.invalid/b, which is not https"):
+    with pytest.raises(CorpusError, match=r"redirects to http://example\.invalid/b, which is not https"):
         catalogue._StayOnHttps().redirect_request(request, None, 302, "", None, "http://example.invalid/b")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * len(CONTENT[BIG])])
 def test_a_damaged_cache_is_mended(server: Server, fetch: Fetch, tmp_path: Path, damage: bytes) -> None:
-    """Of the same size too: size alone would let it pass."""
+    """Also if the size is correct."""
     path = fetch()
     (tmp_path / "novels/files/data/2_Second/text.jsonl").write_bytes(damage)
     path.write_bytes(b"damaged")
@@ -353,7 +355,7 @@ def test_interrupted_assembling_leaves_no_half_file(
 
 
 def test_a_full_disk_is_said_to_be_full(fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken connection is an OSError as well; a full disk must not be tried five times as one."""
+    """A lost connection is an OSError as well; writing to a full disk must not be retried."""
     pauses: list[float] = []
 
     def full(_: int) -> None:

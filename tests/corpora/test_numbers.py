@@ -1,4 +1,4 @@
-"""The built-in pairs: hand-checked readings, a parser that reads them back, and what the stream promises."""
+"""The built-in pairs: readings checked by hand, a parser for them, and the properties of the stream."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_what_has_no_reading_is_refused(read: Callable[[], str], said: str) -> N
 
 
 def parse_sino(reading: str) -> int:
-    """The number of a reading: a multiplier is what was said since the last unit, 1 if nothing was."""
+    """Return the number of a reading; a unit without a digit before it counts once."""
     total = group = digit = 0
     for syllable in reading:
         if syllable in "영일이삼사오육칠팔구":
@@ -293,7 +293,7 @@ def test_the_first_thousand_pairs_of_seed_0_never_change() -> None:
 
 
 def test_a_source_has_one_form_and_so_one_target() -> None:
-    """The forms of the kinds exclude one another, and the form and the digits give the target."""
+    """The kinds have different forms, and the form and the digits determine the target."""
     for source, target in sample():
         form, read = FORMS[kind_of(source)]
         found = re.fullmatch(form, source)
@@ -331,7 +331,7 @@ def test_a_kind_can_be_written_to_its_end(kind: str) -> None:
 
 
 def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
-    """The last tenth is what a run holds out: no kind and no length may be used up before it."""
+    """The last tenth is the validation part, so no kind and no length may be exhausted before it."""
     pairs = list(numbers.write(50_000, seed=1))
     first, last = (Counter(kind_of(source) for source, _ in part) for part in (pairs[:5_000], pairs[-5_000:]))
     assert set(first) == set(last) == set(numbers.KINDS)
@@ -342,7 +342,7 @@ def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
     assert set(map(len, plain)) >= set(range(2, numbers.LONGEST + 1))
 
 
-def test_short_and_long_round_and_crooked_numbers_are_as_frequent() -> None:
+def test_lengths_and_numbers_of_zeros_are_equally_frequent() -> None:
     plain = [source for source, _ in numbers.write(20_000, kinds=["number"])]
     values = [source.replace(",", "") for source in plain]
     lengths = Counter(map(len, values))
@@ -365,8 +365,8 @@ def test_numbers_are_told_apart_by_their_zeros(digits: int, zeros: int) -> None:
 
 
 @pytest.mark.parametrize("kinds", [("number",), ("percent",), ("count", "fraction"), numbers.KINDS])
-def test_rows_are_dealt_out_fairly(kinds: tuple[str, ...]) -> None:
-    """Rounding up gave each of a hundred small pools a row of its own: forty rows were nothing but round numbers."""
+def test_small_pools_get_no_more_than_their_share(kinds: tuple[str, ...]) -> None:
+    """Rounding up gave each of a hundred small pools a row: forty rows contained only round numbers."""
     chosen = [numbers._KINDS[kind] for kind in kinds]
     sizes = sum(pool.size for kind in chosen for pool in kind.pools)
     for rows in (0, 1, 2, 40, 1_000, 123_456, sizes // 2, sizes - 1, sizes):
@@ -379,8 +379,8 @@ def test_rows_are_dealt_out_fairly(kinds: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 90, 366, 9702, 10**12])
-def test_an_order_is_complete_and_none(size: int) -> None:
-    """Each number once; and where they can be counted, no tendency from one to the next, high digits or low."""
+def test_shuffled_is_a_permutation_without_pattern(size: int) -> None:
+    """Each number occurs once, and consecutive numbers are uncorrelated in their high and low digits."""
     for seed in range(3):
         order = list(islice(numbers._shuffled(size, random.Random(seed).random), 20_000))
         assert len(set(order)) == len(order) == min(size, 20_000)
@@ -425,13 +425,13 @@ def test_cells_are_plain_and_fit_a_table() -> None:
         ({"rows": 1, "kinds": []}, "rows=1: there are 0 different sources of no kind"),
     ],
 )
-def test_bad_questions_are_refused_at_once(arguments: dict[str, object], said: str) -> None:
+def test_invalid_arguments_are_refused_at_once(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         numbers.write(**arguments)  # type: ignore[arg-type]
 
 
 def test_a_long_stream_begins_at_once() -> None:
-    """Nothing is drawn up beforehand, however many rows are asked for."""
+    """The time before the first pair does not depend on the number of rows."""
     stream = numbers.write(10**9, kinds=["number", "phone"])
     sources = {next(stream)[0] for _ in range(100)}
     assert len(sources) == 100

@@ -1,4 +1,4 @@
-"""The built-in corpus: its Korean, its determinism, and the proof that its floor is exact."""
+"""The built-in corpus: Korean grammar, determinism, and the proof that its floor is exact."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_tales_are_short_plain_lines() -> None:
 
 
 def test_particles_fit_the_words_they_follow() -> None:
-    """By an independent rule: the final consonant is read off the NFD form of each word of the word lists."""
+    """By an independent rule: the final consonant is taken from the NFD form of each word in the word lists."""
 
     def closed(word: str) -> bool:
         return "\u11a8" <= unicodedata.normalize("NFD", word)[-1] <= "\u11c2"
@@ -117,7 +117,7 @@ def test_past_tense_keeps_vowel_harmony() -> None:
 
 
 def test_elders_are_honoured() -> None:
-    """Whoever takes 께서 acts in -시-, and nobody else does; what is told to family is told with 드리다."""
+    """Verbs have -시- exactly if the subject has 께서; speech to family uses 드리다."""
     honoured = 0
     for text, _ in sample():
         for sentence in re.findall(r"[^.!?“”]+[.!?]", text):
@@ -153,7 +153,7 @@ def first_forms(word: str) -> list[str]:
 
 
 def heads(grammar: Grammar, tokens: Template) -> Iterator[Template]:
-    """The ways `tokens` can begin: the same tokens with the first one written out."""
+    """Return the tokens with the first one expanded in all ways."""
     head, rest = tokens[0], tokens[1:]
     if isinstance(head, Phrase):
         for option in grammar.templates[head.slot]:
@@ -203,7 +203,7 @@ def ambiguities(grammar: Grammar) -> list[str]:
 
 
 def test_every_choice_of_the_grammar_is_a_prefix_free_code() -> None:
-    """The proof: if what is read settles each choice in turn, a text has one derivation, and its nats are exact."""
+    """The proof: each choice follows from the text, so a text has one derivation, and its nats are exact."""
     assert ambiguities(stories.grammar()) == []
 
 
@@ -254,12 +254,12 @@ def test_a_word_is_recalled_and_a_phrase_is_chosen_anew() -> None:
     assert grammar.measure() == (8, pytest.approx(math.log(8)))
 
 
-def test_a_grammar_with_a_hole_is_refused() -> None:
+def test_an_incomplete_grammar_is_refused() -> None:
     with pytest.raises(CorpusError, match="'whom'"):
         Grammar({"who": "곰 | 여우"}, {"s": "{whom} 왔어요."}, "s")
     with pytest.raises(CorpusError, match="2 forms"):
         Grammar({"who call": "곰 = 곰아 | 여우"}, {"s": "{who} 왔어요."}, "s")
-    with pytest.raises(CorpusError, match="precedes its first mention"):
+    with pytest.raises(CorpusError, match="precedes its first occurrence"):
         Grammar({"who call": "곰 = 곰아 | 여우 = 여우야"}, {"s": "{who.call}, {who}!"}, "s").measure()
 
 

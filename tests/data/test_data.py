@@ -1,4 +1,4 @@
-"""From text to ids to batches: each window once an epoch, in an order that the seed and the number decide."""
+"""Ids and batches: each window occurs once per epoch, in an order that depends on the seed and the number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jumok.tokenizers import train_tokenizer
 
 
 def starts(batches: Batches, count: int) -> list[int]:
-    """First ids of the first `count` windows; where the ids are 0, 1, 2 ..., these are their places."""
+    """Return the first ids of the first `count` windows; for the ids 0, 1, 2 ... these are their positions."""
     found: list[int] = []
     number = 0
     while len(found) < count:
@@ -41,7 +41,7 @@ def test_targets_are_the_next_ids() -> None:
 
 
 def test_a_batch_depends_on_its_number_alone() -> None:
-    """Asked for in any order, by any instance: so a run continues anywhere without a state."""
+    """In any order and from any instance, so a run can be resumed without a state of the data."""
     ids = np.arange(500, dtype=np.uint16)
     forwards, backwards = Batches(ids, 8, 3, seed=7), Batches(ids, 8, 3, seed=7)
     first = [forwards.batch(n)[0] for n in range(100)]
@@ -54,7 +54,7 @@ def test_a_batch_depends_on_its_number_alone() -> None:
 @pytest.mark.parametrize("length", [17, 18, 31, 32, 33, 34, 48, 49, 50, 100, 1000, 1001])
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_each_epoch_visits_each_window_once(length: int, batch_size: int) -> None:
-    """Windows of one epoch lie side by side, inside the text, and each comes once; then the grid shifts."""
+    """The windows of an epoch are adjacent, inside the text, and each occurs once; the offset changes by epoch."""
     context = 16
     batches = Batches(np.arange(length, dtype=np.uint16), context, batch_size, seed=1)
     assert 1 <= batches.windows <= (length - 1) // context
@@ -67,10 +67,10 @@ def test_each_epoch_visits_each_window_once(length: int, batch_size: int) -> Non
         assert visited[-1] + context + 1 <= length
 
 
-def test_no_place_in_the_text_is_left_out() -> None:
-    """Over many epochs every token but the first is a target, about equally often away from the ends.
+def test_every_position_of_the_text_is_used() -> None:
+    """Over many epochs every token except the first is a target; those away from the ends about equally often.
 
-    The grid was shifted by less than a window, which left up to a window at the end of the text unread for ever.
+    The offset was less than a window, so up to one window at the end of the text was never used.
     """
     length, context = 103, 10
     batches = Batches(np.arange(length, dtype=np.uint16), context, 1, seed=0)
@@ -91,7 +91,7 @@ def test_orders_and_shifts_differ_from_epoch_to_epoch() -> None:
 
 
 def test_smaller_batches_are_the_larger_ones_cut_up() -> None:
-    """So that accumulating two passes of 4 sees what one pass of 8 does."""
+    """Two accumulated batches of 4 contain the same windows as one batch of 8."""
     ids = np.arange(700, dtype=np.uint16)
     small, large = Batches(ids, 16, 4, seed=2), Batches(ids, 16, 8, seed=2)
     for number in range(20):
@@ -106,10 +106,10 @@ def test_smaller_batches_are_the_larger_ones_cut_up() -> None:
     ("kind", "dtype"), [("char", np.uint16), ("jamo", np.uint16), ("bpe", np.uint16)], ids=["char", "jamo", "bpe"]
 )
 @pytest.mark.parametrize(("start", "stop"), [(0, None), (100, 2000), (3000, None), (50, 50)])
-def test_in_a_stream_as_at_once(
+def test_chunks_give_the_same_ids_as_the_whole_text(
     tmp_path: Path, tales: str, kind: str, dtype: type, start: int, stop: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks of 97 characters give the ids that the whole text gives."""
+    """Chunks of 97 characters give the same ids as the whole text."""
     text = reader.from_string(tales)
     whole = text.chunks
 
@@ -151,7 +151,7 @@ def test_stock_numpy_reads_them(tmp_path: Path, tales: str) -> None:
     assert np.load(tmp_path / "ids.npy", allow_pickle=False).tolist() == tokenizer.encode(tales).tolist()
 
 
-def test_a_failure_leaves_nothing(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_no_file(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: object) -> object:
         raise OSError(28, "No space left on device")
 
@@ -183,8 +183,8 @@ def test_a_wrong_number_of_ids(tmp_path: Path) -> None:
         load_ids(tmp_path / "train.npy", 1000)
 
 
-def test_the_order_of_an_epoch_tells_nothing_of_the_next() -> None:
-    """Streams once overlapped from epoch to epoch, and windows kept their neighbours (correlation 0.75)."""
+def test_orders_of_epochs_are_independent() -> None:
+    """Random streams overlapped between epochs, and windows kept their neighbours (correlation 0.75)."""
     batches = Batches(np.arange(60_000, dtype=np.uint16), 64, 1, seed=0)
 
     def places(epoch: int) -> np.ndarray:
@@ -257,7 +257,7 @@ def test_length_batches_depend_on_their_number_alone(lengths: np.ndarray) -> Non
 
 
 def test_batches_weigh_the_same_whatever_rows_they_hold() -> None:
-    """Batches cut by their tokens held 16 short rows or 2 long ones, and the last one what was left over."""
+    """Batches of equal size contained 16 short rows or 2 long ones, and the last batch the remaining rows."""
     random = np.random.default_rng(1)
     lengths = random.integers(1, 60, (400, 1))
     for weights in (np.ones(400, np.int64), random.integers(1, 30, 400)):

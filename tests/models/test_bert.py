@@ -1,4 +1,4 @@
-"""BERT against `transformers` with the same random weights, on padded batches; and as it begins."""
+"""BERT compared with `transformers` with the same random parameters, on padded batches; and its initialisation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shape(head: str = "mlm", **changes: Any) -> BERTConfig:
 
 
 def tiny(head: str = "mlm", seed: int = 0, **changes: Any) -> BERT:
-    """A small float64 model whose every parameter is random, those that begin as zero or one too."""
+    """A small float64 model with random parameters, also those that are initialised to zero or one."""
     torch.manual_seed(seed)
     model = BERT(shape(head, **changes)).double().eval()
     for parameter in model.parameters():
@@ -42,7 +42,7 @@ def tiny(head: str = "mlm", seed: int = 0, **changes: Any) -> BERT:
 
 
 def stock_model(config: BERTConfig) -> Any:
-    """The same shape in `transformers`, written down by hand so that the export is not its own witness."""
+    """The same architecture in `transformers`, written by hand, independent of the export."""
     return (
         STOCK[config.head](
             BertConfig(
@@ -63,7 +63,7 @@ def stock_model(config: BERTConfig) -> Any:
 
 
 def batch(seed: int = 11, size: int = 3, length: int = T) -> tuple[Tensor, Tensor, Tensor]:
-    """ids, mask and token types of texts of different lengths, the first of them whole."""
+    """ids, mask and token types of texts of different lengths; the first one has no padding."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(V, (size, length), generator=generator)
     lengths = torch.tensor([length, *range(length - 3, 0, -4)][:size])
@@ -72,7 +72,7 @@ def batch(seed: int = 11, size: int = 3, length: int = T) -> tuple[Tensor, Tenso
 
 
 def ours(model: BERT, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> dict[str, Tensor]:
-    """Everything that the model says of a batch."""
+    """All outputs of the model for a batch."""
     hidden = model(ids, mask, types)
     said = {"hidden": hidden}
     if model.config.head == "mlm":
@@ -85,7 +85,7 @@ def ours(model: BERT, ids: Tensor, mask: Tensor | None = None, types: Tensor | N
 
 
 def theirs(model: Any, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> dict[str, Tensor]:
-    """The same of the stock class."""
+    """All outputs of the stock class for a batch."""
     inputs = {"attention_mask": None if mask is None else mask.long(), "token_type_ids": types}
     said = model(ids, output_hidden_states=True, **inputs)
     found = {"hidden": said.hidden_states[-1]}
@@ -97,7 +97,7 @@ def theirs(model: Any, ids: Tensor, mask: Tensor | None = None, types: Tensor | 
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor | None = None) -> None:
-    """Equal to 1e-9; hidden states of positions that fill up a text are nobody's."""
+    """Equal to 1e-9, except the hidden states of padding."""
     assert found.keys() == wanted.keys()
     for name, tensor in found.items():
         seen = tensor[mask] if mask is not None and tensor.dim() == 3 else tensor
@@ -172,7 +172,7 @@ def test_bert_base_has_the_110_million_parameters_of_the_paper():
 
 
 @torch.no_grad()
-def test_what_is_masked_has_no_influence():
+def test_padding_has_no_influence():
     model = tiny()
     ids, mask, types = batch()
     changed = torch.where(mask, ids, (ids + 1) % V)
@@ -192,7 +192,7 @@ def test_a_text_alone_is_as_it_is_in_a_batch():
 
 @torch.no_grad()
 def test_a_mask_of_zeros_and_ones_is_a_mask():
-    """As `transformers` writes it; `~` of a whole number would be no mask at all."""
+    """As in `transformers`; `~` of an integer mask would be wrong."""
     model = tiny()
     ids, mask, _ = batch()
     assert torch.equal(model(ids, mask.long()), model(ids, mask))
@@ -220,7 +220,7 @@ def test_the_first_token_type_is_the_default():
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.uint16])
 @torch.no_grad()
 def test_ids_may_be_of_any_whole_type(dtype: torch.dtype):
-    """A tokenizer gives the smallest type that holds its ids, which PyTorch's embedding does not take."""
+    """A tokenizer returns the smallest type for its ids, which PyTorch's embedding does not accept."""
     model = tiny()
     ids, mask, types = batch()
     assert torch.equal(model(ids.to(dtype), mask, types.to(dtype)), model(ids, mask, types))
@@ -239,7 +239,7 @@ def test_ids_may_be_of_any_whole_type(dtype: torch.dtype):
         (torch.zeros(1, 5), "ids are of type torch.float32; give whole numbers"),
     ],
 )
-def test_ids_that_cannot_be_are_named(ids: Tensor, message: str):
+def test_invalid_ids_are_named(ids: Tensor, message: str):
     with pytest.raises(ValueError, match=message):
         tiny()(ids)
 
@@ -283,7 +283,7 @@ def test_a_head_that_is_not_there_is_named():
         ({"pad_id": 37}, "pad_id=37 is out of range: it must be between 0 and 36"),
     ],
 )
-def test_shapes_that_cannot_be_are_refused(changes: dict[str, Any], message: str):
+def test_invalid_configurations_are_refused(changes: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         BERTConfig(vocab_size=V, **changes)
 
@@ -292,10 +292,10 @@ def test_shapes_that_cannot_be_are_refused(changes: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize("head", ["none", *STOCK])
-def test_the_first_weights(head: str):
+def test_initialisation(head: str):
     """N(0, 0.02) in every matrix, zero in every bias, one in every norm (section A.2 of the paper, by its code).
 
-    But for what makes the first heads look around, which test_neighbours.py tells of."""
+    The heads of the first block are tested in test_initialization.py."""
     torch.manual_seed(0)
     model = BERT(shape(head, vocab_size=300, n_embd=64, context_length=100))
     looking = ("position_embedding", "blocks.0.attention.q_proj", "blocks.0.attention.k_proj")
@@ -326,7 +326,7 @@ def test_dropout_acts_in_training_only():
 
 
 def test_every_parameter_learns():
-    """A parameter that no loss reaches would cost memory, and break training over several processes."""
+    """A parameter without a gradient would take memory and break training in several processes."""
     for head, call in (("mlm", "mlm_logits"), ("pooler", "pooled"), ("classify", "classify")):
         model = tiny(head)
         ids, mask, types = batch()

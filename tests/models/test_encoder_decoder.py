@@ -1,4 +1,4 @@
-"""The encoder–decoder against `transformers` with the same random weights; its caches; and as it begins."""
+"""The encoder–decoder compared with `transformers` with the same random parameters; caches; initialisation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def config_of(**changes: Any) -> EncoderDecoderConfig:
 
 
 def tiny(seed: int = 0, **changes: Any) -> EncoderDecoder:
-    """A small float64 model whose every parameter is random, and the bias of its output too."""
+    """A small float64 model with random parameters and output bias."""
     torch.manual_seed(seed)
     model = EncoderDecoder(config_of(**changes)).double().eval()
     for parameter in (*model.parameters(), model.output_bias):
@@ -54,7 +54,7 @@ def tiny(seed: int = 0, **changes: Any) -> EncoderDecoder:
 
 
 def stock_model(config: EncoderDecoderConfig) -> Any:
-    """The same shape in `transformers`, written down by hand so that the export is not its own witness."""
+    """The same architecture in `transformers`, written by hand, independent of the export."""
     common = {
         "vocab_size": config.vocab_size,
         "max_position_embeddings": config.context_length,
@@ -80,7 +80,7 @@ def stock_model(config: EncoderDecoderConfig) -> Any:
 
 
 def batch(vocab: int = V) -> tuple[Tensor, Tensor, Tensor]:
-    """Source ids, their mask, target ids; the sources are of different lengths, the first of them whole."""
+    """Source ids, their mask, target ids; the sources have different lengths; the first one has no padding."""
     generator = torch.Generator().manual_seed(11)
     source = torch.randint(vocab, (3, LENGTH), generator=generator)
     mask = torch.arange(LENGTH) < torch.tensor([[LENGTH], [7], [1]])
@@ -180,7 +180,7 @@ def test_the_paper_of_2017_in_numbers():
 
 @FAMILIES
 def test_parameter_count_is_that_of_the_stock_class(family: str):
-    """But for the tables of positions: BART's begin with two rows of no use, Marian counts what it computes."""
+    """Except the tables of positions: those of BART begin with two unused rows, and Marian counts its sinusoids."""
     model = tiny(family=family)
     stock = stock_model(model.config)
     tables = sum(p.numel() for name, p in stock.named_parameters() if "embed_positions" in name)
@@ -219,7 +219,7 @@ def test_the_whole_source_has_influence_but_for_what_is_masked(shape: dict[str, 
 @FAMILIES
 @torch.no_grad()
 def test_order_matters(family: str):
-    """In the source and in the target: attention alone sees a set."""
+    """In the source and in the target: attention without positions ignores the order."""
     model = tiny(family=family, n_layer=1)
     source, _, target = batch()
     before = model(source, target)[:, -1]
@@ -252,8 +252,8 @@ def test_cached_equals_uncached(shape: dict[str, Any], steps: list[int]):
 
 
 @torch.no_grad()
-def test_the_source_is_looked_at_once():
-    """Its keys and values are computed at the first step; the encoded source could be thrown away after it."""
+def test_keys_and_values_of_the_source_are_computed_once():
+    """Its keys and values are computed in the first step; later steps do not use the encoded source."""
     model = tiny()
     source, mask, target = batch()
     encoded, cache = model.encode(source, mask), model.new_cache(batch=3)
@@ -278,8 +278,8 @@ def test_a_cleared_cache_is_a_new_one():
 
 
 @torch.no_grad()
-def test_two_caches_do_not_know_of_each_other():
-    """A model holds no cache, so two texts can be written in turns."""
+def test_two_caches_are_independent():
+    """A model has no cache of its own, so two texts can be generated alternately."""
     model = tiny()
     source, _, target = batch()
     one, two = model.encode(source[:1]), model.encode(source[1:2])
@@ -296,7 +296,7 @@ def test_two_caches_do_not_know_of_each_other():
 
 @FAMILIES
 @torch.no_grad()
-def test_ids_that_cannot_be_are_named(family: str):
+def test_invalid_ids_are_named(family: str):
     model = tiny(family=family)
     source, mask, target = batch()
     with pytest.raises(ValueError, match="source ids hold 37, and this model has 0 to 36"):
@@ -329,7 +329,7 @@ def test_ids_that_cannot_be_are_named(family: str):
         ({"scale_embedding": 1}, "scale_embedding=1 is of type int; it must be of type bool"),
     ],
 )
-def test_shapes_that_cannot_be_are_refused(changes: dict[str, Any], message: str):
+def test_invalid_configurations_are_refused(changes: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         config_of(**changes)
 
@@ -343,10 +343,10 @@ def test_the_paper_takes_known_changes_only():
 
 
 @FAMILIES
-def test_the_first_weights(family: str):
-    """N(0, 0.02) for BART, Xavier's uniform for the paper of 2017; zero biases, and a model that knows nothing.
+def test_initialisation(family: str):
+    """N(0, 0.02) for BART, Xavier's uniform for the paper of 2017; zero biases; the first loss is that of guessing.
 
-    But for what makes BART's first heads look around, which test_neighbours.py tells of."""
+    The heads of the first blocks of BART are tested in test_initialization.py."""
     torch.manual_seed(0)
     model = EncoderDecoder(config_of(family=family, vocab_size=300, n_embd=64, context_length=50))
     looking = r".*position_embedding.*|(en|de)coder\.0\.attention\.[qk]_proj.*"
@@ -398,7 +398,7 @@ def test_the_seed_decides_the_weights(family: str):
 @pytest.mark.slow
 @FAMILIES
 def test_a_step_of_training_helps(family: str):
-    """One and the same pair, a few steps: the loss falls far below that of guessing."""
+    """After a few steps on one pair the loss is far below that of guessing."""
     torch.manual_seed(0)
     model = EncoderDecoder(config_of(family=family, n_embd=32, dropout=0.0))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

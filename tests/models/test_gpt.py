@@ -1,4 +1,4 @@
-"""The model against `transformers` with the same random weights, with and without a cache, and as it begins."""
+"""GPT compared with `transformers` with the same random parameters, with and without a cache; initialisation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def tiny(seed: int = 0, **changes: Any) -> GPT:
-    """A small float64 model whose every parameter is random, those that begin as zero or one too."""
+    """A small float64 model with random parameters, also those that are initialised to zero or one."""
     torch.manual_seed(seed)
     shape = {"vocab_size": 37, "context_length": 12, "n_layer": 2, "n_head": 4, "n_embd": 16, **changes}
     model = GPT(GPTConfig(**shape)).double().eval()
@@ -40,7 +40,7 @@ def some_ids(batch: int = 3, length: int = 12, vocab: int = 37) -> Tensor:
 
 
 def stock_model(config: GPTConfig) -> GPT2LMHeadModel | Qwen3ForCausalLM:
-    """The same shape in `transformers`, written down here by hand so that the export is not its own witness."""
+    """The same architecture in `transformers`, written by hand, independent of the export."""
     common = {
         "vocab_size": config.vocab_size,
         "tie_word_embeddings": config.tie_embeddings,
@@ -113,7 +113,7 @@ def test_stock_weights_in_our_class_give_the_same_logits(shape: dict[str, Any]):
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_gradients_equal_those_of_the_stock_class(family: str):
-    """Training is the same too: the chunked attention that runs in training has the derivative of the fused one."""
+    """Chunked attention, which is used in training, has the gradients of the fused kernel."""
     model = tiny(family=family, tie_embeddings=False)
     stock = stock_model(model.config)
     stock.load_state_dict(to_stock(model.config, model.state_dict()))
@@ -153,8 +153,8 @@ def test_a_cleared_cache_is_a_new_one():
 
 
 @torch.no_grad()
-def test_two_caches_do_not_know_of_each_other():
-    """A model holds no cache, so two texts can be written in turns."""
+def test_two_caches_are_independent():
+    """A model has no cache of its own, so two texts can be generated alternately."""
     model = tiny()
     first, second = model.new_cache(), model.new_cache()
     a, b = some_ids(1), some_ids(1).flip(1)
@@ -185,7 +185,7 @@ def test_more_tokens_than_the_context_are_refused(family: str):
         (torch.zeros(1, 5), "ids are of type torch.float32; give whole numbers"),
     ],
 )
-def test_ids_that_cannot_be_are_named(ids: Tensor, message: str):
+def test_invalid_ids_are_named(ids: Tensor, message: str):
     """An id of another tokenizer used to be PyTorch's "index out of range in self"."""
     with pytest.raises(ValueError, match=message):
         tiny()(ids)
@@ -193,7 +193,7 @@ def test_ids_that_cannot_be_are_named(ids: Tensor, message: str):
 
 @torch.no_grad()
 def test_ids_may_be_of_any_whole_type():
-    """A tokenizer gives the smallest type that holds its ids, which PyTorch's embedding does not take."""
+    """A tokenizer returns the smallest type for its ids, which PyTorch's embedding does not accept."""
     model = tiny()
     for dtype in (torch.uint8, torch.uint16, torch.int32):
         assert torch.equal(model(some_ids().to(dtype)), model(some_ids()))
@@ -216,7 +216,7 @@ def test_the_future_has_no_influence(shape: dict[str, Any]):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @torch.no_grad()
 def test_order_matters(shape: dict[str, Any]):
-    """Without positions, a single causal layer would not see in which order the past came."""
+    """Without positions, a single causal layer would ignore the order of the past."""
     model = tiny(**{**shape, "n_layer": 1})
     ids = some_ids(1, 4)
     swapped = ids[:, [1, 0, 2, 3]]
@@ -236,8 +236,8 @@ def test_rotary_attention_depends_on_the_distance_alone():
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
-def test_a_new_model_knows_nothing(family: str):
-    """Its first loss is close to that of guessing, ln V: a scale that is wrong by much would show here."""
+def test_the_first_loss_is_that_of_guessing(family: str):
+    """It is close to ln V; a wrong scale of the initialisation would increase it."""
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=200, family=family, n_embd=64, context_length=32))
     ids = some_ids(4, 33, 200)
@@ -274,7 +274,7 @@ def test_parameter_count_is_that_of_the_stock_class(shape: dict[str, Any]):
 
 
 def test_tied_embeddings_stay_one_matrix():
-    """Through a change of type and through a load, which both could split them."""
+    """After a change of dtype and after loading, both of which could separate them."""
     model = tiny().float()
     assert model.head.weight is model.token_embedding.weight
     model.load_state_dict(tiny(seed=1).state_dict())

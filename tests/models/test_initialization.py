@@ -1,4 +1,4 @@
-"""Heads of a fresh model look at the tokens around them, whatever these are."""
+"""Heads of a new model attend to neighbouring tokens, whatever these are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look(model: Any, *ids: Tensor) -> Recording:
 
 
 def there(weights: Tensor, head: int, back: int) -> float:
-    """The share of the queries in the middle of a text that give most to the key so many tokens back."""
+    """Return the share of queries in the middle of a text whose largest weight is `distance` tokens back."""
     places = torch.arange(20, 40)
     return float((places - weights[:, head, 20:40].argmax(-1) == back).double().mean())
 
@@ -62,8 +62,8 @@ def test_an_encoder_looks_to_both_sides_and_a_decoder_back() -> None:
             assert there(weights, head, back) > 0.6, (block, head)
 
 
-def test_other_families_begin_as_their_papers_say() -> None:
-    """GPT-2 and the model of 2017 are here to be compared with, so they begin as they did."""
+def test_other_families_are_initialised_as_in_their_papers() -> None:
+    """GPT-2 and the Transformer of 2017 are references, so their initialisation is not changed."""
     ids = torch.randint(500, (8, 48))
     gpt = look(GPT(GPTConfig(**SIZES, family="classic")), ids).attentions[0].weights()
     paper = look(EncoderDecoder(EncoderDecoderConfig(**SIZES, family="original")), ids, ids)
@@ -73,6 +73,6 @@ def test_other_families_begin_as_their_papers_say() -> None:
         assert there(encoder, head, (1, -1, 2, -2)[head]) < 0.3
 
 
-def test_heads_too_narrow_for_an_angle_are_left_alone() -> None:
+def test_heads_too_narrow_for_an_angle_are_not_changed() -> None:
     model = BERT(BERTConfig(**{**SIZES, "n_embd": 4}))
     assert model.position_embedding.weight.detach().std() < 0.03

@@ -1,4 +1,4 @@
-"""What GPT, BERT and the encoder–decoder have in common: names, first weights, and the loss that they learn from."""
+"""Properties of all models: names, initialisation, loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tiny(kind: str) -> Model:
 
 
 def hidden_of(model: Model, ids: Tensor, **inputs: Any) -> Tensor:
-    """The last hidden states, the source of an encoder–decoder being the same text."""
+    """The last hidden states; the source of an encoder–decoder is the same text."""
     if isinstance(model, EncoderDecoder):
         return model.hidden(ids, model.encode(ids[:, :3]), **inputs)
     return model.hidden(ids, **inputs)
@@ -39,7 +39,8 @@ def hidden_of(model: Model, ids: Tensor, **inputs: Any) -> Tensor:
 @EACH
 @torch.no_grad()
 def test_hidden_is_what_the_output_layer_reads(kind: str) -> None:
-    """A GPT has its head, a BERT several, an encoder–decoder its embedding: `hidden` is what stands before them all."""
+    """`hidden` returns the input of the head of a GPT, the heads of a BERT, and the tied output layer of an
+    encoder–decoder."""
     model, ids = tiny(kind), torch.arange(5)[None]
     hidden = hidden_of(model, ids)
     assert hidden.shape == (1, 5, 8)
@@ -52,8 +53,8 @@ def test_hidden_is_what_the_output_layer_reads(kind: str) -> None:
 
 
 @EACH
-def test_a_text_that_is_too_long_is_told_in_the_same_words(kind: str) -> None:
-    """They were three sentences once, and a GPT's told of a window."""
+def test_the_message_for_a_text_that_is_too_long_is_the_same(kind: str) -> None:
+    """There were three different messages."""
     model = tiny(kind)
     with pytest.raises(ValueError, match=r"^13 tokens exceed the context of 12; cut the "):
         hidden_of(model, torch.zeros(1, 13, dtype=torch.long))

@@ -1,4 +1,4 @@
-"""A GPT with parts left out: each part is left out exactly, and what is left is the production model."""
+"""A GPT with components removed: each removal is exact, and the rest is the production model."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def tokenizer(tales: str) -> Tokenizer:
 
 @families
 @torch.no_grad()
-def test_with_everything_left_in_it_is_the_gpt_of_its_family(family: str) -> None:
-    """The same first weights, bit for bit, and so the same logits."""
+def test_with_all_components_it_is_the_gpt_of_its_family(family: str) -> None:
+    """The same initial parameters, bit for bit, and so the same logits."""
     whole = {**SHAPE, "family": family, "dropout": 0.1}
     torch.manual_seed(3)
     ours = build(RungConfig(**whole)).eval()
@@ -81,7 +81,7 @@ def test_a_bigram_depends_on_the_last_token_alone(family: str, shared: bool) -> 
 @pytest.mark.parametrize("heads", [1, 4])
 @torch.no_grad()
 def test_an_average_is_the_mean_of_the_past(family: str, layers: int, heads: int) -> None:
-    """Of the embeddings so far, the last one included; a second layer takes the mean of the means."""
+    """The mean of the embeddings up to the position; a second layer computes the mean of the means."""
     model = rung(family=family, mixing="average", n_layer=layers, n_head=heads, **BARE)
     ids = some_ids()
     x = model.token_embedding.weight[ids]  # (B, T, C)
@@ -92,7 +92,7 @@ def test_an_average_is_the_mean_of_the_past(family: str, layers: int, heads: int
 
 
 @torch.no_grad()
-def test_an_average_is_blind_to_order_and_attention_is_not() -> None:
+def test_an_average_ignores_the_order_and_attention_does_not() -> None:
     ids = some_ids(8)
     shuffled = ids[:, [3, 0, 7, 5, 1, 2, 6, 4]]
     for mixing, blind in (("average", True), ("attention", False)):
@@ -104,7 +104,7 @@ def test_an_average_is_blind_to_order_and_attention_is_not() -> None:
 @families
 @torch.no_grad()
 def test_without_residuals_a_block_replaces_its_input(family: str) -> None:
-    """With W_o at zero nothing of the input is left; with residuals all of it is."""
+    """With W_o = 0 the output does not depend on the input; with residuals it is the input."""
     for residual in (False, True):
         model = rung(family=family, residual=residual, feed_forward=False)
         block = model.blocks[0]
@@ -116,7 +116,7 @@ def test_without_residuals_a_block_replaces_its_input(family: str) -> None:
 
 
 @families
-def test_parts_that_are_left_out_have_no_parameters(family: str) -> None:
+def test_removed_components_have_no_parameters(family: str) -> None:
     model = rung(family=family, **BARE)
     names = {name.split(".", 2)[-1] if name.startswith("blocks.") else name for name, _ in model.named_parameters()}
     assert not [name for name in names if "norm" in name or "mlp" in name]
@@ -130,7 +130,7 @@ def test_parts_that_are_left_out_have_no_parameters(family: str) -> None:
 @pytest.mark.parametrize("layers", [1, 4])
 @pytest.mark.parametrize("residual", [True, False], ids=["residual", "no residual"])
 @torch.no_grad()
-def test_without_norms_it_begins_with_a_signal_of_use(family: str, layers: int, residual: bool) -> None:
+def test_without_norms_activations_keep_their_size(family: str, layers: int, residual: bool) -> None:
     """GPT-2's first weights, made for norms, shrink the signal some thousand times in each block without them.
 
     And fan-in weights without GPT-2's shrinking of the projections into the residual stream let it grow so that a
@@ -173,8 +173,8 @@ def trained(folder: Path, text: Text, **settings: Any) -> Trainer:
 
 @families
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_what_is_frozen_stays_so(family: str, optimizer: str, tmp_path: Path, story_text: Text) -> None:
-    """Neither a step nor weight decay touches W_q and W_v of an average; all else learns.
+def test_frozen_parameters_do_not_change(family: str, optimizer: str, tmp_path: Path, story_text: Text) -> None:
+    """Neither a step nor weight decay changes W_q and W_v of an average; other parameters are trained.
 
     With nothing to train inside the blocks, Muon had an empty list of parameters, which torch refuses.
     """
@@ -218,7 +218,7 @@ def test_save_and_load(mixing: str, tmp_path: Path, tokenizer: Tokenizer) -> Non
 @mixings
 @pytest.mark.parametrize("norm", [True, False], ids=["norms", "no norms"])
 def test_writing_with_a_cache_is_writing_without(family: str, mixing: str, norm: bool, tokenizer: Tokenizer) -> None:
-    """Also beyond the context, where the window slides."""
+    """Also for texts longer than the context."""
     model = rung(vocab_size=tokenizer.vocab_size, family=family, mixing=mixing, norm=norm)
     model.tokenizer = tokenizer
     cached, plain = (generate(model, "옛날에", tokens=30, seed=4, cache=cache)[0] for cache in (True, False))
@@ -226,7 +226,7 @@ def test_writing_with_a_cache_is_writing_without(family: str, mixing: str, norm:
     assert cached.tokens == 30
 
 
-def test_it_cannot_leave_for_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_it_cannot_be_exported_to_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = rung(vocab_size=tokenizer.vocab_size)
     model.tokenizer = tokenizer
     with pytest.raises(JumokError, match=r"model of the ladder.*transformers has no class for it.*jumok train"):

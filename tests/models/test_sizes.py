@@ -1,4 +1,4 @@
-"""Sizes that no machine has room for: in a config.json, in a stock folder, and as options."""
+"""Sizes that exceed any memory: in config.json, in a stock folder, and as options."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SHAPES: list[ModelConfig] = [
 
 @pytest.mark.parametrize("config", SHAPES, ids=str)
 def test_numbers_are_counted_without_building(config: ModelConfig) -> None:
-    """To the last one: what is counted decides whether anything is built at all."""
+    """Exactly: the count decides whether a model is built."""
     model = build(config)
     assert count_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
     assert count_constants(config) == sum(buffer.numel() for buffer in model.buffers())
@@ -81,8 +81,8 @@ def test_numbers_are_counted_without_building(config: ModelConfig) -> None:
         assert 3 * count_cached(config) == held or config.mixing == "none"  # type: ignore[attr-defined]
 
 
-def test_memory_is_told_by_the_system() -> None:
-    """More than nothing, and no more than an exabyte: a limit that stands for "none" is no memory."""
+def test_free_memory() -> None:
+    """It is above zero and at most an exabyte; a limit that means "unlimited" is ignored."""
     free = free_memory()
     assert free is not None
     assert 1e6 < free < 1e18
@@ -95,7 +95,7 @@ def test_a_container_limits_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([]))
     monkeypatch.setattr(devices, "_free_of_system", lambda: None)
     assert free_memory() is None
-    require_memory(10**30, "anything")  # where the system does not tell, nothing is refused
+    require_memory(10**30, "anything")  # if it is unknown, nothing is refused
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_bytes_for_people(count: int, words: str) -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=str)
 def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's allocator failed in the middle of building, with a traceback, or the system killed the process."""
+    """PyTorch's allocator failed with a traceback, or the system killed the process."""
     monkeypatch.setattr(devices, "free_memory", lambda: 700)
     monkeypatch.setattr(nn.Module, "__init__", lambda _: pytest.fail("something was built"))
     with pytest.raises(ConfigError, match=r"a model of [\d,]+ parameters takes .* of memory at least, and 1 kB are fr"):
@@ -117,7 +117,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
 
 @pytest.mark.slow
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fits is never refused, not on a machine with 8 GB either."""
+    """A model that fits is not refused, also on a machine with 8 GB."""
     monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
     with torch.device("meta"):
         shapes: list[ModelConfig] = [
@@ -131,7 +131,7 @@ def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fewest(shape: ModelConfig, tokens: int) -> int:
-    """Bytes that a training step over so many tokens needs at least."""
+    """The fewest bytes that a training step over a number of tokens needs."""
     return 4 * STEP_NUMBERS * count_parameters(shape) + HALF * count_kept(shape) * tokens
 
 
@@ -156,7 +156,7 @@ def test_the_least_is_less_than_what_a_step_keeps(start: Start, task: str) -> No
 def test_a_step_that_does_not_fit_is_refused(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
 ) -> None:
-    """--batch-size 1000000 took all memory, and the system killed the process without a word."""
+    """--batch-size 1000000 used all memory, and the system killed the process without a message."""
     monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
     monkeypatch.setattr(plan, "free_memory", lambda _: free)
     if when != "after a pass":
@@ -194,7 +194,7 @@ def saved(kind: str, tokenizer: Tokenizer, folder: Path) -> Path:
 
 
 def outcome(folder: Path) -> str:
-    """What loading says; any other error than jumok's own fails the test."""
+    """Return the message of the error in loading; any exception other than a JumokError fails the test."""
     try:
         jumok.load(folder)
     except JumokError as error:
@@ -203,7 +203,7 @@ def outcome(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_any_value_in_a_config_gives_a_message(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """n_layer=10^7 ran for ever, n_embd=10^7 ended in an error of the allocator, 10^400 in an OverflowError."""
     folder = saved(kind, tokenizer, tmp_path / "run")
     path = folder / "config.json"
@@ -211,7 +211,7 @@ def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tm
     for name, before in good["model"].items():
         for value in VALUES if type(before) is int else (10**30, 1e300, None, []):
             if (name, value) == ("context_length", 10**7):
-                continue  # the machine may well have room for the angles of so many positions
+                continue  # the machine may have enough memory for the angles of these positions
             path.write_text(json.dumps({**good, "model": {**good["model"], name: value}}), encoding="utf-8")
             said = outcome(folder)
             assert said or name not in {"n_layer", "n_embd", "vocab_size"} or value is None, (name, value)
@@ -220,7 +220,7 @@ def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_any_value_in_a_stock_config_gives_a_message(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "stock"
     to_hf(jumok.load(saved(kind, tokenizer, tmp_path / "run")), folder)
     path = folder / "config.json"
@@ -244,10 +244,10 @@ def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokeniz
         ("n_layer", 10**30, r"n_layer=10000000... \(31 digits\) is out of range: it must be between 1 and 10,000"),
     ],
 )
-def test_a_config_is_held_against_the_weights(
+def test_a_config_is_compared_with_the_size_of_the_file(
     jumok: Jumok, tokenizer: Tokenizer, own_folder: Path, field: str, value: int, words: str
 ) -> None:
-    """The cheapest check of all: 14 MB are no model of 10^12 parameters."""
+    """A file of 14 MB cannot contain 10^12 parameters."""
     path = saved("gpt", tokenizer, own_folder / "run") / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     config["model"][field] = value
@@ -259,7 +259,7 @@ def test_a_config_is_held_against_the_weights(
         assert re.search(words, end.err), end.err
 
 
-def test_a_stock_config_is_held_against_its_weights(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_stock_config_is_compared_with_the_size_of_the_file(tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "stock"
     to_hf(jumok.load(saved("bert", tokenizer, tmp_path / "run")), folder)
     path = folder / "config.json"
@@ -272,7 +272,7 @@ def test_a_stock_config_is_held_against_its_weights(tokenizer: Tokenizer, tmp_pa
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(TrainConfig), ids=lambda field: str(field.name))
-def test_any_training_setting_ends_in_words(field: dataclasses.Field[Any]) -> None:
+def test_any_training_setting_gives_a_message(field: dataclasses.Field[Any]) -> None:
     """--matrix-learning-rate 1e300 overflowed while a line was printed, --accumulate 10^23 never ended a step."""
     for value in [*VALUES, math.inf, math.nan]:
         said = ""
@@ -302,7 +302,7 @@ def test_any_training_setting_ends_in_words(field: dataclasses.Field[Any]) -> No
     ],
     ids=str,
 )
-def test_options_that_no_machine_can_follow(
+def test_options_that_exceed_any_memory(
     jumok: Jumok, own_folder: Path, tales: str, flags: tuple[object, ...], words: str
 ) -> None:
     (own_folder / "t.txt").write_text(tales, encoding="utf-8")
@@ -336,7 +336,7 @@ def test_options_that_no_machine_can_follow(
     ],
     ids=str,
 )
-def test_wishes_that_no_machine_can_fulfil(
+def test_samples_and_beams_that_exceed_any_memory(
     jumok: Jumok, tokenizer: Tokenizer, own_folder: Path, kind: str, flags: tuple[object, ...], words: str
 ) -> None:
     """--samples 10^12 made a list of them first, --beam 10^12 took all the memory there is."""

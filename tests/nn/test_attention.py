@@ -1,4 +1,4 @@
-"""The seam: the fused kernel, the explicit weights and the published tables are one and the same attention."""
+"""Attention: the fused kernel, the explicit weights and published tables agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def heads(b: int, h: int, t: int, d: int, seed: int = 0) -> Tensor:
 
 
 def by_hand(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """One query, one head at a time, in plain Python; nothing in common with the code under test."""
+    """Attention in plain Python, one query and one head at a time; independent of the tested code."""
     (b, h, t, d), (_, g, s, _) = q.shape, k.shape
     out = torch.zeros(b, h, t, d, dtype=q.dtype)
     allowed = torch.ones(b, h, t, s, dtype=torch.bool) if mask is None else mask.expand(b, h, t, s)
@@ -59,7 +59,7 @@ def random_mask(kind: str, b: int, h: int, t: int, s: int) -> Tensor | None:
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (1, 6), (3, 6), (1, 1)])
 @pytest.mark.parametrize(("h", "g"), [(4, 4), (6, 2)])
 def test_seam_equals_weights_times_values(h: int, g: int, t: int, s: int, causal: bool, kind: str, training: bool):
-    """Both ways through the seam, the lazily computed weights and plain Python agree."""
+    """Both implementations, the attention weights and plain Python agree."""
     q, k, v = heads(2, h, t, 4, 1), heads(2, g, s, 4, 2), heads(2, g, s, 4, 3)
     mask = random_mask(kind, 2, h, t, s)
     expected = by_hand(q, k, v, mask, causal)
@@ -73,7 +73,7 @@ def test_seam_equals_weights_times_values(h: int, g: int, t: int, s: int, causal
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_row_with_nothing_to_attend_to_is_zero(causal: bool, training: bool):
-    """Trap: such a row is zeros in the fused kernel and NaN in a naive softmax."""
+    """Such a row is zeros in the fused kernel and NaN in a naive softmax."""
     q, k, v = heads(1, 2, 3, 4, 1).requires_grad_(training), heads(1, 2, 3, 4, 2), heads(1, 2, 3, 4, 3)
     mask = torch.ones(1, 1, 3, 3, dtype=torch.bool)
     mask[..., 0, :] = False
@@ -94,7 +94,7 @@ def test_a_row_with_nothing_to_attend_to_is_zero(causal: bool, training: bool):
 @pytest.mark.parametrize("length", [4, 20])
 @pytest.mark.parametrize("where", ["q", "k", "v"])
 def test_nan_stays_nan(where: str, length: int, dtype: torch.dtype, sight: str, training: bool):
-    """Trap: mending the empty rows must not hide a NaN that a diverging model brought in.
+    """Setting empty rows to zero must not hide a NaN of a diverging model.
 
     PyTorch's own kernel for CPUs does that: without a mask, and with fewer keys than fit into a vector register, it
     takes a row of NaN scores for an empty one and returns zeros.
@@ -107,11 +107,11 @@ def test_nan_stays_nan(where: str, length: int, dtype: torch.dtype, sight: str, 
     weights = attention_weights(q, k, mask, causal=sight == "causal").detach()
     assert out[0, 0, 3].isnan().any()
     assert torch.equal(out.isnan(), (weights @ v).isnan())
-    assert out[0, 1].isfinite().all()  # the other head is none of its business
+    assert out[0, 1].isfinite().all()  # the other head is not affected
 
 
 def test_causal_mask_is_aligned_to_the_last_key():
-    """Trap: PyTorch's is_causal is aligned top-left, so one new query of a cached text would see the first key only."""
+    """PyTorch's is_causal is aligned top-left, so a new query with a cache would attend only to the first key."""
     assert causal_mask(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
     assert causal_mask(1, 3).tolist() == [[True, True, True]]
     assert causal_mask(3, 3).tolist() == torch.ones(3, 3).tril().bool().tolist()
@@ -119,7 +119,7 @@ def test_causal_mask_is_aligned_to_the_last_key():
     seam = ScaledDotProductAttention()
     torch.testing.assert_close(seam(q, k, v, causal=True), seam(q, k, v), **EXACT)
     top_left = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert not torch.allclose(seam(q, k, v, causal=True), top_left)  # the trap is still there
+    assert not torch.allclose(seam(q, k, v, causal=True), top_left)  # PyTorch's alignment has not changed
 
 
 def test_more_queries_than_keys_leave_the_first_ones_empty():
@@ -154,7 +154,7 @@ def test_dropout_acts_in_training_only():
 
 
 def test_hooking_the_seam_shows_the_queries_keys_and_values():
-    """What `record` relies on: the seam is called as a module, with q, k, v and the mask."""
+    """`record` requires that the module is called with q, k, v and the mask."""
     attention = MultiHeadAttention(6, 6, 3, n_kv_head=1)
     caught: list[tuple[Any, ...]] = []
     handle = attention.attend.register_forward_pre_hook(lambda module, inputs: caught.append(inputs))
@@ -169,7 +169,7 @@ def test_hooking_the_seam_shows_the_queries_keys_and_values():
 
 
 def test_table_self_attention_linear(published: dict[str, Any]):
-    """Parameters come in the order q, k, v with PyTorch's default initialisation, so a book's table comes out."""
+    """Parameters are created in the order q, k, v with PyTorch's default initialisation, as for the table."""
     x = torch.tensor(published["inputs"])[None]  # (1, 6, 3)
     table = published["self_attention_linear"]
     torch.manual_seed(789)
@@ -193,7 +193,7 @@ def test_table_stacked_heads(published: dict[str, Any]):
 
 
 def test_table_dot_product(published: dict[str, Any]):
-    """Attention without parameters and without the scale: q grows by sqrt(D) to take the scale away."""
+    """Attention without parameters and without the scale: q is multiplied by sqrt(D) to cancel it."""
     x = torch.tensor(published["inputs"])[None, None]  # (1, 1, 6, 3)
     weights = attention_weights(x * 3**0.5, x)[0, 0]
     torch.testing.assert_close(weights, torch.tensor(published["dot_product"]["weights"]), **FOUR_DECIMALS)
@@ -245,7 +245,7 @@ def test_cross_attention_takes_a_context_of_another_width_and_length():
 @pytest.mark.parametrize("n_kv_head", [4, 2])
 @pytest.mark.parametrize("call", ["plain", "causal", "mask", "mask and causal", "context", "context and mask"])
 def test_one_sequence_needs_no_batch(call: str, n_kv_head: int, length: int, training: bool):
-    """(T, C) in, (T, C) out: the very numbers of a batch of one, for each way of calling the layer."""
+    """(T, C) gives (T, C), equal to a batch of one, for each way of calling the layer."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(8, 12, 4, n_kv_head=n_kv_head, qkv_bias=True, qk_norm=1e-6).double()
     x = torch.randn(length, 8, dtype=torch.float64)
@@ -275,7 +275,7 @@ def test_context_behind_a_mask_has_no_influence():
 
 
 def test_heads_may_be_narrower_than_the_model():
-    """The shape that a 2025 Korean series uses: 8 heads of 16 in a width of 256."""
+    """The shape of a 2025 Korean series: 8 heads of 16 in a width of 256."""
     attention = MultiHeadAttention(256, 256, 8, head_dim=16)
     assert attention(torch.randn(1, 2, 256)).shape == (1, 2, 256)
     assert attention.q_proj.weight.shape == (128, 256)
@@ -308,7 +308,7 @@ def test_full_cache_refuses_more():
 
 
 def test_a_cache_takes_keys_and_values_while_gradients_are_on():
-    """PyTorch forbids writing into what chunk returns then, so a model with a cache failed outside of no_grad."""
+    """Autograd does not allow writing to the results of torch.chunk, so a cache failed outside of no_grad."""
     attention = MultiHeadAttention(8, 8, 2)
     cache = LayerCache(6, torch.zeros(1, 2, 0, 4))
     x = torch.randn(1, 5, 8)

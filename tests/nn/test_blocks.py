@@ -1,4 +1,4 @@
-"""The block in all its forms, against PyTorch's own layers with the same weights, in float64."""
+"""All forms of the block, compared with the layers of PyTorch with the same parameters, in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 
 def random_block(config: BlockConfig, **kinds: Any) -> Block:
-    """A float64 block whose every parameter is random, those of the norms too."""
+    """A float64 block with random parameters, also in the norms."""
     torch.manual_seed(0)
     block = Block(config, **kinds).double().eval()
     for parameter in block.parameters():
@@ -32,14 +32,14 @@ def random_block(config: BlockConfig, **kinds: Any) -> Block:
 
 @torch.no_grad()
 def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
-    """PyTorch's layer keeps q, k and v in one matrix."""
+    """Copy the parameters; the layer of PyTorch has q, k and v in one matrix."""
     theirs.in_proj_weight.copy_(torch.cat([getattr(ours, f"{name}_proj").weight for name in "qkv"]))
     theirs.in_proj_bias.copy_(torch.cat([getattr(ours, f"{name}_proj").bias for name in "qkv"]))
     theirs.out_proj.load_state_dict(ours.o_proj.state_dict())
 
 
 def stock_layer(block: Block, activation: str) -> nn.Module:
-    """The same block as nn.TransformerEncoderLayer, or as nn.TransformerDecoderLayer where it looks at a context."""
+    """The same block as nn.TransformerEncoderLayer, or as nn.TransformerDecoderLayer if it has cross-attention."""
     cross = block.cross_attention is not None
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     layer = kind(C, HEADS, HIDDEN, 0.0, activation, norm_first=block.pre_norm, batch_first=True, dtype=torch.float64)
@@ -90,7 +90,7 @@ def test_an_encoder_block_is_that_of_pytorch(pre_norm: bool, activation: str, ma
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "padded"])
 @torch.no_grad()
 def test_a_decoder_block_is_that_of_pytorch(pre_norm: bool, activation: str, masked: bool):
-    """Causal self-attention, then attention to a context, whose padding is behind a mask."""
+    """Causal self-attention, then cross-attention with a mask for the padding of the context."""
     block = random_block(dataclasses.replace(PLAIN, pre_norm=pre_norm, activation=activation), cross=True)
     x, context = inputs()
     there = padding(9)
@@ -211,7 +211,7 @@ def test_dropout_acts_in_training_only():
 @pytest.mark.parametrize("kv_heads", [HEADS, 2])
 @torch.no_grad()
 def test_cached_equals_uncached(pre_norm: bool, steps: list[int], kv_heads: int):
-    """The target grows step by step, with rotary positions; the context is given whole each time."""
+    """The target grows step by step, with rotary positions; each step gets the whole context."""
     config = dataclasses.replace(PLAIN, pre_norm=pre_norm, n_kv_head=kv_heads, norm="rms", bias=False)
     block = random_block(config, cross=True)
     x, context = inputs()
@@ -249,7 +249,7 @@ def test_a_cache_shows_what_it_holds():
 
 
 def test_a_context_is_needed_where_there_is_cross_attention_and_nowhere_else():
-    """Without one it would quietly attend to itself; one that nothing looks at would be lost without a word."""
+    """Otherwise a block would silently attend to itself, or ignore the context."""
     x, context = inputs()
     with pytest.raises(ValueError, match="has cross-attention and needs a context"):
         random_block(PLAIN, cross=True)(x)

@@ -1,4 +1,4 @@
-"""Attention for training on CPUs: its own backward pass, in chunks, with weights kept and made again."""
+"""Chunked attention: its backward pass, with stored and with recomputed weights."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_bfloat16_is_as_near_to_the_truth_as_the_fused_kernel(group):
 
 
 def test_a_row_whose_scores_are_all_infinite_is_not_an_empty_one():
-    """It was taken for one with nothing to attend to, and its NaN became zeros."""
+    """It was treated as a row without any allowed key, and its NaN became zeros."""
     q, k, v = (heads(1, 1, 16, 4, n, torch.float32) for n in range(3))
     mask = torch.ones(1, 1, 1, 16, dtype=torch.bool)
     low = chunked_attention(q.detach() * 0 - torch.inf, k.detach().abs() + 1, v, mask, False)
@@ -87,7 +87,7 @@ def test_a_row_whose_scores_are_all_infinite_is_not_an_empty_one():
 
 
 def test_what_only_the_formula_can_do_goes_there():
-    """A context for all sequences at once is spread over them by the formula; the operator has no such rule."""
+    """The formula broadcasts one context over all sequences; the operator does not support that."""
     q, k, v = heads(3, 2, 20, 4, 1), heads(1, 2, 20, 4, 2), heads(1, 2, 20, 4, 3)
     out = ScaledDotProductAttention()(q, k, v)
     torch.testing.assert_close(out, attention_weights(q, k) @ v)
@@ -120,7 +120,7 @@ def test_compiled_is_equal():
 
 @pytest.mark.parametrize(("b", "t", "most"), [(1, 600, 2**25), (64, 40, 1000)], ids=["long", "many"])
 def test_long_contexts_and_large_batches_keep_no_weights(b, t, most, monkeypatch):
-    """8,192 keys would keep 2 GB of them; 256 sequences of 512 would keep 10."""
+    """The weights would take 2 GB for 8,192 keys, and 10 GB for 256 sequences of 512."""
     monkeypatch.setattr(chunked_attention_module, "MOST_KEPT", most)
     q, k, v = (heads(b, 8, t, 4, n, torch.float32) for n in range(3))
     saved: list[int] = []

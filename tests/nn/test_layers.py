@@ -1,4 +1,4 @@
-"""The two small layers, against their definitions."""
+"""RMSNorm and Dropout, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rms_norm_has_gradients() -> None:
 # --- Dropout ---
 
 
-def test_dropout_leaves_everything_alone_outside_training() -> None:
+def test_dropout_does_nothing_outside_training() -> None:
     x = torch.randn(4, 5)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x
@@ -82,7 +82,7 @@ def test_dropout_takes_any_shape_and_keeps_the_type(shape: tuple[int, ...], dtyp
 
 
 def test_dropout_has_no_pattern() -> None:
-    """Neighbours, which come from one random word, are dropped independently."""
+    """Neighbours, whose bytes are from one random word, are dropped independently."""
     torch.manual_seed(1)
     dropped = (Dropout(0.5)(torch.ones(2_000_000)) == 0).double() - 0.5
     for distance in (1, 2, 3, 4, 7, 8, 9, 16):

@@ -1,4 +1,4 @@
-"""Positions against their definitions."""
+"""Positions, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_odd_width_ends_with_a_sine():
 
 
 def test_a_step_in_position_turns_each_pair():
-    """What the paper chose them for: PE(pos + k) is a linear function of PE(pos), the same for every pos."""
+    """The paper chose them because PE(pos + k) is a linear function of PE(pos), the same for every pos."""
     table = sinusoidal(40, 6).double()
     step = 5
     for i in range(3):
@@ -67,7 +67,7 @@ def test_rotation_keeps_lengths_and_shows_distances():
 @pytest.mark.parametrize("width", [2, 16, 64])
 @pytest.mark.parametrize("distance", [1, 3])
 def test_looking_back_fits_the_key_at_its_distance_best(width, distance):
-    """Heads of a fresh model look at their neighbours only if the product has its peak there, wherever they stand."""
+    """The product of query and key is largest at the distance, at every position."""
     query, key = looking_back(distance, width)
     cos, sin = rotary(40, width)
     scores = rotate(query.expand(40, width), cos, sin) @ rotate(key.expand(40, width), cos, sin).T  # (T, S)

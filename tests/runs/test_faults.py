@@ -1,11 +1,11 @@
-"""Every operation on files of a short run fails once, or is its last; afterwards nothing is lost.
+"""Faults in every file operation of a short run; nothing that was saved is lost.
 
-A run is a sequence of writes, flushes, renames and removals. Here the n-th of them fails (no room on the disk, an
-input/output error, Ctrl-C) or the process is killed in the middle of it. Whatever n: every state that was reported as
-saved is there, and the run goes on from the newest one to the same weights and the same figures, bit for bit.
+A run is a sequence of writes, flushes, renames and removals. The n-th of them fails (disk full, input/output error,
+Ctrl-C), or the process is killed during it. For every n, all states that were reported as saved exist, and the run
+resumes from the newest one to the same parameters and figures, bit for bit.
 
-JUMOK_ALL_FAULTS=1 tries every fault at every operation, which takes minutes; without it one operation in seven has one
-fault, in turns.
+JUMOK_ALL_FAULTS=1 tests every fault at every operation, which takes minutes; otherwise every seventh operation has one
+of the faults, in turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Save, Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")
-STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
+STRIDE = 7  # otherwise one operation in this number fails, with one fault after the other
 ALL = bool(os.environ.get("JUMOK_ALL_FAULTS"))
 RUN = {**TINY, "n_embd": 8, "context_length": 8, "steps": 3, "eval_every": 1, "sample_tokens": 1, "save_every": 0.0}
 CHANGING = ("replace", "rename", "unlink", "rmdir", "mkdir", "link", "truncate", "chmod", "fsync")
@@ -47,16 +47,16 @@ TAKING_ROOM = {"write", "flush", "open", "mkdir", "link", "fsync"}
 
 
 class Disk:
-    """Counts what is done to files, and lets the n-th operation fail. n=None: none.
+    """Counts file operations and makes the n-th one fail; n=None: none.
 
-    A full disk stays full for whatever takes room; an input/output error and Ctrl-C come once.
+    A full disk stays full for all operations that need space; an input/output error and Ctrl-C occur once.
     """
 
     def __init__(self, n: int | None, fault: str) -> None:
         self.n, self.fault, self.count = n, fault, 0
 
     def passes(self, operation: str) -> bool:
-        """Whether this operation is to be done; raises what it fails with, and does not return from a kill."""
+        """Return whether to do this operation; raises its error, and does not return from a kill."""
         self.count += 1
         if self.n is None or self.count - 1 < self.n:
             return True
@@ -76,7 +76,7 @@ class Disk:
 
 
 class WatchedFile:
-    """A file that is open for writing; half of a write that fails is in it."""
+    """A file that is open for writing; a write that fails writes its first half."""
 
     def __init__(self, file: Any, disk: Disk) -> None:
         self._file, self._disk = file, disk
@@ -84,7 +84,7 @@ class WatchedFile:
     def write(self, content: Any) -> int:
         half = len(content) // 2
         self._file.write(content[:half])
-        self._file.flush()  # so that it is there when the process is killed
+        self._file.flush()  # so that it is written when the process is killed
         self._disk.passes("write")
         self._file.write(content[half:])
         return len(content)
@@ -105,7 +105,7 @@ class WatchedFile:
 
 @contextmanager
 def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
-    """All that Python does to files inside the block goes through a `Disk`; so do the pictures, made cheap."""
+    """Pass all file operations of Python inside the block through a `Disk`; pictures are replaced by small files."""
     disk = Disk(n, fault)
     opened = io.open
 
@@ -148,7 +148,7 @@ Act = Callable[[Path, Text], Iterator[Event]]
 
 
 def trainer_of(run: Path, text: Text) -> Trainer:
-    """What a user asks for after something went wrong, too: begin, or resume what has begun."""
+    """Start the run, or resume it if it exists, as a user does after a fault."""
     if (run / "config.json").exists():
         return Trainer.resume(run, device="cpu")
     return Trainer.start(run, text, RUN, device="cpu")
@@ -166,13 +166,13 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
 
 
 def train_further(run: Path, text: Text) -> Iterator[Event]:
-    """What a user asks for who wants a finished run to go on: a stage more, or the end of one that has begun."""
+    """Train a finished run further, or resume that, as a user does after a fault."""
     begun = "stages" in RunFolder(run).read_config()
     return Trainer.resume(run, settings={} if begun else {"steps": 3}, device="cpu").run()
 
 
 def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple[int, int]:
-    """Do it with a fault at operation n. Returns the last step that was reported as saved, and how many operations."""
+    """Run with a fault at operation n; return the last step reported as saved, and the number of operations."""
     saved, disk = 0, None
     try:
         with watched(n, fault) as disk:
@@ -186,7 +186,7 @@ def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple
 
 
 def killed(act: Act, run: Path, text: Text, n: int) -> int:
-    """The same in a child process that is killed. Returns the last step that it reported as saved."""
+    """The same in a child process that is killed; return the last step that it reported as saved."""
     reader, writer = os.pipe()
 
     def work() -> None:
@@ -201,7 +201,7 @@ def killed(act: Act, run: Path, text: Text, n: int) -> int:
 
 
 def die_in_child(work: Callable[[], None], n: int) -> None:
-    """Do it in a child process, which ends by SIGKILL at operation n."""
+    """Run in a child process that is killed by SIGKILL at operation n."""
 
     def until_killed() -> int:
         with watched(n, "kill"):
@@ -219,7 +219,7 @@ def text(tales: str) -> Text:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
-    """A run that was left alone."""
+    """A run without faults."""
     run = tmp_path_factory.mktemp("faults") / "finished"
     attempt(run_to_the_end, run, text, None, "error")
     return run
@@ -227,7 +227,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Text) -> Path:
-    """The same, trained further, and left alone."""
+    """The same, trained further without faults."""
     run = tmp_path_factory.mktemp("faults") / "extended"
     shutil.copytree(finished, run)
     attempt(train_further, run, text, None, "error")
@@ -236,7 +236,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Tex
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
-    """A run that has taken no step."""
+    """A run before its first step."""
     run = tmp_path_factory.mktemp("faults") / "begun"
     trainer_of(run, text).close()
     return run
@@ -244,7 +244,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
 
 @pytest.fixture(scope="module")
 def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> Path:
-    """A run that was killed between better weights and the state that would have told of them."""
+    """A run that was killed after saving better parameters and before the next state."""
     run = tmp_path_factory.mktemp("faults") / "torn"
     shutil.copytree(begun, run)
     with watched():
@@ -260,7 +260,7 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
     return run
 
 
-# The folder there is before, what is done to it, how it goes on after a fault, and where it ends.
+# The folder before, the operation, how it is continued after a fault, and the result.
 SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
     "a run is begun": (None, stop_at_once, run_to_the_end, "finished"),
     "a run is trained": ("begun", run_to_the_end, run_to_the_end, "finished"),
@@ -273,7 +273,7 @@ SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:
-    """A kill between the removal of a state and the renaming of the next left none, and a finished run began anew."""
+    """A kill between the removal of a state and the rename of the next left no state; a finished run started again."""
     base, act, go_on, end = SCENARIOS[scenario]
     run, reference = tmp_path / "run", request.getfixturevalue(end)
 
@@ -307,7 +307,7 @@ def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, requ
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
-def test_an_export_is_there_whatever_fails(tmp_path: Path) -> None:
+def test_a_fault_leaves_an_export(tmp_path: Path) -> None:
     """Ctrl-C between two renames removed the older export together with the newer one."""
     target = tmp_path / "export"
 
@@ -328,7 +328,7 @@ def test_an_export_is_there_whatever_fails(tmp_path: Path) -> None:
             write(1)
             if fault == "kill":
                 die_in_child(lambda: write(2), n)
-                if not target.exists():  # between the two renames: both are beside it
+                if not target.exists():  # between the two renames: both are in the temporary folder
                     (old,) = tmp_path.glob(".export-*.tmp/old")
                     old.rename(target)
             else:

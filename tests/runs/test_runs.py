@@ -1,7 +1,7 @@
-"""The run folder: what is written comes back bit for bit, and what is damaged is refused with its name.
+"""The run folder: saved models are loaded bit for bit, and errors name damaged files.
 
-Bad inputs first: files that are missing, truncated, empty, garbage, of another model, of another tokenizer, of a
-later format; folders that are files, foreign, taken, locked, or half made by a process that was killed.
+Bad inputs first: files that are missing, truncated, empty, invalid, of another model, of another tokenizer, of a later
+format; folders that are files, contain other files or a run, are locked, or are incomplete after a kill.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_a_model_without_a_tokenizer_is_not_saved(tmp_path: Path, tokenizer: Tok
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
 def test_files_have_ordinary_permissions(run: Path) -> None:
-    """Temporary files are made for their owner alone; what they become is for whom the umask allows."""
+    """Temporary files are private to their owner; the final files have the permissions of the umask."""
     mask = os.umask(0)
     os.umask(mask)
     for name in checkpoint.MODEL_FILES:
@@ -150,7 +150,7 @@ def test_a_damaged_file_is_named(run: Path, name: str, damage: str) -> None:
     ids=str,
 )
 def test_a_config_that_describes_no_model(run: Path, change: dict[str, Any], message: str) -> None:
-    """The errors were those of a wrong setting, and did not say in which file it stands."""
+    """The errors were those of invalid settings and did not name the file."""
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     (run / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
     with pytest.raises(RunError, match=message):
@@ -179,7 +179,7 @@ def test_a_model_may_have_more_ids_than_its_tokenizer(tmp_path: Path, tokenizer:
 
 
 def test_weights_of_another_model(run: Path, tokenizer: Tokenizer) -> None:
-    """Missing, unknown and ill-shaped tensors are all listed."""
+    """Missing and unknown tensors, and those of another shape, are all listed."""
     tensors = load_file(run / "model.safetensors")
     del tensors["norm.weight"]
     tensors["extra"] = torch.zeros(2)
@@ -193,7 +193,7 @@ def test_weights_of_another_model(run: Path, tokenizer: Tokenizer) -> None:
     assert f"token_embedding.weight is (3, 8), not ({tokenizer.vocab_size}, 8)" in message
 
 
-def test_restoring_leaves_a_model_alone_that_does_not_fit(tokenizer: Tokenizer) -> None:
+def test_a_failed_restore_does_not_change_the_model(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)
     before = {name: tensor.clone() for name, tensor in weights(model).items()}
     with pytest.raises(RunError, match="here does not fit"):
@@ -201,7 +201,7 @@ def test_restoring_leaves_a_model_alone_that_does_not_fit(tokenizer: Tokenizer) 
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights(model).items())
 
 
-def test_no_such_run_names_the_ones_there_are(run: Path) -> None:
+def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
     with pytest.raises(RunError, match=rf"there is no run folder .*runn\. There is: {run}"):
         jumok.load(run.parent / "runn")
 
@@ -222,7 +222,7 @@ def test_a_folder_below_a_file(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "file" / "run")
 
 
-def test_an_empty_folder_is_welcome(tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:
     assert RunFolder.create(tmp_path).path == tmp_path
 
 
@@ -249,7 +249,7 @@ def test_an_existing_run_is_refused(run: Path) -> None:
     ],
 )
 def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str]) -> None:
-    """A start killed between tokenizer.json and config.json could neither be resumed nor begun again."""
+    """A start that was killed between tokenizer.json and config.json could be neither resumed nor repeated."""
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -258,7 +258,7 @@ def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str])
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str, tales: str) -> None:
-    """A start of seq2seq that was killed left its held-out pairs, and they were taken for someone's own file."""
+    """A seq2seq start that was killed left its validation pairs, which were treated as a file of the user."""
     rows = {"classify": [("좋아요", "1"), ("싫어요", "0")], "seq2seq": [("1", "일"), ("2", "이")]}
     kind, config = TASKS[task], from_dict(TrainConfig, {"task": task, "steps": 1})
     source: Any = from_rows(kind.columns, rows[task] * 20) if kind.columns else from_string(tales)
@@ -277,7 +277,7 @@ def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str
 
 @pytest.mark.parametrize("files", [["state/notes.txt"], ["tokenizer.json"], ["state/step-000000001/x"], ["state"]])
 def test_what_only_looks_like_an_unfinished_start(tmp_path: Path, files: list[str]) -> None:
-    """Someone's own folder called state was taken for ours, and thrown away when the start failed."""
+    """A folder `state` of the user was treated as part of the run, and removed when the start failed."""
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -318,7 +318,7 @@ def test_a_second_process_is_refused(run: Path) -> None:
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(RunError, match="another process or another Trainer is writing to"), RunFolder(run).lock():
         pass
-    holder.kill()  # the lock goes with the process, however it ends
+    holder.kill()  # the lock ends with the process
     holder.communicate()
     with RunFolder(run).lock():
         pass
@@ -333,7 +333,7 @@ def test_a_second_trainer_in_the_same_process_is_refused(run: Path) -> None:
 
 
 def test_a_lock_is_waited_for_or_not(tmp_path: Path) -> None:
-    """Two downloads of one corpus take turns; two trainings in one folder do not."""
+    """The second download of a corpus waits for the first; a second training in a folder fails."""
     path, order = tmp_path / "lock", list[str]()
 
     def second() -> None:
@@ -353,7 +353,7 @@ def test_a_lock_is_waited_for_or_not(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_made(run: Path) -> None:
-    """An operating system's error came through bare."""
+    """The error of the operating system was not converted."""
     shutil.rmtree(run / "state")
     (run / "state").write_text("a file")
     with pytest.raises(RunError, match="cannot write the lock"), RunFolder(run).lock():
@@ -399,7 +399,7 @@ def test_the_same_step_again_replaces_it(run: Path) -> None:
 
 
 def test_the_same_step_again_leaves_one_of_it(run: Path) -> None:
-    """The states of two steps are kept, however often each was saved."""
+    """The states of two steps are kept, independent of how often each was saved."""
     folder = RunFolder(run)
     for step in (4, 5, 5, 5):
         folder.write_state(state(step))
@@ -407,7 +407,7 @@ def test_the_same_step_again_leaves_one_of_it(run: Path) -> None:
 
 
 def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old state was removed first: an error before the new one was renamed left none."""
+    """The old state was removed first, so an error before the rename of the new one left none."""
     folder = RunFolder(run)
     folder.write_state(state(5))
 
@@ -423,7 +423,7 @@ def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monke
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
 def test_state_files_have_ordinary_permissions(run: Path) -> None:
-    """safetensors makes its files readable for their owner alone, and nobody else could resume a shared run."""
+    """safetensors creates files that only their owner can read, so others could not resume a shared run."""
     folder = RunFolder(run)
     before = os.umask(0o022)
     try:
@@ -469,18 +469,18 @@ def test_logs_grow_and_are_cut(run: Path) -> None:
     with folder.lock():
         folder.append("metrics.jsonl", '{"event": 1}\n')
         size = folder.size("metrics.jsonl")
-        folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line was cut off by a kill
+        folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line is incomplete after a kill
         assert folder.read_metrics() == [{"event": 1}, {"event": 2}]
         folder.truncate("metrics.jsonl", size)
         assert folder.read_metrics() == [{"event": 1}]
         folder.truncate("metrics.jsonl", 10_000)
         assert folder.size("metrics.jsonl") == size
-        folder.append("metrics.jsonl", '{"event": 4}\n')  # goes on at the new end
+        folder.append("metrics.jsonl", '{"event": 4}\n')  # continues at the new end
         assert folder.read_metrics() == [{"event": 1}, {"event": 4}]
 
 
-def test_a_log_that_was_removed_begins_anew(run: Path) -> None:
-    """It stays open, and what went to a file that is no longer there would be lost without a word."""
+def test_a_removed_log_is_created_again(run: Path) -> None:
+    """The file stays open, and text written to a removed file would be lost silently."""
     folder = RunFolder(run)
     with folder.lock():
         folder.append("samples.txt", "하나\n")
@@ -494,7 +494,7 @@ def test_a_log_that_was_removed_begins_anew(run: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_log_on_a_full_disk(run: Path) -> None:
-    """A sentence when the line is added, and no second error when the log is closed."""
+    """A message when the line is appended, and no second error when the log is closed."""
     folder = RunFolder(run)
     (run / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(RunError, match=r"cannot write metrics\.jsonl .*No space left"), folder.lock():
@@ -502,7 +502,7 @@ def test_a_log_on_a_full_disk(run: Path) -> None:
 
 
 def test_a_sample_may_hold_any_line_end(run: Path) -> None:
-    """U+2028 and U+0085 end a line for `str.splitlines`, so a sample with one of them broke the reading of the log."""
+    """`str.splitlines` splits at U+2028 and U+0085, so a sample with one of them made the log unreadable."""
     folder = RunFolder(run)
     event = {"event": "sample", "text": "첫 줄\u2028둘째\u0085셋째\x0c\x1c끝\r"}
     with folder.lock():
@@ -510,7 +510,7 @@ def test_a_sample_may_hold_any_line_end(run: Path) -> None:
     assert folder.read_metrics() == [event]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomic(path, "before\n")
 
@@ -567,8 +567,8 @@ assert modes == [False] * len(modes)
 
 
 @pytest.mark.slow
-def test_another_program_notices_nothing_but_the_model(start: Callable[..., Trainer], tmp_path: Path) -> None:
-    """`jumok.load` drew from torch's random numbers. It prints, logs and warns nothing, and changes no global state."""
+def test_load_changes_no_global_state(start: Callable[..., Trainer], tmp_path: Path) -> None:
+    """`jumok.load` used torch's random numbers. It must not print, log, warn, or change global state."""
     list(start(steps=1, eval_every=0).run())
     done = subprocess.run([sys.executable, "-c", GUEST, str(tmp_path / "run")], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""Hangul: the arithmetic of syllables, and particles, checked against Unicode and against known Korean."""
+"""Hangul syllables and particles, compared with Unicode and with known Korean."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def test_has_final() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "!?", " ", "漢字"])
-def test_a_word_that_nobody_can_read_has_no_particle(bad: str) -> None:
+def test_a_word_without_letters_or_digits_has_no_particle(bad: str) -> None:
     with pytest.raises(ConfigError, match="particle"):
         josa(bad, "은/는")
 
 
 @pytest.mark.parametrize("bad", ["", "은", "은/는/도", "는/은", "가/이", "로/으로"])
 def test_a_pair_in_the_wrong_form_or_order_is_refused(bad: str) -> None:
-    """는/은 would quietly give 토끼은: the order matters, so the common pairs are refused the other way round."""
+    """는/은 would give 토끼은 without an error, so the common pairs are refused in the opposite order."""
     with pytest.raises(ConfigError, match="not a pair of particles"):
         josa("토끼", bad)

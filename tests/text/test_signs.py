@@ -33,11 +33,11 @@ Terminal = Callable[[bool], None]
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Say whether stdout is one; what it is stays."""
+    """Return a function that sets whether stdout counts as a terminal."""
     return lambda is_one: monkeypatch.setattr(sys.stdout, "isatty", lambda: is_one)
 
 
-def test_everything_that_steers_is_shown() -> None:
+def test_all_control_characters_are_replaced() -> None:
     assert with_signs(NASTY) == SIGNS
     assert "".join(map(with_signs, NASTY)) == SIGNS  # piece by piece, as it is streamed
     every = "".join(map(chr, range(0x180)))
@@ -48,7 +48,7 @@ def test_everything_that_steers_is_shown() -> None:
 
 
 def test_a_terminal_gets_signs_and_a_pipe_every_letter(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
-    """Click takes escape sequences away where it writes to no terminal, and text was lost."""
+    """Click removes escape sequences when stdout is not a terminal, so text was lost."""
     terminal(False)
     _verbs.write(NASTY, end="")
     sys.stdout.flush()
@@ -62,7 +62,7 @@ def test_a_terminal_gets_signs_and_a_pipe_every_letter(terminal: Terminal, capfd
 def test_generate(
     samples: int, terminal: Terminal, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Streamed and at once; what it writes may hold any byte, too."""
+    """Streamed and at once; generated text can also contain any byte."""
     tokenizer = train_tokenizer("가나다라" * 3)
     torch.manual_seed(0)
     model = build(GPTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=1, n_embd=4, context_length=200))
@@ -94,13 +94,13 @@ def test_blanks_and_their_candidates(capsys: pytest.CaptureFixture[str]) -> None
     model.tokenizer = words
     run_fill(model, "가\x1b[MASK]", top=words.vocab_size, as_json=False)
     text, _, table = capsys.readouterr().out.partition("\n")
-    assert "\x1b" in text  # to the letter, for this is no terminal
+    assert "\x1b" in text  # unchanged, because stdout is not a terminal
     assert "␛" in table  # always for people
     assert "\x1b" not in table
 
 
 def test_events_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A sample of the first steps is bytes at random, and ESC is one of them."""
+    """A sample of the first steps consists of random bytes, of which ESC is one."""
     with TrainingView(tmp_path) as view:
         view.show(Sample(step=0, text=f"{NASTY}\n{NASTY}"))
         view.show(Notice(step=0, text=NASTY))
@@ -116,6 +116,6 @@ def test_events_of_a_ladder(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_an_error_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """A file may be called anything."""
+    """A file name can contain any character."""
     _verbs.say(f"jumok: {NASTY} does not exist")
     assert capsys.readouterr().err == f"jumok: {SIGNS} does not exist\n"

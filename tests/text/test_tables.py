@@ -83,7 +83,7 @@ def test_the_same_rows_in_every_form_are_the_same_table(tmp_path: Path, name: st
     assert source.chars == sum(len(cell) for row in ROWS for cell in row)
 
 
-def test_what_was_found_is_told(tmp_path: Path) -> None:
+def test_the_description(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", unicodedata.normalize("NFD", TSV).replace("\n", "\r\n").encode("utf-8-sig"))
     table = text.read_table(path, ["document", "label"])
     assert table.sources[0].normalised
@@ -99,7 +99,7 @@ def test_what_was_found_is_told(tmp_path: Path) -> None:
 
 
 def test_the_checksum_is_that_of_the_rows_as_json(tmp_path: Path) -> None:
-    """Other columns and the form of the file do not count; the order of columns, the cells and their borders do."""
+    """It depends on the order of the columns and on the cells, not on other columns or the format of the file."""
     lines = '["document","label"]\n["재미있어요","1"]\n["별로예요, 정말","0"]\n["","1"]\n["\\"최고\\"라더니","0"]\n'
     table = text.read_table(write(tmp_path, "a.tsv", TSV), ["document", "label"])
     assert table.sha256 == hashlib.sha256(lines.encode()).hexdigest()
@@ -108,7 +108,7 @@ def test_the_checksum_is_that_of_the_rows_as_json(tmp_path: Path) -> None:
 
 
 def test_names_of_columns_are_compared_composed(tmp_path: Path) -> None:
-    """A header that macOS decomposed looks the same on screen and was not found."""
+    """A decomposed header, as from macOS, looks the same, but was not found."""
     decomposed = unicodedata.normalize("NFD", "본문,분류\n가,나\n")
     for name, content in (
         ("a.csv", decomposed),
@@ -145,7 +145,7 @@ def test_csv_quotes_enclose_commas_quotes_and_newlines(tmp_path: Path) -> None:
 
 
 def test_a_quote_in_a_tsv_is_a_character(tmp_path: Path) -> None:
-    """Film reviews begin with a stray quotation mark; a csv reader then swallows all rows up to the next one."""
+    """Film reviews begin with a stray quotation mark; a csv reader then joins all rows up to the next one."""
     content = 'document\tlabel\n"최고\t1\n그저 그렇다"\t0\n"\t1\n또 "보고"싶다\t1\n'
     table = text.read_table(write(tmp_path, "a.tsv", content), ["document", "label"])
     assert table.rows == [('"최고', "1"), ('그저 그렇다"', "0"), ('"', "1"), ('또 "보고"싶다', "1")]
@@ -315,7 +315,7 @@ def test_a_column_that_the_second_file_lacks_is_missed_there(tmp_path: Path) -> 
 
 
 def test_one_column_on_standard_input_may_hold_commas_and_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its header tells neither format, and with commas for partings each text with one would be a broken row."""
+    """Its header fits both formats; with .csv, each text with a comma would be an invalid row."""
     stdin(monkeypatch, 'text\n가, 나\n"다 ""라"", 마"\n')
     table = text.read_table("-", "text")
     assert table.rows == [("가, 나",), ('다 "라", 마',)]
@@ -344,7 +344,7 @@ def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_table_refuses_a_text_refuses_too(tmp_path: Path) -> None:
-    """`read` took the first of two columns of the same name, and the last of two JSON names, without a word.
+    """`read` used the first of two columns with the same name, and the last of two equal JSON names, without an error.
 
     A number of thousands of digits beside the text ended in a traceback: Python's limit on such is no JSONDecodeError.
     """
@@ -412,7 +412,7 @@ def lines_of(path: Path) -> list[tuple[str, ...]]:
 
 
 def test_reviews_are_read_row_by_row(reviews: Path) -> None:
-    """They are unquoted, whatever quotes they begin with: each line is a row."""
+    """They are unquoted, although some begin with a quotation mark: each line is a row."""
     assert text.read_table(reviews, ["document", "label"]).rows == lines_of(reviews)
 
 

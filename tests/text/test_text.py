@@ -89,7 +89,7 @@ def test_the_same_text_in_every_form_is_the_same_text(tmp_path: Path, form: str)
 def test_a_character_cut_by_a_block_is_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    """A detector that looks at the first N bytes takes the half character at their end for a broken one."""
+    """A detector that decodes the first N bytes would report a character that is cut at their end as invalid."""
     monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     for form, data in FORMS.items():
         assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
@@ -169,7 +169,7 @@ def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block:
 
 @pytest.mark.slow
 def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
-    """All of Unicode: whatever is the second half of a canonical composition must not be taken for a safe start."""
+    """For all of Unicode: the second character of a canonical composition does not start anew."""
     seconds, first_of = set(), {}
     for code in range(sys.maxunicode + 1):
         char = chr(code)
@@ -193,7 +193,7 @@ def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
 
 @pytest.mark.parametrize("string", ["안녕", "사랑", "컨저링노답", "소설을 읽다", "그는 웃었다.", "가", "ㅋㅋㅋ"])
 def test_short_cp949_is_not_taken_for_utf_16(tmp_path: Path, string: str) -> None:
-    """Two bytes a syllable, lead bytes 0xB0 to 0xC8: each short CP949 text is valid UTF-16, most of it Hangul."""
+    """Syllables have two bytes, the first from 0xB0 to 0xC8: a short CP949 text is valid UTF-16, mostly Hangul."""
     found, source = one(write(tmp_path, "a.txt", string.encode("cp949")))
     assert (found, source.encoding) == (string, "CP949")
 
@@ -210,13 +210,13 @@ def test_utf_16_without_bom_or_space_is_found(tmp_path: Path) -> None:
 
 
 def test_utf_16_may_look_full_of_control_characters(tmp_path: Path) -> None:
-    """Half the bytes of UTF-16 Hangul are anything; those below 32 made it "binary" where no space showed the form."""
+    """Bytes of Hangul in UTF-16 can have any value; text without spaces counted as binary because of those below 32."""
     for string in ("묘하게끝까지잘봤다", "모친상실한영화"):
         assert one(write(tmp_path, "a.txt", string.encode("utf-16-le")))[0] == string
 
 
 def test_laughter_is_korean(tmp_path: Path) -> None:
-    """A line of nothing but ㅋ in CP949 was guessed to be Big5."""
+    """A line of only ㅋ in CP949 was detected as Big5."""
     assert one(write(tmp_path, "a.txt", ("ㅋ" * 60).encode("cp949")))[0] == "ㅋ" * 60
 
 
@@ -239,7 +239,7 @@ RUSSIAN = "Все счастливые семьи похожи друг на д�
 )
 @pytest.mark.parametrize("times", [2, 500])
 def test_foreign_encodings_are_guessed_and_said_to_be(tmp_path: Path, string: str, codec: str, times: int) -> None:
-    """GB 2312 without the lead byte 0xC9 is valid CP949, of Hangul and Hanja that make no sense."""
+    """GB 2312 without the lead byte 0xC9 is valid CP949: a meaningless sequence of Hangul and Hanja."""
     found, source = one(write(tmp_path, "a.txt", (string * times).encode(codec)))
     assert found == string * times
     assert source.guessed
@@ -302,7 +302,7 @@ def test_encoding_that_does_not_fit_is_refused_with_the_offset(tmp_path: Path) -
 
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_one_bad_byte_at_the_end_of_utf_8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    """Never CP949 nonsense, nor "unknown": it is UTF-8, and one byte of it is broken."""
+    """The error names UTF-8 and the offset; the file is neither read as CP949 nor reported as unknown."""
     monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     for good in (POEM, POEM * 20, "안녕하세요"):
         path = write(tmp_path, "a.txt", good.encode() + b"\xff")
@@ -432,7 +432,7 @@ def test_standard_input_is_a_table_where_a_column_is_named(
 
 
 def test_a_column_of_a_novel_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first line is taken for a header; the message names it, but does not repeat a whole paragraph."""
+    """Its first line is read as a header; the message shortens it."""
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(("바람이 불고 비가 왔다" * 1000).encode())))
     with pytest.raises(TextError, match=r"<stdin>: no column 'text'; the columns are '바람이") as caught:
         text.read("-", column="text")
@@ -451,7 +451,7 @@ def test_a_pipe_is_read_although_it_cannot_seek(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one was waited for and the other read for ever."""
+    """Both were read without end."""
     monkeypatch.setattr(_inputs, "PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(TextError, match=r"pipe\.txt is a pipe that nothing writes to"):
@@ -467,7 +467,7 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused(tmp_path: Path, m
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_waited_for_once_somebody_writes_to_it(tmp_path: Path) -> None:
-    """`<(command)` is such a pipe: its writer may need a while for the first byte."""
+    """`<(command)` is such a pipe; its writer may need some time for the first byte."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     handle = os.open(pipe, os.O_RDWR)  # a writer that has written nothing yet
@@ -495,7 +495,7 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
 
 
 def test_a_name_typed_composed_finds_the_file_of_a_mac(tmp_path: Path) -> None:
-    """A folder copied from macOS has decomposed names: what looks the same on screen was not found."""
+    """A folder copied from macOS has decomposed names, which look the same, but were not found."""
     write(tmp_path, unicodedata.normalize("NFD", "소설.txt"), POEM)
     assert one(tmp_path / "소설.txt")[0] == POEM
 
@@ -566,7 +566,7 @@ def test_csv_honours_quotes(tmp_path: Path) -> None:
 
 
 def test_tsv_without_quoting_loses_no_row(tmp_path: Path) -> None:
-    """Film reviews begin with a stray quotation mark; a csv reader then swallows all rows up to the next one."""
+    """Film reviews begin with a stray quotation mark; a csv reader then joins all rows up to the next one."""
     content = 'document\tlabel\n"최고\t1\n그저 그렇다\t0\n또 "보고"싶다\t1\n"끝"\t0\n'
     assert one(write(tmp_path, "a.tsv", content), column="document")[0] == '"최고\n그저 그렇다\n또 "보고"싶다\n"끝"'
     swallowing = 'document\tlabel\n"최고\t1\n그저 그렇다"\t0\n'
@@ -678,7 +678,7 @@ def test_a_string_becomes_a_text() -> None:
 
 
 def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
-    """`train a.txt a.txt` counted a text twice, and held the second copy out from the first."""
+    """`train a.txt a.txt` counted the text twice and used the end of the second copy for validation."""
     first, second = write(tmp_path, "a.txt", POEM), write(tmp_path, "b.txt", "바람이 분다.\n")
     (tmp_path / "link.txt").symlink_to(first)
     os.link(first, tmp_path / "hard.txt")
@@ -704,7 +704,7 @@ def test_a_folder_and_a_file_in_it(tmp_path: Path) -> None:
 
 
 def test_a_copy_in_another_encoding_is_a_copy(tmp_path: Path) -> None:
-    """Novels lie about in CP949 and again in UTF-8; what counts is the text, not the bytes."""
+    """The same novel in CP949 and in UTF-8: the text is compared, not the bytes."""
     paths = [write(tmp_path, f"{n}.txt", FORMS[form]) for n, form in enumerate(("CP949", "UTF-16LE", "UTF-8, NFD"))]
     with text.read(paths) as found:
         assert found.read() == POEM
@@ -712,7 +712,7 @@ def test_a_copy_in_another_encoding_is_a_copy(tmp_path: Path) -> None:
 
 
 def test_a_large_copy_leaves_nothing_behind(tmp_path: Path) -> None:
-    """What was written of a copy is taken back: from the text, its index, its checksum, and the file on the disk."""
+    """A copy is removed from the text, its index, its checksum, and the temporary file."""
     long, other = "가나다라마바사아자차카타파하\n" * 2_000, "끝.\n"
     paths = [write(tmp_path, "a.txt", long), write(tmp_path, "b.txt", long), write(tmp_path, "c.txt", other)]
     for in_memory in (1, 64 << 20):

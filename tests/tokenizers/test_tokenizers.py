@@ -1,4 +1,4 @@
-"""Tokenizers: no text is lost, ids are those of stock transformers, and half a character is never shown."""
+"""Tokenizers: decoding is lossless, ids equal those of transformers, and streams return only whole characters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXT = (
     + "꿻"
 )
 
-# Everything that has ever broken a tokenizer, to be mixed by hypothesis.
+# Characters that have caused errors in tokenizers, combined by hypothesis.
 DELICATE = [
     *("가", "각", "힣", "꿻", "쀍", "한글 ", "나무꾼", "ㄱ", "ㅏ"),  # syllables in and out of the alphabet, letters
     *("ᄀ", "ᅡ", "ᆨ", "ᄒ", "ᆫ", "ᇂ"),  # conjoining jamo, which compose across tokens and chunks
@@ -110,7 +110,7 @@ def test_stock_transformers_gives_the_same_ids_and_text(
 ) -> None:
     form, rust = (nfd, normalizers.NFD()) if kind == "jamo" else (nfc, normalizers.NFC())
     if form(text) != rust.normalize_str(text):
-        return  # a mark younger than the Unicode tables of one side: out of the promise
+        return  # a mark that is not in the Unicode tables of one side; not guaranteed
     ids = trained[kind].encode(text).tolist()
     assert stock[kind](text, split_special_tokens=True)["input_ids"] == ids
     assert nfc(stock[kind].decode(ids)) == nfc(text)
@@ -141,7 +141,7 @@ def test_literal_special_tokens_are_text_here_and_tokens_in_stock(
 
 
 def test_special_tokens_are_never_learned_from_a_text_full_of_them() -> None:
-    """A byte pair trainer that is told of "[MASK]" gives its id to plain text once the merges spell it out."""
+    """A trainer with the special token "[MASK]" would use its id for plain text if merges produce these characters."""
     tokenizer = train_tokenizer("[MASK] [MASK]나무 <|end|> " * 50, "bpe", special_tokens=SPECIALS)
     assert tokenizer.decode(tokenizer.encode("[MASK]<|end|>")) == "[MASK]<|end|>"
     assert not set(tokenizer.encode("[MASK]나무 <|end|>").tolist()) & {0, 1, 2}
@@ -189,7 +189,7 @@ def test_training_does_not_depend_on_chunks(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_are_read_as_they_are_needed(trained: dict[str, Tokenizer], kind: str) -> None:
-    """Memory for a few chunks only: the first ids come before the text has ended, here because it never does."""
+    """The first ids are available before the text ends; here the text is infinite."""
 
     def endless() -> Iterator[str]:
         while True:
@@ -202,7 +202,7 @@ def test_chunks_are_read_as_they_are_needed(trained: dict[str, Tokenizer], kind:
 
 @pytest.mark.slow
 def test_cuts_know_every_composing_character_of_this_python() -> None:
-    """The rules for safe cuts are short; this sweeps all of Unicode for an exception to them."""
+    """The rules for cuts are checked for all of Unicode."""
     for point in range(sys.maxunicode + 1):
         character = chr(point)
         parts = unicodedata.normalize("NFD", character)
@@ -222,11 +222,11 @@ def test_cuts_know_every_composing_character_of_this_python() -> None:
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind: str, data: st.DataObject) -> None:
-    """Also for the random bytes of a model that has learned nothing yet."""
+    """Also for random bytes, as from an untrained model."""
     tokenizer = trained[kind]
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=40))
     stream = tokenizer.stream()
-    for _ in range(2):  # flush makes it ready for a new text
+    for _ in range(2):  # flush resets the stream
         assert "".join([*map(stream.push, ids), stream.flush()]) == tokenizer.decode(ids)
 
 
@@ -317,7 +317,7 @@ def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: 
 
 
 def test_char_alphabet_leaves_out_what_occurs_once() -> None:
-    """Good 1953: characters seen once are about as frequent as those never seen, so they teach the byte spelling."""
+    """Good 1953: characters seen once are about as frequent as unseen ones, so their bytes train that rate."""
     text = "나무나무 산"
     assert train_tokenizer(text).vocab_size == 256 + 2
     assert train_tokenizer(text, min_count=1).vocab_size == 256 + 4
@@ -352,7 +352,7 @@ def test_bpe_keeps_to_its_size_and_says_when_the_text_is_too_small() -> None:
 
 
 def test_text_without_blanks_is_learned_from_in_parts() -> None:
-    """Merges in one piece of 600,000 characters took over nine minutes: their time grew with the square of it."""
+    """The time of merges is quadratic in the length of a piece: 600,000 characters took over nine minutes."""
     learner = _pipeline.build("bpe", {}, [], [], pieces=_pipeline.LEARNED).pre_tokenizer
     for solid in ("漢字" * 5_000, "!?" * 5_000, "\n" * 10_000, " " * 10_000):
         assert max(stop - start for _, (start, stop) in learner.pre_tokenize_str(solid)) <= 257
@@ -365,7 +365,7 @@ def test_text_without_blanks_is_learned_from_in_parts() -> None:
 
 
 def test_ctrl_c_reaches_whoever_trains_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library looks for no Ctrl-C while it merges, so that for minutes nothing could stop it."""
+    """The library does not check for Ctrl-C while it learns merges, so training could not be stopped for minutes."""
     over, elsewhere = threading.Event(), []
 
     class Learner:
@@ -537,7 +537,7 @@ def test_foreign_tokenizers_work_as_their_file_says(name: str, tmp_path: Path) -
 
 
 def test_foreign_tokenizers_neither_truncate_nor_pad_nor_add() -> None:
-    """A BERT file often holds truncation at 512 and a [CLS] template; a training text would lose its rest."""
+    """The file of a BERT often specifies truncation at 512 and a [CLS] template; a training text would be truncated."""
     made = foreign("wordpiece")
     plain = made.encode("나무꾼은 산에 올라").ids
     made.enable_truncation(2)
