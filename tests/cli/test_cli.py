@@ -769,7 +769,7 @@ def test_corpus_write_numbers(jumok: Jumok) -> None:
     [
         (("numbers", "--chars", 5), "--chars is not for numbers"),
         (("stories", "--rows", 5), "--rows is not for stories"),
-        (("numbers", "--kind", "nummber"), "did you mean 'number'"),
+        (("numbers", "--kind", "nummber"), "Did you mean 'number'"),
         (("numbers", "--rows", -1), "rows=-1"),
         (("tales",), "tales"),
     ],

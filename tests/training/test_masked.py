@@ -21,7 +21,6 @@ from conftest import TINY
 from jumok import cli
 from jumok import text as reader
 from jumok.config import BERTConfig
-from jumok.data.ids import Ids
 from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.evaluation.masked import ALL_ALONE, evaluate_masked
@@ -35,7 +34,7 @@ from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Event, Finish, Notice, Sample, Step, Trainer
 
