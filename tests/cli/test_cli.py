@@ -1012,7 +1012,7 @@ def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | N
         monkeypatch.delenv(name, raising=False)
     environment = {"LC_ALL": locale, "LANG": locale, **({"PAGER": pager} if pager else {})}
     seen = in_terminal("learn", "3", "--lang", language, columns=80, lines=24, keys=b"q", **environment)
-    assert ("질의" if language == "ko" else "Queries") in seen
+    assert ("쿼리" if language == "ko" else "Queries") in seen
     assert "ESC" not in seen
     assert not re.search(r"<[0-9A-F]{2}>", seen)
     assert "\x1b[1m" in seen

@@ -25,15 +25,15 @@ _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # Without the backgrounds and underlines of rich's own, which suit dark terminals only.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
 _LADDER = {  # its title, and what it answers
-    "ko": ("사다리", "부품을 하나씩 더하면 내 글을 얼마나 더 잘 맞힐까요?"),
+    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
     "en": ("The ladder", "How much better is a text of yours predicted with each part more?"),
 }
 _COMMANDS = {  # where to go from the list
     "ko": {
-        "jumok learn 3": "3장을 읽어요",
-        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장해요",
-        "jumok learn ladder": "사다리 이야기를 읽어요",
-        "jumok learn ladder 소설.txt": "내 글로 사다리를 올라요",
+        "jumok learn 3": "3장 읽기",
+        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
+        "jumok learn ladder": "사다리 설명 읽기",
+        "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
     },
     "en": {
         "jumok learn 3": "read chapter 3",
