@@ -395,6 +395,7 @@ def test_the_seed_decides_the_weights(family: str):
     assert not torch.equal(weights(3), weights(4))
 
 
+@pytest.mark.slow
 @FAMILIES
 def test_a_step_of_training_helps(family: str):
     """One and the same pair, a few steps: the loss falls far below that of guessing."""

@@ -27,7 +27,7 @@ import jumok.training.trainer as trainer_module
 import pytest
 import torch
 
-from conftest import TINY
+from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
@@ -36,7 +36,6 @@ from jumok.runs import folder as checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Save, Trainer
-from test_resume import assert_same, state_of
 
 FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
@@ -202,13 +201,13 @@ def killed(act: Act, run: Path, text: Text, n: int) -> int:
 
 def die_in_child(work: Callable[[], None], n: int) -> None:
     """Do it in a child process, which ends by SIGKILL at operation n."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with watched(n, "kill"):
-                work()
-        finally:
-            os._exit(1)
+
+    def until_killed() -> int:
+        with watched(n, "kill"):
+            work()
+        return 1
+
+    child = fork(until_killed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
@@ -269,6 +268,7 @@ SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:

@@ -302,6 +302,7 @@ with RunFolder(Path(sys.argv[1])).lock():
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(run: Path) -> None:
     import subprocess
     import sys
@@ -562,6 +563,7 @@ assert modes == [False] * len(modes)
 """
 
 
+@pytest.mark.slow
 def test_another_program_notices_nothing_but_the_model(start: Callable[..., Trainer], tmp_path: Path) -> None:
     """`jumok.load` drew from torch's random numbers. It prints, logs and warns nothing, and changes no global state."""
     list(start(steps=1, eval_every=0).run())

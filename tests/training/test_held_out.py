@@ -135,6 +135,7 @@ def evaluated(jumok: Jumok, *arguments: object) -> tuple[End, dict[str, Any]]:
     return end, end.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
 @pytest.mark.parametrize("task", ["lm", "mlm"])
 def test_a_text_that_was_trained_on_is_recognised(
@@ -160,6 +161,7 @@ def test_a_text_that_was_trained_on_is_recognised(
     assert "seen_in_training" not in quiet.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
 def test_rows_that_were_trained_on_are_recognised(task: str, jumok: Jumok, tmp_path: Path) -> None:
     columns, make = ("text\tlabel", reviews) if task == "classify" else ("source\ttarget", numbers)

@@ -59,7 +59,7 @@ def train_tokenizer(
             chance that the next character is a new one is about the share of those seen once (Good 1953, "The
             population frequencies of species and the estimation of population parameters", Biometrika 40). The
             jamo alphabet always has all modern jamo.
-        special_tokens: tokens such as "[MASK]" or "<|end|>", letters in brackets, which get the first ids. Text
+        special_tokens: tokens such as `[MASK]` or `<|end|>`, letters in brackets, which get the first ids. Text
             never encodes to them; see `Tokenizer`.
 
     Raises:
