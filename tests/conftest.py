@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
-from jumok.runs.folder import RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.text import Text
 from jumok.training.trainer import Trainer
 

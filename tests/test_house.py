@@ -208,6 +208,16 @@ def test_no_machine_and_no_mirror_is_named() -> None:
     assert found == []
 
 
+def test_every_folder_with_modules_is_a_package_that_git_knows() -> None:
+    """`runs/` in .gitignore, meant for what a user trains, also matched src/jumok/runs.
+
+    Its `__init__.py` was never committed, so a wheel had no jumok.runs, and ruff skipped the folder.
+    """
+    assert {path.parent for path in modules()} == {path.parent for path in SOURCE.rglob("__init__.py")}
+    known = set(project_files())
+    assert [path for path in modules() if path not in known] == []
+
+
 def test_no_room_is_called_after_nothing() -> None:
     names = {path.stem for path in [*SOURCE.rglob("*"), *(ROOT / "tests").rglob("*.py")]}
     assert names.isdisjoint({"utils", "util", "common", "helpers", "misc", "manager"})

@@ -508,7 +508,7 @@ def test_generate_json(jumok: Jumok, model: Path) -> None:
 
 
 def test_generate_with_rounded_weights(jumok: Jumok, model: Path) -> None:
-    end = jumok("generate", model, "--weights", "int8", "--tokens", 5, "--seed", 1, "--json")
+    end = jumok("generate", model, "--quantize", "int8", "--tokens", 5, "--seed", 1, "--json")
     assert end.code == 0, end.err
     assert end.json["tokens"] == 5
 
@@ -769,7 +769,7 @@ def test_corpus_write_numbers(jumok: Jumok) -> None:
     [
         (("numbers", "--chars", 5), "--chars is not for numbers"),
         (("stories", "--rows", 5), "--rows is not for stories"),
-        (("numbers", "--kind", "nummber"), "did you mean 'number'"),
+        (("numbers", "--kind", "nummber"), "Did you mean 'number'"),
         (("numbers", "--rows", -1), "rows=-1"),
         (("tales",), "tales"),
     ],

@@ -20,7 +20,7 @@ from jumok.interop.huggingface.convert import from_stock, to_stock
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.runs.folder import load, save
+from jumok.runs.load import load, save
 from jumok.tokenizers import train_tokenizer
 
 V, LENGTH = 37, 12

@@ -23,16 +23,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import jumok.training.trainer as trainer_module
 import pytest
 import torch
 
+import jumok.training.trainer as trainer_module
 from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import folder as checkpoint
+from jumok.runs import state as states
+from jumok.runs import weights as weight_files
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Save, Trainer
@@ -127,14 +128,14 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         with opened(path, "wb") as file:
             WatchedFile(file, disk).write(content)
 
-    saved = checkpoint.save_file
+    saved = states.save_file
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
             patch.setattr(os, name, guarded(name, getattr(os, name)))
         patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
         patch.setattr(io, "open", open_watched)
         patch.setattr(builtins, "open", open_watched)
-        for module in (checkpoint, export):
+        for module in (states, weight_files, export):
             patch.setattr(module, "save_file", save_watched)
         patch.setattr(trainer_module, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
         patch.setattr(trainer_module, "DRAW_EVERY", 0.0)

@@ -28,7 +28,8 @@ from hypothesis import strategies as st
 
 from jumok import text
 from jumok.errors import TextError
-from jumok.text import _inputs, _normal, _text
+from jumok.text import _inputs, _text
+from jumok.text.boundaries import recut, starts_anew
 
 POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
 NFD = unicodedata.normalize("NFD", POEM)
@@ -144,9 +145,9 @@ TRICKY = st.text(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(TRICKY, max_size=8))
 def test_composing_chunks_equals_composing_the_whole(chunks: list[str]) -> None:
-    assert "".join(text.compose(chunks)) == unicodedata.normalize("NFC", "".join(chunks))
-    by_character = iter("".join(chunks))
-    assert "".join(text.compose(by_character)) == unicodedata.normalize("NFC", "".join(chunks))
+    whole = unicodedata.normalize("NFC", "".join(chunks))
+    for pieces in (recut(chunks), recut("".join(chunks))):
+        assert "".join(unicodedata.normalize("NFC", piece) for piece in pieces) == whole
 
 
 @settings(max_examples=150, deadline=None)
@@ -181,7 +182,7 @@ def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
     seconds |= {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
     for code in (*range(0xD800), *range(0xE000, sys.maxunicode + 1)):
         char = chr(code)
-        if _normal._starts_safely(char):
+        if starts_anew(char):
             first = first_of.get(char, char)
             assert first not in seconds, hex(code)
             assert unicodedata.combining(first) == 0, hex(code)

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from jumok.errors import ConfigError, TokenizerError
+from jumok.text.boundaries import is_settled, starts_anew
 from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import Tokenizer, _pipeline, train_tokenizer
-from jumok.tokenizers._boundaries import is_settled, starts_anew
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -392,21 +392,12 @@ def test_dtype_is_the_smallest_that_fits() -> None:
     assert train_tokenizer("나나").dtype == np.uint16
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_compression_counts_characters_per_token(trained: dict[str, Tokenizer], kind: str) -> None:
-    text = "나무꾼은 나무를"
-    expected = {"char": 1.0, "jamo": 8 / len(nfd(text))}.get(kind, 8 / len(trained["bpe"].encode(text)))
-    assert trained[kind].compression(nfd(text)) == expected
-    with pytest.raises(TokenizerError, match="empty"):
-        trained[kind].compression("")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "chars"}, "did you mean 'char'"),
-        ({"kind": "xyz"}, "choose one of char, jamo, bpe"),
-        ({"alphabet": "ksx101"}, "did you mean 'ksx1001'"),
+        ({"kind": "chars"}, "Did you mean 'char'"),
+        ({"kind": "xyz"}, "choose from char, jamo, bpe"),
+        ({"alphabet": "ksx101"}, "Did you mean 'ksx1001'"),
         ({"kind": "bpe", "alphabet": "hangul"}, "leave it out for bpe"),
         ({"kind": "bpe", "vocab_size": 255}, "256 or more"),
         ({"kind": "bpe", "vocab_size": 257, "special_tokens": SPECIALS}, "259 or more"),

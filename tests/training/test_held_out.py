@@ -16,7 +16,8 @@ from conftest import TINY, End, Jumok
 from jumok import text as reader
 from jumok.errors import TextError
 from jumok.evaluation.bigram import Bigram
-from jumok.runs.folder import RunFolder, unseen_characters
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import unseen_characters
 from jumok.text import Table, Text, from_rows, from_string
 from jumok.training.tasks import task_of_run
 from jumok.training.trainer import Finish, Trainer

@@ -22,7 +22,8 @@ from conftest import TINY, Jumok, assert_same, events_of, fork, tiny_run
 from jumok import cli
 from jumok import text as reader
 from jumok.errors import ResumeError, RunError
-from jumok.runs.folder import STATE_FILES, RunFolder
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import STATE_FILES
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Finish, Notice, Save, Step, Trainer
 

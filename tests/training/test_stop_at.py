@@ -14,7 +14,8 @@ import jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
-from jumok.runs.folder import RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.training.optim import rate
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal

@@ -43,14 +43,18 @@ from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
 from jumok.nn.attention import train_attention_by
 from jumok.nn.blocks import Block
-from jumok.runs.folder import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
+from jumok.runs.config import describe_model
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
+from jumok.runs.state import State
+from jumok.runs.weights import adopt_weights, restore_weights, weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.autotune import Pace
 from jumok.training.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.training.plan import Plan, make_plan, most_tokens, require_possible
 from jumok.training.tasks import TASKS, Task
-from jumok.view.figures import draw_loss
+from jumok.view.training_pictures import draw_loss
 
 VALIDATIONS = 12  # in a run, unless eval_every says otherwise
 # A token costs a forward pass in validation and about three times that in training, so these shares of the training
