@@ -25,15 +25,15 @@ _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
 _LADDER = {  # title and question
-    "ko": ("사다리", "부품을 하나씩 더하면 내 글을 얼마나 더 잘 맞힐까요?"),
+    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
     "en": ("The ladder", "How much does each part improve the predictions for your own text?"),
 }
 _COMMANDS = {  # shown under the list
     "ko": {
-        "jumok learn 3": "3장을 읽어요",
-        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장해요",
-        "jumok learn ladder": "사다리 이야기를 읽어요",
-        "jumok learn ladder 소설.txt": "내 글로 사다리를 올라요",
+        "jumok learn 3": "3장 읽기",
+        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
+        "jumok learn ladder": "사다리 설명 읽기",
+        "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
     },
     "en": {
         "jumok learn 3": "read chapter 3",

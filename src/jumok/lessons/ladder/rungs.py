@@ -45,7 +45,7 @@ RUNGS = (
         slug="bigram",
         title={"ko": "바이그램", "en": "bigram"},
         adds={
-            "ko": "방금 나온 글자 하나만 보고 다음 글자를 맞혀요.",
+            "ko": "바로 앞 글자 하나로 다음 글자를 예측합니다.",
             "en": "It predicts the next character from the last one alone.",
         },
         changes={
@@ -57,7 +57,7 @@ RUNGS = (
         slug="average",
         title={"ko": "지난 글자의 평균", "en": "average of the past"},
         adds={
-            "ko": "지금까지 나온 글자를 모두 같은 비중으로 평균해서 그것만 보고 맞혀요.",
+            "ko": "지금까지 나온 글자의 임베딩을 평균하여 다음 글자를 예측합니다.",
             "en": "It predicts from the plain mean of all characters so far.",
         },
         changes={"mixing": "average"},
@@ -66,7 +66,7 @@ RUNGS = (
         slug="one-head",
         title={"ko": "헤드 하나", "en": "one head"},
         adds={
-            "ko": "무엇을 얼마나 볼지 쿼리와 키로 골라요. 고를 실마리로 위치가 들어오고, 값과 출력 투영도 배워요.",
+            "ko": "쿼리와 키로 가중치를 계산합니다. 위치 임베딩을 더하고, 값과 출력 투영도 학습합니다.",
             "en": "Weights come from queries and keys. Positions are added; values and output projection are learned.",
         },
         changes={"mixing": "attention"},
@@ -75,7 +75,7 @@ RUNGS = (
         slug="many-heads",
         title={"ko": "여러 헤드", "en": "many heads"},
         adds={
-            "ko": "같은 폭을 여러 헤드로 나누어 여러 곳을 한꺼번에 봐요. 파라미터 수는 그대로예요.",
+            "ko": "같은 폭을 여러 헤드로 나누어 여러 위치를 동시에 참조합니다. 파라미터 수는 같습니다.",
             "en": "The width is split into heads, each with its own weights. The number of parameters is the same.",
         },
         grows=("n_head",),
@@ -84,7 +84,7 @@ RUNGS = (
         slug="feed-forward",
         title={"ko": "피드포워드", "en": "feed-forward"},
         adds={
-            "ko": "섞은 결과를 자리마다 비선형 신경망으로 한 번 더 가공해요.",
+            "ko": "어텐션의 출력을 위치마다 비선형 신경망으로 변환합니다.",
             "en": "A nonlinear network transforms the output of attention at each position.",
         },
         changes={"feed_forward": True},
@@ -93,7 +93,7 @@ RUNGS = (
         slug="stacked",
         title={"ko": "잔차 없이 쌓기", "en": "stack, no residuals"},
         adds={
-            "ko": "이 블록을 그대로 여러 겹 쌓아요. 블록마다 입력을 새 값으로 갈아 치워요.",
+            "ko": "이 블록을 여러 층 쌓습니다. 블록마다 입력을 새 값으로 바꿉니다.",
             "en": "Several of these blocks are stacked without changes. Each block replaces its input.",
         },
         grows=("n_layer",),
@@ -102,7 +102,7 @@ RUNGS = (
         slug="residual",
         title={"ko": "잔차 연결", "en": "residuals"},
         adds={
-            "ko": "갈아 치우지 않고 더해요: x + f(x).",
+            "ko": "입력을 바꾸지 않고 블록의 출력을 입력에 더합니다: x + f(x).",
             "en": "A block adds to its input, x + f(x), instead of replacing it.",
         },
         changes={"residual": True},
@@ -111,7 +111,7 @@ RUNGS = (
         slug="normalisation",
         title={"ko": "정규화", "en": "normalisation"},
         adds={
-            "ko": "어텐션과 피드포워드의 앞, 그리고 맨 끝에 LayerNorm을 놓아요. 첫 가중치는 GPT-2처럼 작아져요.",
+            "ko": "어텐션과 피드포워드의 앞, 그리고 마지막에 LayerNorm을 적용합니다. 초기 가중치는 GPT-2처럼 작습니다.",
             "en": "LayerNorm before each attention and feed-forward, and at the end. GPT-2's small initial parameters.",
         },
         changes={"norm": True},
@@ -120,7 +120,7 @@ RUNGS = (
         slug="dropout",
         title={"ko": "드롭아웃", "en": "dropout"},
         adds={
-            "ko": "배우는 동안 값을 무작위로 지워요. 이제 빠진 것이 없는 classic GPT예요.",
+            "ko": "학습하는 동안 값을 무작위로 0으로 만듭니다. 부품을 모두 갖춘 classic GPT입니다.",
             "en": "Random values are set to zero in training. This is the complete classic GPT.",
         },
         grows=("dropout",),
@@ -130,10 +130,8 @@ RUNGS = (
         slug="modern",
         title={"ko": "modern과 Muon", "en": "modern with Muon"},
         adds={
-            "ko": "jumok의 기본 모델이에요: 회전 위치, 처음부터 바로 앞을 보는 헤드, RMSNorm, SwiGLU, 임베딩 공유, "
-            "드롭아웃 없음, 그리고 Muon.",
+            "ko": "jumok의 기본 모델입니다: 로터리 위치 임베딩, 앞 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
             "en": "jumok's default model: rotary positions, heads initialised to attend to preceding tokens, RMSNorm, "
-            "SwiGLU, tied embeddings, no dropout, and Muon.",
         },
         changes={"family": "modern", "dropout": 0.0, "tie_embeddings": True},
         whole=True,
