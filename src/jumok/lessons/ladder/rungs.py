@@ -131,7 +131,9 @@ RUNGS = (
         title={"ko": "modern과 Muon", "en": "modern with Muon"},
         adds={
             "ko": "jumok의 기본 모델입니다: 로터리 위치 임베딩, 앞 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
+            "임베딩 공유, 드롭아웃 없음, 그리고 Muon.",
             "en": "jumok's default model: rotary positions, heads initialised to attend to preceding tokens, RMSNorm, "
+            "SwiGLU, tied embeddings, no dropout, and Muon.",
         },
         changes={"family": "modern", "dropout": 0.0, "tie_embeddings": True},
         whole=True,
