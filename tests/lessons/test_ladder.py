@@ -544,7 +544,7 @@ def test_less_text_and_the_bigram_are_told() -> None:
     sentences = {rung.slug: verdict(record, rung, "en") for rung in RUNGS}
     assert "40% as much text" in sentences["stacked"]
     assert sum("as much text" in sentence for sentence in sentences.values()) == 1
-    assert [slug for slug in SLUGS if "still 1.000 above the bigram" in sentences[slug]] == SLUGS[2:6]
+    assert [slug for slug in SLUGS if "still 1.000 higher than that of the bigram" in sentences[slug]] == SLUGS[2:6]
 
 
 @languages
