@@ -293,6 +293,7 @@ def _make_trainer(
     """A trainer for what was asked, and a sentence on the text."""
     from jumok.models import KINDS
     from jumok.runs.folder import RunFolder
+    from jumok.training.settings import configurations, given_again
     from jumok.training.trainer import Trainer
 
     size, tokenizer, model = (settings.pop(name, None) for name in ("size", "tokenizer", "model"))
@@ -310,12 +311,11 @@ def _make_trainer(
         recorded = recorded_columns(out)
         held_out = _held_out_file(settings, task, reading, recorded)
         text = read_material(task, texts, reading, recorded) if texts else None
-        trainer = Trainer.resume(
-            out, text, settings, size=size, val_text=held_out, device=device, began=began, tell=tell
-        )
+        training = given_again(out, settings, size)
+        trainer = Trainer.resume(out, text, training, val_text=held_out, device=device, began=began, tell=tell)
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
-        if trainer.stage < len(trainer.stages):
+        if trainer.state.stage < len(trainer.stages):
             return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
         return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
     if init is not None and (tokenizer is not None or tokenizer_options):
@@ -337,12 +337,10 @@ def _make_trainer(
     trainer = Trainer.start(
         out,
         text,
-        settings,
-        size=size,
+        **configurations(settings, size=size, kind=None if model is None else KINDS[model], init=init),
         tokenizer=_tokenizer(tokenizer, tokenizer_options),
         tokenizer_options=tokenizer_options,
         val_text=held_out,
-        kind=None if model is None else KINDS[model],
         init=init,
         device=device,
         began=began,

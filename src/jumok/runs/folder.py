@@ -318,6 +318,7 @@ class RunFolder:
             )
         try:
             config = from_dict(KINDS[kind], fields)
+            config.require_vocabulary()
         except ConfigError as error:
             raise RunError(
                 "{path} does not describe a model: {error}", path=self.path / "config.json", error=error
