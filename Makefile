@@ -1,11 +1,12 @@
 # Plain venv and pip; nothing needs to be installed by hand first but Python 3.11 or newer.
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY  := $(VENV)/.ready
+EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +33,15 @@ check: $(READY)           ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+package: $(READY)         ## build wheel and sdist, install each in an empty environment and train with it
+	rm -rf build/package
+	$(BIN)/python -m build --outdir build/package .
+	$(PYTHON) -m venv build/package/venv
+	$(EMPTY)/pip install --quiet --disable-pip-version-check -c constraints.txt build/package/*.whl
+	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
+	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/package/*.tar.gz
+	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py

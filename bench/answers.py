@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from jumok.cli.benchmark import measure_machine
 from jumok.device import choose_device
 from jumok.errors import JumokError
 from jumok.evaluation.seq2seq import Pair, best, corpus_scores, whole_pairs
@@ -31,6 +30,7 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.runs.folder import RunFolder, load
 from jumok.text import read_table
 from jumok.text.hangul import nfc
+from speed import describe
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def main() -> None:
     except JumokError as error:
         raise SystemExit(str(error)) from None
     print(f"python {' '.join(sys.argv)}")
-    print(measure_machine(choose_device(options.device)).describe(), flush=True)
+    print(describe(choose_device(options.device)), flush=True)
 
     held_out = spread_out(held_out, options.rows or len(held_out))
     seen = {source for source, _ in learned}

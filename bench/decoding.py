@@ -36,12 +36,12 @@ import transformers
 
 import jumok
 from jumok import text as reader
-from jumok.cli.benchmark import measure_machine, spread, take_turns
 from jumok.corpora import stories
 from jumok.errors import JumokError, TextError
 from jumok.inference.packed import Decoder, Weights, can_decode
 from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
+from speed import describe, interleave, spread
 
 PARTS = ("ids", "single", "streams", "cold", "int8")
 PROMPT = "그날 밤, 나는 "
@@ -88,7 +88,7 @@ def compare(title: str, sides: dict[str, tuple[Callable[[], object], int]], roun
 
     sides: name -> (what to run, how many tokens it writes; 0: seconds are shown instead).
     """
-    turns = take_turns({name: work for name, (work, _) in sides.items()}, tokens=1, rounds=rounds, device=CPU)
+    turns = interleave({name: work for name, (work, _) in sides.items()}, tokens=1, rounds=rounds, device=CPU)
     reference, *_ = sides
     print(f"\n{title}, {rounds} rounds", flush=True)
     for name, (_, tokens) in sides.items():
@@ -262,7 +262,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     print(f"python {' '.join(sys.argv)}")
-    print(measure_machine(CPU).describe(), flush=True)
+    print(describe(CPU), flush=True)
     with tempfile.TemporaryDirectory() as name:
         run, exported = options.run or trained(Path(name), "nano" if options.quick else "micro"), Path(name) / "hf"
         model = jumok.load(run)

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from jumok.cli.benchmark import measure_machine, our_training
 from jumok.device import choose_device
 from jumok.view.canvas import canvas
+from speed import describe, our_training
 from training import text_with
 
 
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="that are counted, at most")
     parser.add_argument("--seconds", type=float, default=10.0, help="that counted steps may take, but for the first")
     parser.add_argument("--precision", default="auto", help="float32, bfloat16, or auto: what the base measures faster")
-    parser.add_argument("--attention", default="auto", help="explicit, fused, or auto: what the base measures faster")
+    parser.add_argument("--attention", default="auto", help="chunked, fused, or auto: what the base measures faster")
     parser.add_argument("--compile", choices=["on", "off"], default="off")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds for a point, all included")
     parser.add_argument("--device", default="auto")
@@ -110,7 +110,7 @@ def main() -> None:
     base, axes = (TOY, TOY_AXES) if options.quick else (BASE, AXES)
     report = Report(options.out and options.out.with_suffix(".txt"))
     report.say(f"python {' '.join(sys.argv)}")
-    report.say(measure_machine(choose_device(options.device)).describe())
+    report.say(describe(choose_device(options.device)))
     first = ask(base, options)
     if isinstance(first, str):
         raise SystemExit(f"the base cannot be measured: {first}")

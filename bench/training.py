@@ -30,13 +30,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jumok.cli.benchmark import OurTraining, StockTraining, Turns, measure_machine, our_training, take_turns
 from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
 from jumok.device import choose_device, has_compiler, keep_memory, wait
 from jumok.models.gpt import GPT
 from jumok.runs.folder import RunFolder, load
 from jumok.training.tasks import TASKS
 from plain_gpt import PlainGPT, PlainTraining
+from speed import OurTraining, Rounds, StockTraining, describe, interleave, our_training
 
 BYTES = 256  # ids that a tokenizer of characters has besides its characters
 MODELS: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ def main() -> None:
             SIDES[options.side](models[0], options, stack)
         return
     print(f"python {' '.join(sys.argv)}", flush=True)
-    print(measure_machine(choose_device(options.device)).describe(), flush=True)
+    print(describe(choose_device(options.device)), flush=True)
     for model in models:
         measure(model, options)
 
@@ -219,7 +219,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
     check(losses, losses[plain], facts["precision"])
     again = {work: seconds(steps[work]) if "compiled" in work else first_seconds[work] for work in steps}
     rounds = min(options.rounds, max(2, int(60 * options.minutes / sum(again.values()))))
-    turns = take_turns(steps, tokens=facts["tokens"], rounds=rounds, device=choose_device("cpu"))  # each has waited
+    turns = interleave(steps, tokens=facts["tokens"], rounds=rounds, device=choose_device("cpu"))  # each has waited
     for side in (others, jumok):  # whose folder the others have open
         side.close()
     print(f"{rounds} rounds" + (f", for {options.rounds} would take too long" if rounds < options.rounds else ""))
@@ -244,7 +244,7 @@ def check(losses: Mapping[str, float], ours: float, precision: str) -> None:
             raise SystemExit(f"{work} begins with a loss of {loss:.6f}, jumok with {ours:.6f}")
 
 
-def show(title: str, works: list[str], turns: Turns, first_seconds: Mapping[str, float], ours: str) -> None:
+def show(title: str, works: list[str], turns: Rounds, first_seconds: Mapping[str, float], ours: str) -> None:
     print(f"\n{title}\n{'':36}{'tokens/s':>10}{'s a step':>10}{'first step, s':>15}   {ours} is so many times as fast")
     for work in works:
         ratio = turns.ratio(ours, work)

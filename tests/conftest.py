@@ -18,6 +18,7 @@ from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
 from jumok.text import Text
+from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -26,7 +27,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 TINY: dict[str, Any] = {
     "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 16, "batch_size": 4, "steps": 8, "eval_every": 4,
     "sample_tokens": 8, "save_every": 1e6, "precision": "float32", "compile": "off", "dropout": 0.1,
-    "attention": "explicit",
+    "attention": "chunked",
 }  # fmt: skip
 
 
@@ -61,7 +62,9 @@ def start(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
     """Begin a tiny run in tmp_path/run; settings go before those of TINY, and None takes one away."""
 
     def begin(out: str = "run", *, text: Text | None = None, val_text: Text | None = None, **settings: Any) -> Trainer:
-        return Trainer.start(tmp_path / out, text or story_text, {**TINY, **settings}, val_text=val_text, device="cpu")
+        return Trainer.start(
+            tmp_path / out, text or story_text, **configurations({**TINY, **settings}), val_text=val_text, device="cpu"
+        )
 
     return begin
 

@@ -94,6 +94,32 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def measure_machine(device: torch.device) -> dict[str, Any]:
+    """What computes here, and how fast: a second or two of measuring.
+
+    Returns:
+        names of the parts and their versions; cores that this process may use; GFLOP/s (10⁹ operations per second) of a
+        square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second) read in a matrix-vector product.
+    """
+    found = describe_machine(device)
+    width = 1024 if device.type == "cpu" else 8192
+
+    def gflops(dtype: torch.dtype) -> float:
+        a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))  # (N, N) each
+        return 2 * width**3 / seconds_per_call(lambda: a @ b, device, repeats=8) / 1e9
+
+    matrix, vector = torch.ones(8192, 8192, device=device), torch.ones(8192, device=device)  # (N, N), (N,)
+    seconds = seconds_per_call(lambda: matrix @ vector, device, repeats=8)
+    return {
+        **found.pop("versions"),
+        **found,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "float32_gflops": gflops(torch.float32),
+        "bfloat16_gflops": gflops(torch.bfloat16),
+        "memory_gb_per_second": matrix.nbytes / seconds / 1e9,
+    }
+
+
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two machines differ in that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
     flat = [{**machine["versions"], **machine} for machine in (before, now)]

@@ -51,7 +51,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     from jumok.training.trainer import Trainer
 
     folder = tmp_path_factory.mktemp("model") / "run"
-    list(Trainer.start(folder, reader.from_string(tales), TINY, device="cpu").run())
+    list(Trainer.start(folder, reader.from_string(tales), **configurations(TINY), device="cpu").run())
     return folder
 
 
@@ -447,12 +447,12 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
-    from jumok.training import trainer
+    from jumok.training import setup
 
     def terminated(*args: object, **kwargs: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(trainer, "make_plan", terminated)
+    monkeypatch.setattr(setup, "make_plan", terminated)
     end = jumok("train", text, "--out", "run", *FLAGS)
     assert end.code == 130
     assert "interrupted" in end.err
@@ -684,7 +684,7 @@ INTERRUPTED_AT = {
     "convert RUN hf --to hf": "jumok.interop.huggingface.convert.to_hf",
     "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
-    "bench": "jumok.cli.benchmark.bench",
+    "bench": "jumok.device.measure_machine",
     "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
     "learn ladder tales.txt": "jumok.lessons.ladder.run.Ladder.run",
 }

@@ -214,7 +214,6 @@ def test_a_configuration_remembers_what_was_given() -> None:
     assert (training.passes, given_fields(training)) == (2.0, {"task": "classify"})
 
 
-
 def test_types_and_choices_of_fields() -> None:
     assert field_types(TrainConfig)["steps"] is int
     assert field_types(TrainConfig)["minutes"] is float

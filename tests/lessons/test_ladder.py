@@ -39,9 +39,11 @@ from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFi
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.lessons.ladder.words import words
+from jumok.runs.events import Finish, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.trainer import Finish, Save, Step, Trainer
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
 from jumok.view import figures
 from jumok.view.figures import _apart, draw_ladder
 
@@ -160,7 +162,7 @@ def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEv
         ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
         differing = {name for name in ours if ours[name] != theirs[name]}
         assert differing <= ({"optimizer", "learning_rate"} if folder.name == "10-modern" else set())
-    default = Trainer.start(out.parent / "default", text, {"steps": 1, "n_layer": 1}, device="cpu")
+    default = Trainer.start(out.parent / "default", text, **configurations({"steps": 1, "n_layer": 1}), device="cpu")
     assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
 
 

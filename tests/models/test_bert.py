@@ -139,7 +139,7 @@ def test_stock_weights_in_our_class(head: str):
 
 @HEADS
 def test_gradients_equal_those_of_the_stock_class(head: str):
-    """Through the explicit attention of training, and into the embedding from both of its ends."""
+    """Through the chunked attention of training, and into the embedding from both of its ends."""
     model = tiny(head)
     stock = stock_model(model.config)
     stock.load_state_dict(to_stock(model.config, model.state_dict()), strict=False)

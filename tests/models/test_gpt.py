@@ -113,7 +113,7 @@ def test_stock_weights_in_our_class_give_the_same_logits(shape: dict[str, Any]):
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_gradients_equal_those_of_the_stock_class(family: str):
-    """Training is the same too: the explicit attention that runs in training has the derivative of the fused one."""
+    """Training is the same too: the chunked attention that runs in training has the derivative of the fused one."""
     model = tiny(family=family, tie_embeddings=False)
     stock = stock_model(model.config)
     stock.load_state_dict(to_stock(model.config, model.state_dict()))

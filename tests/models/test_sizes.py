@@ -305,7 +305,7 @@ def test_options_that_no_machine_can_follow(
 ) -> None:
     (own_folder / "t.txt").write_text(tales, encoding="utf-8")
     small = ("--n-layer", 1, "--n-head", 2, "--n-embd", 16, "--context-length", 16, "--device", "cpu")
-    small += ("--precision", "float32", "--attention", "explicit")
+    small += ("--precision", "float32", "--attention", "chunked")
     length = () if flags[0] in ("--minutes", "--steps") else ("--steps", 1)
     kind = ("--tokenizer", "bpe") if flags[0] == "--vocab-size" else ()
     end = jumok("train", "t.txt", *small, *length, *kind, "--out", "run", "--quiet", *flags)

@@ -55,7 +55,7 @@ def random_mask(kind: str, b: int, h: int, t: int, s: int) -> Tensor | None:
     return mask
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
+@pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("kind", ["none", "padding", "scattered"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (1, 6), (3, 6), (1, 1)])
@@ -72,7 +72,7 @@ def test_seam_equals_weights_times_values(h: int, g: int, t: int, s: int, causal
     torch.testing.assert_close(out.detach(), expected, **EXACT)
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
+@pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_row_with_nothing_to_attend_to_is_zero(causal: bool, training: bool):
     """Trap: such a row is zeros in the fused kernel and NaN in a naive softmax."""
@@ -90,7 +90,7 @@ def test_a_row_with_nothing_to_attend_to_is_zero(causal: bool, training: bool):
         assert q.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
+@pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("sight", ["all", "causal", "masked"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("length", [4, 20])
@@ -248,7 +248,7 @@ def test_cross_attention_takes_a_context_of_another_width_and_length():
     assert attention.k_proj.weight.shape == (8, 10)
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["fused", "explicit"])
+@pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("length", [1, 5, 20])
 @pytest.mark.parametrize("n_kv_head", [4, 2, 1])
 @pytest.mark.parametrize("call", ["plain", "causal", "mask", "mask and causal", "context", "context and mask"])

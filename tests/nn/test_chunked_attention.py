@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from jumok.nn import chunked_attention as explicit
+from jumok.nn import chunked_attention as chunked_attention_module
 from jumok.nn.attention import ScaledDotProductAttention, attention_weights
-from jumok.nn.chunked_attention import explicit_attention
+from jumok.nn.chunked_attention import chunked_attention
 
 
 def heads(b: int, h: int, t: int, d: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -37,13 +37,13 @@ MASKS = {
 @pytest.mark.parametrize(("t", "s"), [(3, 3), (40, 40), (35, 70), (9, 4)])
 def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, monkeypatch):
     """In float64, over several chunks of queries and several parts of the batch."""
-    monkeypatch.setattr(explicit, "LONGEST_KEPT", longest)
-    monkeypatch.setattr(explicit, "TILE", tile)
+    monkeypatch.setattr(chunked_attention_module, "LONGEST_KEPT", longest)
+    monkeypatch.setattr(chunked_attention_module, "TILE", tile)
     b, h, d = 3, 2, 5
     q, k, v = heads(b, h, t, d, 1), heads(b, h, s, d, 2), heads(b, h, s, d, 3)
     above = heads(b, h, t, d, 4).detach()
     seen = MASKS[mask](b, h, t, s)
-    out = explicit_attention(q, k, v, seen, causal)
+    out = chunked_attention(q, k, v, seen, causal)
     plain = attention_weights(q, k, seen, causal) @ v
     torch.testing.assert_close(out, plain, rtol=0, atol=1e-13)
     found = torch.autograd.grad(out, (q, k, v), above)
@@ -53,7 +53,7 @@ def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, m
 
 def test_gradcheck():
     q, k, v = heads(1, 2, 34, 2, 1), heads(1, 2, 34, 2, 2), heads(1, 2, 34, 2, 3)
-    assert torch.autograd.gradcheck(lambda *x: explicit_attention(*x, None, True), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *x: chunked_attention(*x, None, True), (q, k, v))
 
 
 @pytest.mark.parametrize("group", [1, 2])
@@ -82,7 +82,7 @@ def test_a_row_whose_scores_are_all_infinite_is_not_an_empty_one():
     """It was taken for one with nothing to attend to, and its NaN became zeros."""
     q, k, v = (heads(1, 1, 16, 4, n, torch.float32) for n in range(3))
     mask = torch.ones(1, 1, 1, 16, dtype=torch.bool)
-    low = explicit_attention(q.detach() * 0 - torch.inf, k.detach().abs() + 1, v, mask, False)
+    low = chunked_attention(q.detach() * 0 - torch.inf, k.detach().abs() + 1, v, mask, False)
     assert low.isnan().all()
 
 
@@ -97,7 +97,7 @@ def test_what_only_the_formula_can_do_goes_there():
 def test_autocast_reaches_the_operator():
     q, k, v = (heads(1, 2, 40, 8, n, torch.float32) for n in range(3))
     with torch.autocast("cpu", torch.bfloat16):
-        out = explicit_attention(q, k, v, None, True)
+        out = chunked_attention(q, k, v, None, True)
     assert out.dtype == torch.bfloat16
     out.sum().backward()
     assert q.grad is not None
@@ -108,8 +108,8 @@ def test_compiled_is_equal():
     if not torch._dynamo.is_dynamo_supported():
         pytest.skip("torch.compile does not support this Python")
     q, k, v = (heads(2, 2, 40, 8, n, torch.float32) for n in range(3))
-    compiled = torch.compile(lambda *x: explicit_attention(*x, None, True), backend="aot_eager")
-    out, plain = compiled(q, k, v), explicit_attention(q, k, v, None, True)
+    compiled = torch.compile(lambda *x: chunked_attention(*x, None, True), backend="aot_eager")
+    out, plain = compiled(q, k, v), chunked_attention(q, k, v, None, True)
     assert torch.equal(out, plain)
     for mine, expected in zip(
         torch.autograd.grad(out.sum(), (q, k, v)), torch.autograd.grad(plain.sum(), (q, k, v)), strict=True
@@ -120,10 +120,10 @@ def test_compiled_is_equal():
 @pytest.mark.parametrize(("b", "t", "most"), [(1, 600, 2**25), (64, 40, 1000)], ids=["long", "many"])
 def test_long_contexts_and_large_batches_keep_no_weights(b, t, most, monkeypatch):
     """8,192 keys would keep 2 GB of them; 256 sequences of 512 would keep 10."""
-    monkeypatch.setattr(explicit, "MOST_KEPT", most)
+    monkeypatch.setattr(chunked_attention_module, "MOST_KEPT", most)
     q, k, v = (heads(b, 8, t, 4, n, torch.float32) for n in range(3))
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: (saved.append(x.numel()), x)[1], lambda x: x):
-        explicit_attention(q, k, v, None, True)
+        chunked_attention(q, k, v, None, True)
     assert saved
     assert max(saved) <= q.numel()

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,15 +24,16 @@ from jumok.device import processor_name
 from jumok.errors import ConfigError, ResumeError
 from jumok.nn import attention
 from jumok.nn.attention import ScaledDotProductAttention
-from jumok.nn.chunked_attention import explicit_attention
+from jumok.nn.chunked_attention import chunked_attention
+from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
 from jumok.training import autotune as tuning
 from jumok.training import plan as planning
-from jumok.training import trainer as trainer_module
 from jumok.training.autotune import Cost, Pace, Window
 from jumok.training.plan import require_possible
+from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
-from jumok.training.trainer import Eval, Event, Notice, Step, Trainer
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 OPEN = {"precision": "auto", "attention": "auto", "compile": "auto"}
@@ -55,7 +55,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def cost(seconds: float) -> Cost:
     """Of a pass that takes so many seconds."""
     return Cost(
-        batch=seconds, update=0.01, attentions={"explicit": 0.1 * seconds, "fused": 0.2 * seconds}, flops=1e6, kept=1e6
+        batch=seconds, update=0.01, attentions={"chunked": 0.1 * seconds, "fused": 0.2 * seconds}, flops=1e6, kept=1e6
     )
 
 
@@ -77,20 +77,20 @@ def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch)
 
     def counted(*inputs: Any) -> torch.Tensor:
         calls.append(1)
-        return explicit_attention(*inputs)
+        return chunked_attention(*inputs)
 
-    monkeypatch.setattr(attention, "explicit_attention", counted)
+    monkeypatch.setattr(attention, "chunked_attention", counted)
     losses, used = {}, {}
-    for way in ("explicit", "fused"):
+    for way in ("chunked", "fused"):
         trainer = start(way, attention=way, learning_rate=1e-3)
         calls.clear()
         losses[way] = [event.loss for event in trainer.run() if isinstance(event, Step)]
         used[way] = len(calls)
-    assert used == {"explicit": TINY["steps"], "fused": 0}  # one layer; or the same would be compared with itself
-    assert losses["fused"] == pytest.approx(losses["explicit"], rel=1e-4)
+    assert used == {"chunked": TINY["steps"], "fused": 0}  # one layer; or the same would be compared with itself
+    assert losses["fused"] == pytest.approx(losses["chunked"], rel=1e-4)
 
 
-@pytest.mark.parametrize("way", ["explicit", "fused"])
+@pytest.mark.parametrize("way", ["chunked", "fused"])
 def test_the_faster_way_is_written_and_kept_to(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_the_faster_way_is_written_and_kept_to(
     for event in trainer.run():
         if isinstance(event, Step) and event.step == 3:
             trainer.request_stop()
-    made_faster("fused" if way == "explicit" else "explicit", monkeypatch)
+    made_faster("fused" if way == "chunked" else "chunked", monkeypatch)
     monkeypatch.setattr(planning, "costs_of", lambda *_: pytest.fail("a resumed run measured"))
     resumed = Trainer.resume(tmp_path / "run", device="cpu")
     assert ways(resumed) == {way}
@@ -112,24 +112,27 @@ def test_the_faster_way_is_written_and_kept_to(
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "reference")]
     assert weights[0] == weights[1]
     with pytest.raises(ResumeError, match="attention="):
-        Trainer.resume(tmp_path / "run", settings={"attention": "fused" if way == "explicit" else "explicit"})
+        Trainer.resume(
+            tmp_path / "run",
+            training=given_again(tmp_path / "run", {"attention": "fused" if way == "chunked" else "chunked"}),
+        )
 
 
 def test_a_run_from_before_the_choice_goes_on_as_it_began(start: Start, tmp_path: Path) -> None:
-    """Its config.json says nothing of attention, which was explicit then."""
+    """Its config.json says nothing of attention, which was chunked then."""
     trainer = start()
     config = trainer.folder.read_config()
     del config["train"]["attention"]
     trainer.folder.write_config(config)
     trainer.close()
-    assert ways(Trainer.resume(tmp_path / "run", device="cpu")) == {"explicit"}
+    assert ways(Trainer.resume(tmp_path / "run", device="cpu")) == {"chunked"}
 
 
 def test_a_little_faster_is_noise(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two starts of the same run must not differ because one measured 2% less."""
     monkeypatch.setattr(tuning, "WORTH_IT", 0.2)
     made_faster("fused", monkeypatch)
-    assert start(attention="auto").config.attention == "explicit"
+    assert start(attention="auto").config.attention == "chunked"
 
 
 @pytest.mark.parametrize("changes", [{"attention_dropout": 0.1}, {"context_length": 8}])
@@ -138,7 +141,7 @@ def test_where_there_is_one_way_none_is_measured(
 ) -> None:
     monkeypatch.setattr(tuning, "_attend", lambda *_: pytest.fail("both were timed"))
     trainer = start(attention="auto", **changes)
-    assert trainer.config.attention == "explicit"
+    assert trainer.config.attention == "chunked"
     assert trainer.plan is not None
     assert "nothing to choose" in trainer.plan.explanation.choices["attention"][1]
 
@@ -148,7 +151,7 @@ def test_both_ways_are_timed_on_what_the_model_does(start: Start) -> None:
     assert trainer.plan is not None
     explained = trainer.plan.explanation
     assert [(one.precision, one.attention) for one in explained.candidates] == [
-        ("float32", "explicit"),
+        ("float32", "chunked"),
         ("float32", "fused"),
     ]
     assert all(one.seconds > 0 for one in explained.candidates)
@@ -156,13 +159,13 @@ def test_both_ways_are_timed_on_what_the_model_does(start: Start) -> None:
     assert [one.attention for one in explained.candidates if not one.worked_out] == [trainer.config.attention]
 
 
-def test_other_devices_have_no_explicit_attention() -> None:
-    with pytest.raises(ConfigError, match="attention='explicit' is made for CPUs, and this run trains on cuda"):
-        require_possible(TrainConfig(attention="explicit"), torch.device("cuda"))
+def test_other_devices_have_no_chunked_attention() -> None:
+    with pytest.raises(ConfigError, match="attention='chunked' is made for CPUs, and this run trains on cuda"):
+        require_possible(TrainConfig(attention="chunked"), torch.device("cuda"))
     require_possible(TrainConfig(attention="fused"), torch.device("cuda"))
 
 
-@pytest.mark.parametrize("way", ["explicit", "fused"])
+@pytest.mark.parametrize("way", ["chunked", "fused"])
 def test_operations_are_those_of_the_formula(start: Start, way: str) -> None:
     """Six for each weight of a matrix, and for each pair of query and key 12 of each head's width.
 
@@ -191,8 +194,8 @@ def test_both_ways_count_the_same_operations(case: str, dtype: torch.dtype) -> N
             heads.sum().backward()
         found[way] = (forward, counter.get_total_flops())
     pairs = t * s if case in ("plain", "mask") else t * s - t * (t - 1) // 2
-    assert found["explicit"] == (4 * b * h * d * pairs, 12 * b * h * d * pairs)
-    assert found["fused"] == ((4 * b * h * d * t * s, 12 * b * h * d * t * s) if case == "short" else found["explicit"])
+    assert found["chunked"] == (4 * b * h * d * pairs, 12 * b * h * d * pairs)
+    assert found["fused"] == ((4 * b * h * d * t * s, 12 * b * h * d * t * s) if case == "short" else found["chunked"])
 
 
 # --- what is measured ---
@@ -215,14 +218,14 @@ def test_measuring_is_cut_when_its_time_is_over(start: Start, monkeypatch: pytes
 
     def counted(*given: Any) -> Any:
         passes.append(1)
-        return loss(*given)
+        return sums(*given)
 
     monkeypatch.setattr(LanguageModelling, "loss", counted)
     trainer = start(**OPEN)
     assert len(passes) == 2  # one in each precision
     assert trainer.plan is not None
     assert 0 < trainer.plan.explanation.seconds_per_step < 1e3
-    assert [one.attention for one in trainer.plan.explanation.candidates] == ["explicit"] * 2
+    assert [one.attention for one in trainer.plan.explanation.candidates] == ["chunked"] * 2
 
 
 def test_precisions_take_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +233,7 @@ def test_precisions_take_turns(start: Start, monkeypatch: pytest.MonkeyPatch) ->
     order: list[str] = []
     monkeypatch.setattr(tuning, "autocast", lambda _, precision: order.append(precision) or nullcontext())
     monkeypatch.setattr(tuning, "MEASURING", 60.0)
-    start(precision="auto", attention="explicit")
+    start(precision="auto", attention="chunked")
     assert order == ["float32", "bfloat16"] * 3
 
 
@@ -265,7 +268,7 @@ def test_one_way_may_not_fit(start: Start, monkeypatch: pytest.MonkeyPatch) -> N
     def short(*given: Any) -> Any:
         if not torch.is_autocast_enabled("cpu"):
             raise torch.OutOfMemoryError("too little")
-        return loss(*given)
+        return sums(*given)
 
     monkeypatch.setattr(LanguageModelling, "loss", short)
     made = start(**OPEN).plan
@@ -311,10 +314,10 @@ def test_explaining_makes_nothing(jumok: Jumok, text: Path, measured: list[str])
     assert {path.name for path in text.parent.iterdir()} == {text.name}
     lines = end.out.splitlines()
     [chosen] = [line.split() for line in lines if line.endswith("chosen")]
-    assert chosen[:2] == ["bfloat16", "explicit"]
+    assert chosen[:2] == ["bfloat16", "chunked"]
     said = dict(line.split(None, 1) for line in lines if line and " " in line)
     assert said["precision"].startswith("bfloat16: ")
-    assert said["attention"].startswith("explicit: ")
+    assert said["attention"].startswith("chunked: ")
     assert said["compile"].startswith("off: the run would last ")
     assert said["dropout"].startswith(("0: ", "0.1: ", "0.2: "))
     assert "about 50 steps" in said["length"]
@@ -327,7 +330,7 @@ def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -
     values = end.json
     assert values["choices"]["precision"] == {"chosen": "float32", "why": "as asked"}
     assert values["choices"]["compile"] == {"chosen": "off", "why": "as asked"}
-    assert [one["attention"] for one in values["candidates"] if one["chosen"]] == ["explicit"]
+    assert [one["attention"] for one in values["candidates"] if one["chosen"]] == ["chunked"]
     assert values["seconds_per_step"] == pytest.approx(0.51)
     assert values["steps"] == round(60 / 0.51)
     assert values["tokens_per_step"] == 16 * 16
@@ -362,23 +365,24 @@ def test_a_wrong_measurement_is_noticed(
 ) -> None:
     """A batch of 6 s was believed where a step took 0.18: 10 steps were planned instead of 1,019, and a run that read 6
     rows at each validation stopped early."""
-    clock, loss = [0.0], LanguageModelling.loss
+    clock, sums = [0.0], LanguageModelling.sums
 
     def quick(*given: Any) -> Any:
         clock[0] += 0.01
-        return loss(*given)
+        return sums(*given)
 
     def tick() -> float:
         clock[0] += 1e-6  # looking at a clock takes time, too
         return clock[0]
 
-    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(monotonic=tick, perf_counter=tick))
+    for name in ("monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, tick)
     monkeypatch.setattr(planning, "costs_of", lambda *_: {"float32": cost(0.29)})
-    monkeypatch.setattr(LanguageModelling, "loss", quick)
+    monkeypatch.setattr(LanguageModelling, "sums", quick)
     settings = {**TINY, "steps": None, "minutes": 0.02, "eval_every": None, "patience": 0}
-    trainer = Trainer.start(tmp_path / "run", story_text, settings, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", story_text, **configurations(settings), device="cpu")
     per_step = trainer.task.tokens_per_batch
-    assert trainer.planned_tokens == 4 * per_step
+    assert trainer.state.planned_tokens == 4 * per_step
     events = list(trainer.run())
     [sentence] = told(events)  # once
     said = re.fullmatch(
@@ -388,12 +392,12 @@ def test_a_wrong_measurement_is_noticed(
     taken = max(event.step for event in events if isinstance(event, Step))
     assert 60 < taken < 120
     assert int(said[1]) == pytest.approx(taken, rel=0.25)
-    assert trainer.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
+    assert trainer.state.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
     state, _ = trainer.folder.read_state()
     assert state is not None
-    assert state.numbers["planned_tokens"] == trainer.planned_tokens  # so that a resumed run goes on with it
-    assert state.numbers["foreseen"] == trainer.foreseen
+    assert state.numbers["planned_tokens"] == trainer.state.planned_tokens  # so that a resumed run goes on with it
+    assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step
 
 
 @pytest.mark.parametrize(("foreseen", "said"), [(1e-6, 1), (1e6, 0), (0.0, 0)])
@@ -402,12 +406,12 @@ def test_a_run_by_steps_depends_on_no_clock(
 ) -> None:
     """It says when it is slower than foreseen, and its figures are those of a run that was as fast as foreseen."""
     trainer, plain = start("run", steps=12), start("plain", steps=12)
-    trainer.foreseen = foreseen
-    plain.foreseen = math.inf
+    trainer.state.seconds_per_step = foreseen
+    plain.state.seconds_per_step = math.inf
     runs = [list(one.run()) for one in (trainer, plain)]
     assert len(told(runs[0])) == said
     assert [e.figures for e in runs[0] if isinstance(e, Eval)] == [e.figures for e in runs[1] if isinstance(e, Eval)]
-    assert trainer.planned_tokens == plain.planned_tokens == 12 * trainer.task.tokens_per_batch
+    assert trainer.state.planned_tokens == plain.state.planned_tokens == 12 * trainer.task.tokens_per_batch
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "plain")]
     assert weights[0] == weights[1]
 
@@ -459,8 +463,8 @@ def test_waiting_for_a_processor_is_seen() -> None:
 def test_enough_is_validated_whatever_was_planned(start: Start, planned: int) -> None:
     """Six rows told which weights were best."""
     trainer = start()
-    trainer.planned_tokens = planned
-    reads = trainer._validation_tokens()
+    trainer.state.planned_tokens = planned
+    reads = trainer.loop.validation.tokens
     assert reads >= 5_000
-    trainer.planned_tokens = 5 * 10**9
-    assert trainer._validation_tokens() == reads  # a plan that changes leaves validations that compare
+    trainer.state.planned_tokens = 5 * 10**9
+    assert trainer.loop.validation.tokens == reads  # a plan that changes leaves validations that compare

@@ -14,11 +14,13 @@ import jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
+from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder, State
 from jumok.training.optim import rate
+from jumok.training.settings import given_again
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal
-from jumok.training.trainer import CLOSE_LOOK_TOKENS, GLANCES, Eval, Event, Finish, Notice, Sample, Step, Trainer
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -191,7 +193,7 @@ def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.
     monkeypatch.setattr(trainer.task, "validate", count)
     list(trainer.run())
     assert 10 < len(asked) <= GLANCES
-    assert sum(asked) < 0.15 * trainer.planned_tokens
+    assert sum(asked) < 0.15 * trainer.state.planned_tokens
 
 
 # --- resuming ---
@@ -265,7 +267,7 @@ def test_another_goal_is_another_run(start: Start, tmp_path: Path) -> None:
     trainer.request_stop()
     list(trainer.run())
     with pytest.raises(ResumeError, match=r"stop_at=6\.0, not 4\.0"):
-        Trainer.resume(tmp_path / "run", settings={"stop_at": 4.0}, device="cpu")
+        Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"stop_at": 4.0}), device="cpu")
 
 
 # --- what can be asked for ---

@@ -1,14 +1,27 @@
-"""`jumok bench`: how fast this machine is, and jumok on it."""
+"""`jumok bench`: how fast this machine is, and how fast jumok trains and writes on it."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
 from jumok.config import SIZES
+from jumok.messages import tr
+
+if TYPE_CHECKING:
+    from jumok.training.trainer import Trainer
+
+CHARS = 300_000  # of stories to train on
+STEPS = 20  # timed, after WARM_UP further ones
+WARM_UP = 3
+TOKENS = 200  # of each of the TEXTS that are written
+TEXTS = 3
 
 
 @click.command(
@@ -16,38 +29,77 @@ from jumok.config import SIZES
     short_help="Measure how fast this machine is.",
     examples="""
     jumok bench
-    jumok bench --size nano --rounds 5 --json
+    jumok bench --size nano --json
     """,
 )
-@option("--size", default="micro", help=f"of the model: {', '.join(SIZES)} [micro, as jumok train has it]")
-@option("--rounds", type=click.IntRange(min=1), default=3, help="times that each side takes its turn [3]")
+@option("--size", default="micro", help=f"of the model: {', '.join(SIZES)} [micro, the default of jumok train]")
 @common()
-def bench(size: str, rounds: int, device: str, as_json: bool, quiet: bool) -> None:
-    """How fast this machine is, and how fast a model trains and writes on it, in less than a minute.
+def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
+    """Measure matrix products, memory reads, training steps and writing, in less than a minute.
 
-    Where stock `transformers` is installed it does the same with the same weights, in turns with jumok; the ratios are
-    medians over the rounds.
+    The training steps have the defaults of `jumok train`, but are not compiled. Each speed is a median.
     """
-    from jumok.cli import benchmark as speed
-    from jumok.cli.console import show_bench
+    from jumok.cli.console import show_figures
+    from jumok.device import choose_device, measure_machine
 
-    found = speed.bench(size=size, device=device, rounds=rounds, report=lambda text: say(f"{text} ...", quiet=quiet))
+    say(tr("measuring the machine"), quiet=quiet)
+    figures = measure_machine(choose_device(device))
+    say(tr("measuring training and writing"), quiet=quiet)
+    with _started(size, device) as trainer:
+        figures |= {
+            "size": size,
+            "parameters": trainer.model.parameter_count(),
+            "context_length": trainer.model.config.context_length,
+            "batch_size": trainer.config.batch_size,
+            "precision": trainer.config.precision,
+            "train_tokens_per_second": trainer.task.tokens_per_batch / _seconds_per_step(trainer),
+            "generate_tokens_per_second": _tokens_written_per_second(trainer.model),
+        }
     if as_json:
-        print_json(_plain(dataclasses.asdict(found)))
+        print_json(plain_floats(figures, digits=3))
     else:
-        show_bench(found)
+        show_figures(figures)
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Short numbers, also further inside; a spread becomes {"median", "low", "high"}."""
-    return plain_floats(
-        {
-            key: _plain(value)
-            if isinstance(value, dict)
-            else _plain(value._asdict())
-            if hasattr(value, "_asdict")
-            else value
-            for key, value in values.items()
-        },
-        digits=3,
+@contextmanager
+def _started(size: str, device: str) -> Iterator[Trainer]:
+    """A run of steps alone, in a folder that is removed afterwards."""
+    from tempfile import TemporaryDirectory
+
+    from jumok.corpora import stories
+    from jumok.text import from_string
+    from jumok.training.settings import configurations
+    from jumok.training.trainer import Trainer
+
+    text = from_string("".join(stories.write(CHARS)), name="stories")
+    settings = {"steps": WARM_UP + STEPS, "val": 0.0, "sample_tokens": 0, "save_every": 1e9, "compile": "off"}
+    with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
+        trainer = Trainer.start(Path(folder) / "run", text, **configurations(settings, size=size), device=device)
+        try:
+            yield trainer
+        finally:
+            trainer.close()
+
+
+def _seconds_per_step(trainer: Trainer) -> float:
+    from time import perf_counter
+
+    from jumok.runs.events import Step
+
+    times = [perf_counter() for event in trainer.run() if isinstance(event, Step)]
+    return statistics.median(
+        after - before for before, after in zip(times[WARM_UP:], times[WARM_UP + 1 :], strict=False)
     )
+
+
+def _tokens_written_per_second(model: Any) -> float:
+    from time import perf_counter
+
+    from jumok.inference.generate import generate
+
+    speeds = []
+    for seed in range(1 + TEXTS):  # the first one packs the parameters, and is not counted
+        began = perf_counter()
+        [text] = generate(model, "", tokens=min(TOKENS, model.config.context_length - 1), seed=seed)
+        speeds.append(text.tokens / (perf_counter() - began))
+    return statistics.median(speeds[1:])

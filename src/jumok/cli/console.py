@@ -12,7 +12,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.cli.benchmark import Bench
 from jumok.corpora.catalogue import Corpus
 from jumok.interpret.ablation import Ablation, Ranking
 from jumok.lessons.chapters import Language
@@ -52,41 +51,16 @@ def show_figures(figures: Mapping[str, Any]) -> None:
     table.add_column()
     table.add_column(justify="right")
     for name, value in figures.items():
-        table.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}")
+        table.add_row(name, _figure(value))
     Console().print(table)
 
 
-def show_bench(bench: Bench) -> None:
-    """What was measured, on stdout."""
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(Line(bench.machine.describe()))
-    console.print(
-        Line(
-            "\n"
-            + tr(
-                "{size}: {millions:.1f} M parameters, context {context_length}, batch {batch_size}, {precision}, "
-                "seed {seed}; median of {rounds} rounds",
-                size=bench.size,
-                millions=bench.parameters / 1e6,
-                context_length=bench.context_length,
-                batch_size=bench.batch_size,
-                precision=bench.precision,
-                seed=bench.seed,
-                rounds=bench.rounds,
-            )
-            + "\n"
-        )
-    )
-    table = Table(box=None, header_style="bold")
-    table.add_column(tr("tokens/s"))
-    for heading in ("jumok", "transformers", tr("ratio (lowest to highest)")):
-        table.add_column(heading, justify="right")
-    for name, speed in ((tr("training, not compiled"), bench.training), (tr("writing one text"), bench.decoding)):
-        theirs = tr("not installed") if speed.theirs is None else f"{speed.theirs:,.0f}"
-        ratio = speed.ratio
-        times = "" if ratio is None else tr("{median:.2f} ({low:.2f} to {high:.2f})", **ratio._asdict())
-        table.add_row(name, f"{speed.ours:,.0f}", theirs, times)
-    console.print(table)
+def _figure(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if value >= 1000 else f"{value:.4f}"
+    return str(value)
 
 
 def show_explanation(found: Explanation) -> None:

@@ -17,7 +17,7 @@ MOST_RATE = 1_000
 
 TaskName = Literal["lm", "mlm", "classify", "seq2seq"]
 Precision = Literal["auto", "float32", "bfloat16"]
-Attention = Literal["auto", "explicit", "fused"]
+Attention = Literal["auto", "chunked", "fused"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class TrainConfig(Configuration):
     precision: Precision = setting("auto", "float32, bfloat16, or auto: what measures faster")
     attention: Attention = setting(
         "auto",
-        "in training: explicit (all weights made; CPUs), fused (PyTorch's), or auto: what measures faster",
+        "in training: chunked (a few queries at a time; CPUs), fused (PyTorch's kernel), or auto: what measures faster",
     )
     compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: if the run is long enough to pay")
 

@@ -36,11 +36,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.nn.cache import LayerCache
-from jumok.nn.chunked_attention import explicit_attention
+from jumok.nn.chunked_attention import chunked_attention
 from jumok.nn.layers import Dropout, RMSNorm
 from jumok.nn.positions import rotate
 
-Implementation = Literal["explicit", "fused"]
+Implementation = Literal["chunked", "fused"]
 
 FEWEST_FUSED = 16  # keys, below which the fused kernel for CPUs turns a NaN into zeros
 
@@ -94,11 +94,11 @@ class ScaledDotProductAttention(nn.Module):
 
     Everything that wants to watch attention hooks this module; it is also the only caller of a fused kernel.
 
-    `training_by` says what computes it in training on a CPU where both can: "explicit" weights or the "fused" kernel.
+    `training_by` says what computes it in training on a CPU where both can: "chunked" weights or the "fused" kernel.
     They agree up to rounding; which is faster depends on the machine, the shape and the type. See `train_attention_by`.
     """
 
-    training_by: Implementation = "explicit"
+    training_by: Implementation = "chunked"
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ class ScaledDotProductAttention(nn.Module):
         if q.device.type == "cpu" and (s < FEWEST_FUSED or (q.requires_grad and self._drops)):
             weights = self.dropout(attention_weights(q, k, mask, causal))  # (B, H, T, S)
             return weights @ v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)  # (B, H, T, D)
-        if self.training_by == "explicit" and self.can_choose(q, k, v):
+        if self.training_by == "chunked" and self.can_choose(q, k, v):
             if k.shape[1] < q.shape[1]:
                 k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
-            return explicit_attention(q, k, v, mask, causal)
+            return chunked_attention(q, k, v, mask, causal)
         square = causal and mask is None and t == s
         return F.scaled_dot_product_attention(
             q, k, v,

@@ -1,4 +1,4 @@
-"""Attention for training on CPUs: explicit weights, a few queries at a time, with a backward pass of its own.
+"""Attention for training on CPUs: a few queries at a time, with a backward pass of its own.
 
 The fused kernel of PyTorch is made for inference: on CPUs its backward pass takes longer than plain matrix products
 over weights that were kept. Here the queries are taken in chunks, and a chunk looks only at the keys it may see, which
@@ -24,7 +24,7 @@ MOST_KEPT = 2**25  # weights of one layer, above which they are made again, too
 TILE = 2**20  # weights in flight, about; two megabytes in bfloat16
 
 
-def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """softmax(q kᵀ / sqrt(D)) v, differentiable once.
 
     Args:
@@ -38,7 +38,7 @@ def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cau
     """
     if mask is not None:
         mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
-    out, _ = torch.ops.jumok.explicit_attention(q, k, v, mask, causal)
+    out, _ = torch.ops.jumok.chunked_attention(q, k, v, mask, causal)
     return out
 
 
@@ -120,7 +120,7 @@ def _weights(
     return weights.masked_fill_(empty, 0.0) if empty.any() else weights
 
 
-@torch.library.custom_op("jumok::explicit_attention", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("jumok::chunked_attention", mutates_args=(), device_types="cpu")
 def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     b, h, t, d = q.shape
     s = k.shape[2]
@@ -145,7 +145,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tup
     return q.new_empty(b, t, h, d).transpose(1, 2), q.new_empty(_kept(q, k, causal))
 
 
-@torch.library.custom_op("jumok::explicit_attention_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("jumok::chunked_attention_backward", mutates_args=(), device_types="cpu")
 def _backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,7 +196,7 @@ def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Ten
     if gradient is None:
         return (None,) * 5
     q, k, v, mask, kept = ctx.saved_tensors
-    return (*torch.ops.jumok.explicit_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
+    return (*torch.ops.jumok.chunked_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
 
 
 _forward.register_autograd(_gradients, setup_context=_remember)

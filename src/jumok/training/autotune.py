@@ -30,7 +30,7 @@ from jumok.training.tasks import Task
 MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
 MEASURING = 5.0  # seconds after which nothing more is tried; what was begun, once in each precision, is finished
 TURNS = 3  # of each work at most, the first of which counts only if it is the only one
-WORTH_IT = 0.9  # of the time of explicit attention may the fused one take to be chosen: less is noise
+WORTH_IT = 0.9  # of the time of chunked attention may the fused one take to be chosen: less is noise
 # How long steps really take is judged by at least so many of them, and so many seconds: one hiccup is none of it.
 WATCHED_STEPS = 5
 WATCHED_SECONDS = 5.0
@@ -51,7 +51,7 @@ class Cost:
 
     batch: float
     update: float = 0.0
-    attention: Implementation = "explicit"
+    attention: Implementation = "chunked"
     attentions: Mapping[Implementation, float] = field(default_factory=dict)
     flops: float = 0.0
     kept: float = 0.0
@@ -123,7 +123,7 @@ def costs_of(
             began + MEASURING / 2,
         )
         chosen = {
-            precision: _clearly_faster(alone[precision, "explicit"], alone[precision, "fused"])
+            precision: _clearly_faster(alone[precision, "chunked"], alone[precision, "fused"])
             if (precision, "fused") in alone
             else _usual(config, device)
             for precision in watches
@@ -226,7 +226,7 @@ def _forward_flops(q: Any, k: Any, v: Any, _: Any = None, causal: bool = False, 
     return 4 * d * b * h * (t * s - t * (t - 1) // 2 if causal else t * s)
 
 
-def _explicit_backward_flops(_: Any, *inputs: Any, **__: Any) -> int:
+def _chunked_backward_flops(_: Any, *inputs: Any, **__: Any) -> int:
     return 2 * _forward_flops(*inputs[:5])
 
 
@@ -238,22 +238,22 @@ def _fused_backward_flops(
 
 # The stock counter knows the fused kernels of other devices, but not that for CPUs.
 COUNTED = {
-    torch.ops.jumok.explicit_attention: _forward_flops,
-    torch.ops.jumok.explicit_attention_backward: _explicit_backward_flops,
+    torch.ops.jumok.chunked_attention: _forward_flops,
+    torch.ops.jumok.chunked_attention_backward: _chunked_backward_flops,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _forward_flops,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _fused_backward_flops,
 }
 
 
-def _clearly_faster(explicit: float, fused: float) -> Implementation:
-    return "fused" if fused <= WORTH_IT * explicit else "explicit"
+def _clearly_faster(chunked: float, fused: float) -> Implementation:
+    return "fused" if fused <= WORTH_IT * chunked else "chunked"
 
 
 def _usual(config: TrainConfig, device: torch.device) -> Implementation:
     """What computes attention where nothing was measured."""
     if config.attention != "auto":
         return config.attention
-    return "explicit" if device.type == "cpu" else "fused"
+    return "chunked" if device.type == "cpu" else "fused"
 
 
 def _attend(name: Implementation, watch: _Watch, device: torch.device, precision: str) -> None:

@@ -28,7 +28,7 @@ class Objective(nn.Module):
         self._task = task
 
     def forward(self, *batch: Tensor) -> tuple[Sums, Counts]:
-        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts that they go over."""
+        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them."""
         return self._task.sums(self.model, batch), self._task.counts(batch)
 
 

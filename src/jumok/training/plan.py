@@ -87,9 +87,9 @@ class Plan:
 
 def require_possible(config: TrainConfig, device: torch.device) -> None:
     """Raise ConfigError for what the device cannot do."""
-    if config.attention == "explicit" and device.type != "cpu":
+    if config.attention == "chunked" and device.type != "cpu":
         raise ConfigError(
-            "attention='explicit' is made for CPUs, and this run trains on {device}; leave it out, "
+            "attention='chunked' is made for CPUs, and this run trains on {device}; leave it out, "
             "or give {--device cpu}.",
             device=device,
         )

@@ -206,7 +206,7 @@ def new_run(
     model.tokenizer = tokenizer
     model = model.to(device)
     # "auto" stands in runs from before there was a choice, which had the first of the two.
-    train_attention_by(model, "fused" if config.attention == "fused" else "explicit")
+    train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
     return TrainingRun(
         folder=folder,
         task=task,

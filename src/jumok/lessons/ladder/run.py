@@ -191,7 +191,7 @@ class Ladder:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
         if choose_device(self.device).type == "cpu":
-            settings["attention"] = "explicit"  # not what measures faster, which could differ between rungs
+            settings["attention"] = "chunked"  # not what measures faster, which could differ between rungs
         made = configurations(settings, kind=kind)
         trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device)
         trainer.notices.clear()  # advice on the size of the model and the length of the run, which a ladder prescribes
