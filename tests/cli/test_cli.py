@@ -48,6 +48,7 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     """A finished run to generate with; copy it to damage it."""
     from jumok import text as reader
+    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     folder = tmp_path_factory.mktemp("model") / "run"

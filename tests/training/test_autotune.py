@@ -218,7 +218,7 @@ def test_measuring_is_cut_when_its_time_is_over(start: Start, monkeypatch: pytes
 
     def counted(*given: Any) -> Any:
         passes.append(1)
-        return sums(*given)
+        return loss(*given)
 
     monkeypatch.setattr(LanguageModelling, "loss", counted)
     trainer = start(**OPEN)
@@ -268,7 +268,7 @@ def test_one_way_may_not_fit(start: Start, monkeypatch: pytest.MonkeyPatch) -> N
     def short(*given: Any) -> Any:
         if not torch.is_autocast_enabled("cpu"):
             raise torch.OutOfMemoryError("too little")
-        return sums(*given)
+        return loss(*given)
 
     monkeypatch.setattr(LanguageModelling, "loss", short)
     made = start(**OPEN).plan

@@ -58,7 +58,7 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
         return Trainer.start(
             tmp_path / out,
             pairs or table(),
-            **configurations(settings, kind=options.pop("kind", None), init=options.get("init")),
+            **configurations(settings, init=options.get("init")),
             device="cpu",
             **options,
         )
