@@ -42,6 +42,7 @@ from jumok.lessons.ladder.words import words
 from jumok.runs.events import Finish, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
+from jumok.training.loop import Loop
 from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 from jumok.view import figures
@@ -765,15 +766,15 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     taken: list[int] = []
-    take_step = Trainer._take_step
+    take_step = Loop.take_step
 
-    def signalled(self: Trainer) -> Step:
+    def signalled(self: Loop) -> Step:
         taken.append(1)
         if len(taken) == 5:  # in the third rung
             os.kill(os.getpid(), number)
         return take_step(self)
 
-    monkeypatch.setattr(Trainer, "_take_step", signalled)
+    monkeypatch.setattr(Loop, "take_step", signalled)
     end = ladder("tales.txt", "--steps-per-rung", 2, "--out", "my ladder", "--seed", 3, "--lang", "en")
     assert (end.code, end.out) == (130, "")
     command = end.err.splitlines()[-1].strip()
