@@ -24,6 +24,7 @@ from jumok.corpora import stories
 from jumok.runs.folder import RunFolder
 from jumok.runs.state import State
 from jumok.text import Text
+from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
