@@ -452,7 +452,7 @@ def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: p
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ("{}", "is damaged"),
-        ('{"format": 2}', "has format 2; this jumok reads format 1"),
+        ('{"format": 2}', "has format 2; this version of jumok supports format 1"),
         ('{"format": 1, "text": {}, "asked": null, "config": {"n_layers": 3}}', "is damaged"),
         (b"\xff\xfe", "is damaged"),
     ],

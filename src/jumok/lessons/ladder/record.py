@@ -168,7 +168,7 @@ class LadderRecord:
             written = values.pop("format")
             if written != FORMAT:
                 raise RunError(
-                    "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+                    "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
                     path=path,
                     found=written,
                     known=FORMAT,
