@@ -21,10 +21,10 @@ from jumok.lessons.ladder.run import LadderEvent, RungFinished, RungStarted
 from jumok.lessons.ladder.rungs import RUNGS
 from jumok.lessons.ladder.words import say
 from jumok.messages import tr
+from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
 from jumok.training.plan import Explanation
 from jumok.training.progress import BarView, beside_bar, clock, moving_bar, on_one_line
-from jumok.training.trainer import Eval, Notice, Step
 from jumok.view.pieces import visible
 from jumok.view.probes import Row
 

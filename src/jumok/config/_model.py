@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from jumok.config._checks import nearest_multiples, require_range, require_type
-from jumok.config._fields import setting
+from jumok.config._fields import Configuration, setting
 from jumok.errors import ConfigError
 
 # Upper limits; larger values come from a typing error or a damaged file. `jumok.models.build` checks the memory.
@@ -59,10 +59,13 @@ class BlockConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The fields of all models. The `help` of each field describes it."""
+class ModelConfig(Configuration):
+    """The fields of all models. The `help` of each field describes it.
 
-    vocab_size: int = field(metadata={"help": "number of token ids"})
+    Without vocab_size a configuration describes a model to train: `Trainer.start` takes it from the tokenizer.
+    """
+
+    vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
     context_length: int = setting(256, "most tokens the model sees at once")
     dropout: float = setting(0.0, "rate on embeddings and all residual branches")
 
@@ -73,10 +76,16 @@ class ModelConfig:
         if self._missing(name):
             object.__setattr__(self, name, value)
 
+    def require_vocabulary(self) -> None:
+        """Raise ConfigError unless the vocabulary is known; a model cannot be built without."""
+        if self._missing("vocab_size"):
+            raise ConfigError("vocab_size is missing; give the number of token ids, for example tokenizer.vocab_size.")
+
     def _require_sizes(self, *names: str) -> None:
         for name in names:
             most = LARGEST_DEPTH if name.endswith("_layer") else LARGEST_SIZE
-            require_range(name, getattr(self, name), 1, most)
+            if name != "vocab_size" or not self._missing(name):
+                require_range(name, getattr(self, name), 1, most)
 
 
 def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:

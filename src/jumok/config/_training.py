@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_range
-from jumok.config._fields import field_choices, require_types, setting
+from jumok.config._fields import Configuration, field_choices, require_types, setting
 from jumok.errors import ConfigError
 
 # Upper limits, far above sensible values and far below overflow.
@@ -21,7 +21,7 @@ Attention = Literal["auto", "chunked", "fused"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Configuration):
     """The settings of a training run. The `help` of each field describes it.
 
     The length is given in steps or minutes; the default is ten minutes.
