@@ -126,7 +126,7 @@ def resolve(
 
 
 def given_settings(settings: Mapping[str, Any], size: str | None, kind: type[ModelConfig]) -> dict[str, Any]:
-    """Those of the resolved settings that were given, one by one or by the size."""
+    """Return the resolved settings that were given, in `settings` or by the size."""
     model_fields, train_fields = resolve(settings, size, kind)
     named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
     return {key: value for key, value in {**model_fields, **train_fields}.items() if key in named}
@@ -138,13 +138,16 @@ def configure(
     kind: type[ModelConfig] = GPTConfig,
     init: ModelConfig | None = None,
 ) -> tuple[ModelConfig, TrainConfig]:
-    """The configurations of a model and of its training; what `settings` and `size` name counts as given in them.
+    """Return the configurations of a model and of its training.
+
+    The fields in `settings` and `size` count as given; see `jumok.config.given_fields`.
 
     Args:
-        settings, size, kind: see `resolve`. init: of the model to begin with. Its shape is kept.
+        settings, size, kind: see `resolve`.
+        init: configuration of the model from which training starts; its architecture is kept.
 
     Raises:
-        ConfigError: as `resolve` and the configurations raise it; or the settings ask for another shape than `init`.
+        ConfigError: as in `resolve` and the configurations; or the settings contradict `init`.
     """
     given = given_settings(settings, size, kind)
     if init is not None:
@@ -159,7 +162,7 @@ def configure(
 
 
 def _inherited(init: ModelConfig, given: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """The shape of a model to begin with; dropout and pooling alone may differ."""
+    """Return the fields of `init`; only dropout and pooling can differ."""
     fields, free = to_dict(init), {"dropout", "attention_dropout", "pooling"}
     for key in (given.keys() & fields.keys()) - free:
         if fields[key] != given[key]:
@@ -171,6 +174,6 @@ def _inherited(init: ModelConfig, given: Mapping[str, Any], resolved: Mapping[st
                 found=fields[key],
             )
     chosen = given.keys() & free
-    if isinstance(init, GPTConfig) and not init.labels:  # it has never summed up a text yet
+    if isinstance(init, GPTConfig) and not init.labels:  # it has no pooling yet
         chosen.add("pooling")
     return {**fields, **{key: resolved[key] for key in chosen & resolved.keys()}}

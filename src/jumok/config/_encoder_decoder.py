@@ -44,12 +44,12 @@ class EncoderDecoderConfig(ModelConfig):
     scale_embedding: bool = setting(None, "multiply embeddings by the root of n_embd [classic no, original yes]")
     dropout: float = setting(0.1, "rate on embeddings and all residual branches")
     attention_dropout: float = setting(0.0, "rate on the attention weights")
-    pad_id: int | None = setting(None, "id that fills up the shorter texts of a batch")
+    pad_id: int | None = setting(None, "id of the padding in a batch")
     bos_id: int | None = setting(None, "id that begins a text")
     eos_id: int | None = setting(None, "id that ends a text")
-    decoder_start_id: int | None = setting(None, "id that the decoder sees first")
+    decoder_start_id: int | None = setting(None, "first id of the decoder's input")
     forced_bos_id: int | None = setting(None, "id that the decoder always writes first")
-    forced_eos_id: int | None = setting(None, "id that the decoder always writes last, when its room is used up")
+    forced_eos_id: int | None = setting(None, "id that the decoder always writes last, when the context is full")
 
     def __post_init__(self) -> None:
         require_types(self)

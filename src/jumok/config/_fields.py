@@ -19,10 +19,9 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 
 class Configuration:
-    """The base of configurations that are checked against, or completed by, something else.
+    """Base class of configurations. It records which fields were given (not None) on creation; see `given_fields`.
 
-    A configuration remembers which of its fields were given (not None) when it was made; see `given_fields`. Two
-    configurations that differ in nothing else are equal.
+    Equality ignores which fields were given.
     """
 
     def __new__(cls, **values: Any) -> Self:
@@ -32,12 +31,12 @@ class Configuration:
 
 
 def remember_given(config: Configuration, names: Iterable[str]) -> None:
-    """Replace the names of the fields that count as given."""
+    """Set the names of the fields that count as given."""
     object.__setattr__(config, "_given", frozenset(names))
 
 
 def given_fields(config: Configuration | None) -> dict[str, Any]:
-    """The fields that were given when a configuration was made, by name; {} for None."""
+    """Return the fields that were given on creation, by name; {} for None."""
     if config is None:
         return {}
     return {name: value for name, value in vars(config).items() if name in vars(config)["_given"]}

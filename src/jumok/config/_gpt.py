@@ -58,8 +58,8 @@ class GPTConfig(ModelConfig):
     norm_eps: float = setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
     rope_theta: float = setting(10_000.0, "base of the rotary wavelengths (modern)")
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
-    pooling: PoolingKind = setting("last", "what sums up a text for its label: last, mean or attention; BERT: first")
-    pad_id: int | None = setting(None, "id that fills up the shorter texts of a batch")
+    pooling: PoolingKind = setting("last", "pooling of a text for classification: last, mean or attention; BERT: first")
+    pad_id: int | None = setting(None, "id of the padding in a batch")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))

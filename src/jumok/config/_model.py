@@ -62,11 +62,11 @@ class BlockConfig:
 class ModelConfig(Configuration):
     """The fields of all models. The `help` of each field describes it.
 
-    Without vocab_size a configuration describes a model to train: `Trainer.start` takes it from the tokenizer.
+    Without vocab_size it is a configuration for `Trainer.start`, which takes the size from the tokenizer.
     """
 
     vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
-    context_length: int = setting(256, "most tokens the model sees at once")
+    context_length: int = setting(256, "largest number of tokens in the context")
     dropout: float = setting(0.0, "rate on embeddings and all residual branches")
 
     def _missing(self, name: str) -> bool:
@@ -77,7 +77,7 @@ class ModelConfig(Configuration):
             object.__setattr__(self, name, value)
 
     def require_vocabulary(self) -> None:
-        """Raise ConfigError unless the vocabulary is known; a model cannot be built without."""
+        """Raise ConfigError if vocab_size is missing; a model cannot be built without it."""
         if self._missing("vocab_size"):
             raise ConfigError("vocab_size is missing; give the number of token ids, for example tokenizer.vocab_size.")
 

@@ -39,7 +39,7 @@ class TrainConfig(Configuration):
         0.0, "most passes over the text in a run by minutes, which has at least 500 steps; 0 for any number"
     )
     stop_at: float | None = setting(
-        None, "end as soon as the held-out part has this many nats/char (or the task's other headline figure)"
+        None, "stop when the validation text has this many nats/char (or the headline figure of another task)"
     )
     batch_size: int = setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
     accumulate: int = setting(1, "batches per optimizer step")
@@ -47,7 +47,7 @@ class TrainConfig(Configuration):
     learning_rate: float = setting(5e-3, "peak rate of AdamW")
     matrix_learning_rate: float = setting(0.02, "peak rate of Muon")
     schedule: Literal["linear", "cosine", "constant", "invsqrt"] = setting(
-        "linear", "how the rate falls after the warm-up; invsqrt is that of the paper of 2017"
+        "linear", "decay of the learning rate after the warm-up; invsqrt as in the paper of 2017"
     )
     final_rate: float = setting(0.0, "rate at the end, as a share of the peak; invsqrt does not use it")
     warmup: float = setting(0.02, "share of the run in which the rate rises from zero")
@@ -56,8 +56,8 @@ class TrainConfig(Configuration):
     beta2: float = setting(0.95, "AdamW's second moment")
     momentum: float = setting(0.95, "Muon's momentum")
     clip: float = setting(1.0, "largest gradient norm, 0 for no clipping")
-    mask_rate: float = setting(0.15, "share of the tokens that are hidden (mlm)")
-    whole_words: bool = setting(False, "hide whole words, eojeol, instead of single tokens (mlm)")
+    mask_rate: float = setting(0.15, "share of the tokens to mask (mlm)")
+    whole_words: bool = setting(False, "mask whole words (eojeol) instead of single tokens (mlm)")
     class_weights: bool = setting(False, "weigh rare classes more, by one over their frequency (classify)")
     lm_weight: float = setting(0.0, "weight of the next-token loss beside that of the classes (classify, gpt)")
     token_dropout: float = setting(0.0, "share of the tokens of a text that are left out in training (classify)")
@@ -68,11 +68,11 @@ class TrainConfig(Configuration):
     patience: int = setting(5, "validations without a new best before the run is brought to its end, 0 for never")
     sample_tokens: int = setting(60, "tokens of the sample written at each validation, 0 for none")
     save_every: float = setting(60.0, "seconds between saves of the training state")
-    seed: int = setting(0, "of the first weights, the order of the data, and dropout")
-    precision: Precision = setting("auto", "float32, bfloat16, or auto: what measures faster")
+    seed: int = setting(0, "seed of the initialisation, the data order and dropout")
+    precision: Precision = setting("auto", "float32, bfloat16, or auto: the faster one, by measurement")
     attention: Attention = setting(
         "auto",
-        "in training: chunked (a few queries at a time; CPUs), fused (PyTorch's kernel), or auto: what measures faster",
+        "in training: chunked (a few queries at a time; CPUs), fused (PyTorch's kernel), or auto: the faster one",
     )
     compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: if the run is long enough to pay")
 

@@ -1,4 +1,4 @@
-"""The events of a training run. The trainer yields them; `metrics.jsonl` records all but notices and saves."""
+"""The events of a training run. The trainer yields them; metrics.jsonl records all except notices and saves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 class Stage:
     """A finished run is trained further.
 
-    number: of the stage, 2 for the first extension. best_step: of the weights that it begins with. steps, minutes: its
-    length, one of the two.
+    Attributes:
+        number: of the stage; 2 for the first extension.
+        best_step: step of the parameters from which it starts.
+        steps, minutes: its length; one of them is None.
     """
 
     step: int
@@ -24,9 +26,15 @@ class Stage:
 class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
-    loss: of all it read, in nats per token, per text (classify) or per hidden token (mlm). rate: share of the peak
-    learning rate. progress: 0..1 of the run, or of its newest stage. seconds, remaining: so far and to come.
-    tokens_per_second: a running mean over the last steps or so.
+    Attributes:
+        loss: of the step, in nats per token, per text (classify) or per masked token (mlm).
+        rate: learning rate, as a share of its peak.
+        grad_norm: norm of the gradient.
+        skipped: whether the step was skipped.
+        progress: 0..1, of the run or of its newest stage.
+        seconds: so far.
+        remaining: estimated seconds until the end.
+        tokens_per_second: a running mean over recent steps.
     """
 
     step: int
@@ -42,9 +50,13 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Eval:
-    """The model was validated on the held-out part. figures: see `Task.validate`. best: better than all before.
+    """The model was evaluated on the validation part.
 
-    headline: the figures in a few words.
+    Attributes:
+        figures: see `Task.validate`.
+        headline: the figures as a short text.
+        best: whether it is better than all before.
+        seconds: of the run so far.
     """
 
     step: int
@@ -56,7 +68,7 @@ class Eval:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The model wrote a sample."""
+    """The model generated a sample."""
 
     step: int
     text: str
@@ -64,7 +76,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """The training state after `step` steps is on the disk."""
+    """The training state after `step` steps was saved."""
 
     step: int
     seconds: float
@@ -80,13 +92,17 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """The run is over or was interrupted. reason: "done", "early stop", "reached" (what `stop_at` asks for) or
-    "interrupted".
+    """The run is finished or was interrupted.
 
-    figures: of the best weights, on as much of what is held out as is affordable, and headline: the same in a few
-    words; empty with nothing held out. unit: "tokens" or "rows"; figures[unit] is how many of these were read,
-    held_out how many there are, and validation_read how many each validation read. more_context: tokens had more
-    context here than in a validation.
+    Attributes:
+        reason: "done", "early stop", "reached" (the goal of `stop_at`) or "interrupted".
+        figures: of the best parameters, on as much of the validation part as is affordable; empty if there is none.
+        headline: the figures as a short text.
+        seconds: of the run.
+        unit: "tokens" or "rows"; figures[unit] is the number of them that were read.
+        held_out: size of the validation part, in `unit`.
+        validation_read: how many of them each validation reads.
+        more_context: whether tokens had more context here than in a validation.
     """
 
     step: int
