@@ -1,8 +1,8 @@
 """The words, sentences and plots of the built-in tales. `grammar.py` describes the syntax.
 
-House style of the tales: the narrator speaks 해요체; friends talk plainly to one another; elders (`elder`, `family`)
-take 께서, 께 and -시-. Speech stands in “ ”. No option may begin like a whole other option of the same choice (the
-tests insist: it is what makes the grammar unambiguous), which is why 곰 and 곰돌이 could not both be in one list.
+Style of the tales: the narrator uses 해요체, friends use 반말, and elders (`elder`, `family`) take 께서, 께 and -시-.
+Direct speech is in “ ”. No option can be the beginning of another option of the same choice (a test checks this,
+because the grammar would be ambiguous), so 곰 and 곰돌이 cannot be in one list.
 """
 
 from __future__ import annotations

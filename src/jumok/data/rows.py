@@ -64,7 +64,7 @@ class Rows:
 
 
 def evenly_spread(count: int, wanted: int) -> NDArray[np.int64]:
-    """Places of so many of `count` things, in the middles of `wanted` equal parts: (wanted,), rising."""
+    """Return the indices of the middles of `wanted` equal parts of `count` items: (wanted,), ascending."""
     return (np.arange(wanted) * 2 + 1) * count // (2 * wanted)
 
 
