@@ -1,10 +1,14 @@
-"""The documents say what is true: their commands parse, their links lead somewhere, their Python runs."""
+"""The documents are true: commands parse, links resolve, names exist, Python runs, and both languages say the same."""
 
 from __future__ import annotations
 
+import io
+import pkgutil
 import re
 import shlex
-from contextlib import suppress
+import shutil
+import webbrowser
+from contextlib import chdir, redirect_stdout, suppress
 from pathlib import Path
 
 import click
@@ -16,7 +20,17 @@ from jumok.corpora import stories
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.ko.md")
-DOCUMENTS = (*READMES, "CHANGELOG.md", "docs/design.md", "docs/formats.md", "docs/viewer.md")
+ENGLISH_ONLY = {"architecture.md", "design.md"}  # for developers
+SITE_ONLY = {"index.md"}  # the first page of the site, with directives of its builder
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in ENGLISH_ONLY | SITE_ONLY)
+PAIRS = [READMES, *((f"docs/{name}", f"docs/ko/{name}") for name in PAGES)]
+DOCUMENTS = (
+    *(name for pair in PAIRS for name in pair),
+    *(f"docs/{name}" for name in sorted(ENGLISH_ONLY) if (ROOT / "docs" / name).is_file()),
+    "CHANGELOG.md",
+    "bench/README.md",
+    "bench/LOG.md",
+)
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -74,25 +88,57 @@ def anchors(name: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_both_readmes_have_the_same_commands_in_the_same_order() -> None:
-    english, korean = (commands(name) for name in READMES)
-    assert len(english) > 20
-    assert korean == english
-    assert blocks("README.ko.md", "toml") == blocks("README.md", "toml")
-    without_comments = [[re.sub(r"  #.*", "", block) for block in blocks(name, "python")] for name in READMES]
-    assert without_comments[0] == without_comments[1]
+def without_comments(code: str) -> str:
+    return re.sub(r"  # .*", "", code)
 
 
-def test_both_readmes_have_the_same_sections() -> None:
-    english, korean = (re.findall(r"^(#+) ", FENCE.sub("", read(name)), re.MULTILINE) for name in READMES)
-    assert korean == english
+def test_each_page_exists_in_both_languages() -> None:
+    assert {path.name for path in (ROOT / "docs/ko").glob("*.md")} - SITE_ONLY == set(PAGES)
 
 
-@pytest.mark.parametrize("line", dict.fromkeys(line for line in commands("README.md") if "jumok" in line))
+@pytest.mark.parametrize(("english", "korean"), PAIRS)
+def test_both_languages_have_the_same_outline(english: str, korean: str) -> None:
+    """The same headings, tables, rows, lists and pictures, in the same order."""
+
+    def outline(name: str) -> list[str]:
+        marks = re.findall(r"^(#+ |\||[-*] |!\[)", FENCE.sub("", read(name)), re.MULTILINE)
+        return [mark.strip() for mark in marks]
+
+    assert outline(korean) == outline(english)
+
+
+@pytest.mark.parametrize(("english", "korean"), PAIRS)
+def test_both_languages_have_the_same_code(english: str, korean: str) -> None:
+    for language in ("sh", "toml", "js"):
+        assert blocks(korean, language) == blocks(english, language)
+    code = [[without_comments(block) for block in blocks(name, "python")] for name in (english, korean)]
+    assert code[1] == code[0]
+    assert len(blocks(korean, "text")) == len(blocks(english, "text"))
+
+
+@pytest.mark.parametrize(("english", "korean"), PAIRS)
+def test_both_languages_name_the_same_things(english: str, korean: str) -> None:
+    """Options, functions, files and fields, which stand in backquotes."""
+    names = [set(re.findall(r"`([^`\n]+)`", FENCE.sub("", read(name)))) for name in (english, korean)]
+    assert names[1] == names[0]
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_is_short(name: str) -> None:
+    """Reference material belongs to docs/."""
+    assert len(read(name).splitlines()) <= 250
+
+
+JUMOK_LINES = dict.fromkeys(line for english, _ in PAIRS for line in commands(english) if "jumok" in line)
+
+
+def test_the_documents_have_commands() -> None:
+    assert len(JUMOK_LINES) > 40
+
+
+@pytest.mark.parametrize("line", JUMOK_LINES)
 def test_each_jumok_command_parses(line: str) -> None:
-    calls = jumok_calls(line)
-    assert calls
-    for call in calls:
+    for call in jumok_calls(line):
         parse(call)
 
 
@@ -107,18 +153,19 @@ def test_the_parser_of_these_tests_refuses_what_is_wrong(wrong: str) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_each_option_and_verb_in_running_text_exists(name: str) -> None:
-    spans = re.findall(r"`((?:--|jumok )[^`\n]+)`", FENCE.sub("", read(name)))
+    begins = "jumok " if name.startswith("bench/") else "(?:--|jumok )"  # the scripts there have options of their own
+    spans = re.findall(rf"`({begins}[^`\n]+)`", FENCE.sub("", read(name)))
     for option in {option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)}:
         assert option in options(), f"{name} names {option}"
     for verb in {verb for span in spans for verb in re.findall(r"^jumok ([a-z]+)", span)}:
         assert verb in app.commands, f"{name} names the verb {verb}"
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_each_make_target_exists(name: str) -> None:
     lines = [*commands(name), *re.findall(r"`(make [^`]+)`", read(name))]
     targets = set(re.findall(r"\bmake (?:[A-Z]+=\S+ )?([a-z]+)", "\n".join(lines)))
-    assert {"demo", "test", "bench"} <= targets
+    assert name not in READMES or {"demo", "test"} <= targets
     assert targets <= set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
 
 
@@ -134,34 +181,77 @@ def test_links_inside_the_project_lead_somewhere(name: str) -> None:
             assert fragment in anchors(str(page.relative_to(ROOT))), f"{name} links to {target}"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "docs/architecture.md"])
 def test_rooms_and_tests_that_are_named_exist(name: str) -> None:
     for room in set(re.findall(r"\b((?:tests/|bench/)?[a-z_]+\.py)\b", read(name))):
         found = (
             (ROOT / room).is_file()
+            or ((ROOT / name).parent / room).is_file()
             or any((ROOT / "src/jumok").rglob(room))
             or any((ROOT / "tests").rglob(Path(room).name))
         )
         assert found, f"{name} names {room}"
 
 
-def test_the_python_of_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Word for word, but for its five minutes."""
-    snippets = [block for block in blocks("README.md", "python") if "import jumok" in block]
-    assert len(snippets) == 2
-    code = "\n".join(snippets)
-    short = {"steps": 2, "n_layer": 1, "n_embd": 32, "compile": "off"}
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_each_name_of_the_package_in_running_text_exists(name: str) -> None:
+    if name == "CHANGELOG.md":
+        return  # it names what is gone, too
+    for dotted in set(re.findall(r"`(jumok(?:\.\w+)+)", FENCE.sub("", read(name)))):
+        if not dotted.endswith((".js", ".toml")):
+            pkgutil.resolve_name(dotted)
+
+
+@pytest.fixture(scope="module")
+def python_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The code of docs/python.md, run word for word but for its five minutes: its folder, and what it printed."""
+    code = "\n".join(block for block in blocks("docs/python.md", "python"))
+    short = {"steps": 2, "n_layer": 3, "n_head": 4, "n_embd": 32, "compile": "off"}
     for told, tested in (("minutes=5", f"**{short}"), ('{"minutes": 5}', str(short))):
         assert code.count(told) == 1
         code = code.replace(told, tested)
-    monkeypatch.chdir(tmp_path)
-    Path("novel.txt").write_text("".join(stories.write(8_000)), encoding="utf-8")
-    exec(compile(code, "README.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "그날 밤" in shown
-    assert re.search(r"^2 \d+\.\d+$", shown, re.MULTILINE)
+    folder = tmp_path_factory.mktemp("python")
+    (folder / "novel.txt").write_text("".join(stories.write(8_000)), encoding="utf-8")
+    printed = io.StringIO()
+    with chdir(folder), redirect_stdout(printed):
+        exec(compile(code, "docs/python.md", "exec"), {})
+    shutil.copytree(folder / "runs/python", folder / "runs/novel")
+    return folder, printed.getvalue()
+
+
+@pytest.mark.slow
+def test_the_python_of_its_page_runs(python_page: tuple[Path, str]) -> None:
+    _, printed = python_page
+    assert "그날 밤" in printed
+    assert re.search(r"^2 \d+\.\d+$", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_python_of_the_viewer_runs(
+    python_page: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = python_page
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url, *_: opened.append(url) or True)
+    with chdir(folder):
+        exec(compile("\n".join(blocks("docs/viewer.md", "python")), "docs/viewer.md", "exec"), {})
+    assert (folder / "night.html").is_file()
+    assert len(opened) == 1
+    assert "torch.Size([1, 4, " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_exported_folder_loads_as_its_page_says(
+    python_page: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    folder, _ = python_page
+    [code] = blocks("docs/export.md", "python")
+    assert blocks("README.md", "python") == [code]
+    with chdir(folder):
+        app.main(["convert", "runs/novel", "novel-hf", "--to", "hf", "--quiet"], standalone_mode=False)
+        exec(compile(code, "docs/export.md", "exec"), {})
+    assert "그날 밤" in capsys.readouterr().out
 
 
 def test_the_version_has_an_entry_in_the_changelog() -> None:

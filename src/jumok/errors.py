@@ -1,15 +1,15 @@
-"""Everything that jumok raises on purpose.
+"""Everything that jumok raises on purpose::
 
-JumokError                  the base: catch this one to catch them all
-├── ConfigError             a setting is wrong: unknown, out of range, or at odds with another one
-├── TextError               a text cannot be read: missing, empty, binary, in no known encoding
-├── CorpusError             a corpus cannot be written or fetched: unknown name, no network, wrong checksum
-├── TokenizerError          a tokenizer cannot be trained, loaded or used
-├── RunError                a run folder is missing, incomplete, damaged or in the way
-│   └── ResumeError         a run cannot go on with what was given: other data, other settings
-├── TrainingError           training cannot go on: three steps in a row without a finite loss
-├── ViewError               a model cannot be looked into: no language head, nothing recorded, another kind of model
-└── LessonError             a chapter is missing in this installation, or cannot be read or written as asked
+    JumokError                  the base: catch this one to catch them all
+    ├── ConfigError             a setting is wrong: unknown, out of range, or at odds with another one
+    ├── TextError               a text cannot be read: missing, empty, binary, in no known encoding
+    ├── CorpusError             a corpus cannot be written or fetched: unknown name, no network, wrong checksum
+    ├── TokenizerError          a tokenizer cannot be trained, loaded or used
+    ├── RunError                a run folder is missing, incomplete, damaged or in the way
+    │   └── ResumeError         a run cannot go on with what was given: other data, other settings
+    ├── TrainingError           training cannot go on: three steps in a row without a finite loss
+    ├── ViewError               a model cannot be looked into: no language head, nothing recorded, another kind of model
+    └── LessonError             a chapter is missing in this installation, or cannot be read or written as asked
 
 Each message says what was given, what is allowed and what to do. The command line prints the message alone,
 without a traceback, and ends with `exit_code`.

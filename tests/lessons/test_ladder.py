@@ -42,6 +42,7 @@ from jumok.lessons.ladder.words import words
 from jumok.runs.events import Finish, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
+from jumok.training.loop import Loop
 from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 from jumok.view import figures
@@ -147,6 +148,7 @@ def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list
     assert trained["optimizer"] == "muon"
 
 
+@pytest.mark.slow
 def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEvent]], text: Text) -> None:
     """The same ids, held out the same, in the same batches, with the same tokenizer and the same settings."""
     out, _ = climbed
@@ -214,6 +216,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     assert steps == [1, 2, 3, 4] * 10
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_models(climbed: tuple[Path, list[LadderEvent]]) -> None:
     """A rung's figure is what its folder's model scores on the held-out text, and its samples are what it writes."""
     _, events = climbed
@@ -271,6 +274,7 @@ def stopped_in(rung: int, step: int, ladder: Ladder) -> list[LadderEvent]:
     return events
 
 
+@pytest.mark.slow
 def test_an_interrupted_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -290,6 +294,7 @@ def test_an_interrupted_ladder_continues_to_the_same_end(
     assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
 
 
+@pytest.mark.slow
 def test_a_killed_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -382,6 +387,7 @@ def test_another_text_or_other_settings_are_refused(
             Ladder(given, out, config(**settings), device="cpu")
 
 
+@pytest.mark.slow
 def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     """At the first rung; the others follow, so that they can be compared."""
     ladder = Ladder(text, tmp_path / "out", config(precision="auto", steps_per_rung=1), device="cpu")
@@ -391,6 +397,7 @@ def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     assert precision == ladder.record.precision != "auto"
 
 
+@pytest.mark.slow
 def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     """However small, each rung takes a step, and continues with the time that is left."""
     asked = config(steps_per_rung=None, minutes_per_rung=0.001)
@@ -589,6 +596,25 @@ def test_the_time_axis_counts_seconds_or_minutes(
 
 
 @languages
+def test_the_curves_are_named_as_the_rows_of_the_table(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture said 3.31 where the table said 3.311; and a rung without a curve does not shift the names."""
+    record = made_up(bigram=3.3114)
+    bare = dataclasses.replace(record.results[1], curve=())
+    record = dataclasses.replace(record, results=(record.results[0], bare, *record.results[2:]))
+    named: list[str] = []
+
+    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
+        named.extend(curves)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(report, "draw_ladder", note)
+    report._picture(record, language)
+    rows = report.table(record, language)[1]
+    assert named == [f"{row[0]} {row[2]}" for row in rows if row is not rows[1]]
+    assert named[0].endswith(" 3.311")
+
+
+@languages
 def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
     """A rung that keeps its input is behind for another reason: it is heavier, and saw less. Nothing was said of it."""
     record = made_up(bigram=2.0)
@@ -685,6 +711,8 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
     return {f"{n} 칸 {n}.00": ([1.0, 2.0, 3.0], [7.0, 5.0, 5.0 - n / 10]) for n in range(count)}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
@@ -697,6 +725,7 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
     assert len(content) < 200_000
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize(
     "drawn",
     [{}, curves(1), {"a": ([1.0], [2.0])}, {"a": ([1.0], [float("inf")])}, {"a": ([0.0], [0.0]), "b": ([0.0], [0.0])}],
@@ -705,6 +734,18 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
 def test_any_curves_make_a_picture(drawn: dict[str, Any], tmp_path: Path) -> None:
     draw_ladder(drawn, tmp_path / "ladder.png", x_label="x", y_label="y")
     assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_ends_of_the_curves_have_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name stands beside the marker of its curve, at the end of a line as dashed as the curve."""
+    lines: list[Any] = []
+    named = figures._name_ends
+    monkeypatch.setattr(figures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
+    draw_ladder(curves(10), tmp_path / "ladder.png", x_label="x", y_label="y")
+    looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
+    assert len(looks) == 20
+    assert len(set(looks[:10])) == 10
+    assert sorted(looks[10:]) == sorted(looks[:10])
 
 
 # --- the terminal ---
@@ -740,6 +781,7 @@ def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tale
     return partial(jumok, "learn", "ladder")
 
 
+@pytest.mark.slow
 def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
@@ -760,20 +802,21 @@ def test_the_command(ladder: Jumok) -> None:
     assert [path.name for path in Path("runs").iterdir()] == ["ladder"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_names_the_command_that_continues(
     ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     taken: list[int] = []
-    take_step = Trainer._take_step
+    take_step = Loop.take_step
 
-    def signalled(self: Trainer) -> Step:
+    def signalled(self: Loop) -> Step:
         taken.append(1)
         if len(taken) == 5:  # in the third rung
             os.kill(os.getpid(), number)
         return take_step(self)
 
-    monkeypatch.setattr(Trainer, "_take_step", signalled)
+    monkeypatch.setattr(Loop, "take_step", signalled)
     end = ladder("tales.txt", "--steps-per-rung", 2, "--out", "my ladder", "--seed", 3, "--lang", "en")
     assert (end.code, end.out) == (130, "")
     command = end.err.splitlines()[-1].strip()
@@ -786,6 +829,7 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert len(taken) == 20
 
 
+@pytest.mark.slow
 def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
     end = ladder("-", "--steps-per-rung", 1, "--out", "piped", "--json", "--quiet", stdin=tales.encode("cp949"))
     assert end.code == 0
@@ -831,6 +875,7 @@ def test_a_folder_that_is_closed(ladder: Jumok) -> None:
     assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
 
 
+@pytest.mark.slow
 @languages
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_a_terminal_of_60_columns(
@@ -901,6 +946,7 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the page in the docs ---
 
 
+@pytest.mark.slow
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""

@@ -80,6 +80,7 @@ def ways(trainer: Trainer) -> set[str]:
 # --- what computes attention ---
 
 
+@pytest.mark.slow
 def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
@@ -98,6 +99,7 @@ def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch)
     assert losses["fused"] == pytest.approx(losses["chunked"], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["chunked", "fused"])
 def test_the_faster_way_is_written_and_kept_to(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
@@ -339,6 +341,7 @@ def told(events: Iterable[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice) and event.text.startswith("A step")]
 
 
+@pytest.mark.slow
 def test_a_wrong_measurement_is_noticed(
     tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch, watchful: None
 ) -> None:
@@ -379,6 +382,7 @@ def test_a_wrong_measurement_is_noticed(
     assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("foreseen", "said"), [(1e-6, 1), (1e6, 0), (0.0, 0)])
 def test_a_run_by_steps_depends_on_no_clock(
     start: Start, watchful: None, foreseen: float, said: int, tmp_path: Path

@@ -17,7 +17,8 @@ from jumok import text as reader
 from jumok.errors import TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.runs.events import Finish
-from jumok.runs.folder import RunFolder, unseen_characters
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import unseen_characters
 from jumok.text import Table, Text, from_rows, from_string
 from jumok.training.settings import configurations
 from jumok.training.tasks import task_of_run
@@ -137,6 +138,7 @@ def evaluated(jumok: Jumok, *arguments: object) -> tuple[End, dict[str, Any]]:
     return end, end.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
 @pytest.mark.parametrize("task", ["lm", "mlm"])
 def test_a_text_that_was_trained_on_is_recognised(
@@ -162,6 +164,7 @@ def test_a_text_that_was_trained_on_is_recognised(
     assert "seen_in_training" not in quiet.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
 def test_rows_that_were_trained_on_are_recognised(task: str, jumok: Jumok, tmp_path: Path) -> None:
     columns, make = ("text\tlabel", reviews) if task == "classify" else ("source\ttarget", numbers)

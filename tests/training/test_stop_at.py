@@ -15,7 +15,8 @@ from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
-from jumok.runs.folder import RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.training.optim import rate
 from jumok.training.settings import given_again
 from jumok.training.state import LEAST_WITH_A_GOAL
@@ -104,12 +105,14 @@ def test_the_schedule_is_that_of_the_planned_run(start: Start) -> None:
     assert steps[-1].progress == len(steps) / 60
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing_in_what_is_learned(start: Start) -> None:
     runs = [only(list(start(f"run{n}", **LONG, **goal).run()), Step) for n, goal in enumerate(({}, {"stop_at": 6.0}))]
     assert len(runs[1]) < len(runs[0])
     assert [step.loss for step in runs[1]] == [step.loss for step in runs[0]][: len(runs[1])]
 
 
+@pytest.mark.slow
 def test_a_goal_out_of_reach_leaves_the_run_as_it_was(start: Start) -> None:
     finish = finish_of(list(start(**LONG, stop_at=0.01).run()))
     assert (finish.reason, finish.step) == ("done", 60)
@@ -190,6 +193,7 @@ def often(start: Start, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Tra
     return trainer
 
 
+@pytest.mark.slow
 def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a goal they cost 6% of the training time at most, and there are no more samples for it."""
     trainer = often(start, monkeypatch, sample_tokens=1)
@@ -217,6 +221,7 @@ def test_patience_lasts_as_long_with_a_goal(start: Start, monkeypatch: pytest.Mo
 # --- resuming ---
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Path) -> None:
     """What the last confirmation taught belongs to the state."""
     events = list(start("reference", **LONG, stop_at=6.0).run())

@@ -1,4 +1,4 @@
-"""The picture of a run: drawn from whatever events there are, and whole or not there."""
+"""The picture of a run: drawn from whatever events there are, its limits, and its labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from jumok.view.figures import _smoothed, draw_loss
+from jumok.view.figures import _smoothed, draw_loss, loss_limits
+
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, Any]:
@@ -16,6 +18,17 @@ def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, An
 
 def held_out(number: int, loss: float, best: bool = True, **figures: float) -> dict[str, Any]:
     return {"event": "eval", "step": number, "figures": {"loss": loss, **figures}, "best": best}
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that were drawn, to be looked into."""
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (figures.append(self), save(self, *a, **k))[1])
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -74,3 +87,103 @@ def test_the_mean_starts_where_the_losses_do() -> None:
     assert falling[0] == pytest.approx(10.0)
     assert falling == sorted(falling, reverse=True)
     assert falling[-1] < 0.01
+
+
+# --- the loss axis ---
+
+
+def power_law(steps: int) -> list[float]:
+    return [2.6 + 5 / (1 + n / 40) ** 0.6 for n in range(steps)]
+
+
+def test_the_fall_of_the_first_steps_does_not_flatten_the_rest() -> None:
+    """The axis went up to the loss of the untrained model, and the curve lay at the bottom of the picture."""
+    losses = power_law(10_000)
+    low, high = loss_limits([losses], [losses[-1]])
+    assert losses[0] == pytest.approx(7.6)
+    assert high < 3.5
+    assert low < losses[-1] < low + 0.1 * (high - low)
+    assert losses[2500] > (low + high) / 2 - 0.2 * (high - low), "the middle of the run is near the middle of the axis"
+
+
+def test_a_short_run_is_shown_whole() -> None:
+    losses = [6.8, 5.8, 5.4, 5.0, 4.7, 4.5, 4.4, 4.2, 4.1, 4.0]
+    low, high = loss_limits([losses], [4.0])
+    assert low < 4.0 < 6.8 < high
+
+
+def test_one_jump_of_the_loss_does_not_set_the_axis() -> None:
+    assert loss_limits([[*power_law(500), 300.0, *power_law(500)[400:]]], [])[1] < 8
+
+
+def test_a_held_out_loss_that_rises_is_inside() -> None:
+    """Overfitting is what the picture is looked at for: the last validation is always inside, and so is the best."""
+    low, high = loss_limits([power_law(1000), [4.0, 3.3, 12.0]], [3.3, 12.0])
+    assert low < 3.3 < 12.0 < high
+
+
+def test_the_best_validation_is_inside_even_if_its_loss_is_not_the_least() -> None:
+    """A seq2seq run is judged by its accuracy: the best one may come early, with a loss far above the others."""
+    assert loss_limits([[1.0] * 50 + [9.0]], [1.0, 9.0])[1] > 9.0
+
+
+def test_each_curve_has_limits_of_its_own() -> None:
+    """A run with --init: the validations lay above the many losses of training, and most of them were cut off."""
+    training, validations = [0.45 + 0.01 * (n % 3) for n in range(100)], [0.47, 0.49, 0.52, 0.5, 0.48]
+    low, high = loss_limits([training, validations], [])
+    assert low < 0.45 < 0.52 < high < 0.53
+
+
+@pytest.mark.parametrize(
+    ("losses", "shown", "floor", "limits"),
+    [
+        ([], [], None, (0.0, 1.0)),
+        ([], [], 0.3, (0.0, 1.0)),
+        ([3.0], [3.0], None, (2.9, 3.1)),
+        ([3.0, 3.0], [], None, (2.9, 3.1)),
+        ([0.0, 1.0], [], None, (0.0, 1.05)),
+        ([2.0, 3.0], [], 1.5, (1.425, 3.075)),
+        ([2.0, 3.0], [], 0.5, (1.95, 3.05)),
+    ],
+    ids=["nothing", "a floor alone", "a point", "all the same", "not below zero", "a near floor", "a far floor"],
+)  # fmt: skip
+def test_the_limits(losses: list[float], shown: list[float], floor: float | None, limits: tuple[float, float]) -> None:
+    assert loss_limits([losses], shown, floor) == pytest.approx(limits)
+
+
+def test_training_is_drawn_in_the_unit_of_the_validations(tmp_path: Path, shown: list[Any]) -> None:
+    """The training loss of a BPE model stood in nats/token beside held-out nats/char, half as large, on one axis."""
+    events = [step(n, 6.0) for n in range(1, 9)] + [held_out(8, 2.5, loss_per_token=5.0)]
+    draw_loss(events, tmp_path / "loss.png")
+    axes = shown[0].axes[0]
+    assert axes.get_ylabel() == "loss (nats/char)"
+    lines = {line.get_label(): line.get_ydata() for line in axes.lines}
+    assert list(lines["training, each batch"]) == list(lines["training, running mean"]) == [3.0] * 8
+
+
+def test_the_legend_names_the_best_validation(tmp_path: Path, shown: list[Any]) -> None:
+    """And one stage for all of them; what is held out is drawn above all else."""
+    events = [{"event": "stage", "step": n} for n in (0, 100)] + [step(n, 6.0 / n) for n in range(1, 200)]
+    events += [held_out(100, 1.25, floor=0.5), held_out(190, 2.0, best=False, floor=0.5)]
+    draw_loss(events, tmp_path / "loss.png")
+    names = [text.get_text() for text in shown[0].legends[0].get_texts()]
+    assert names == ["start of a stage", "training, each batch", "training, running mean", "held out",
+                     "best: 1.250 at step 100", "floor of the text: 0.500"]  # fmt: skip
+    top = max(shown[0].axes[0].lines, key=lambda line: line.get_zorder())
+    assert list(top.get_xydata()[0]) == [100, 1.25]
+
+
+def test_losses_that_are_no_numbers_are_left_out(tmp_path: Path, shown: list[Any]) -> None:
+    """A loss that is not finite is null in metrics.jsonl, and NaN in an older one."""
+    numbers = [step(1, 5.0), step(2, None), step(3, float("nan")), step(4, float("inf")), step(5, 4.0)]
+    validations = [held_out(3, 4.5), held_out(4, float("nan")), {**held_out(5, 0.0), "figures": {"loss": None}}]
+    draw_loss([*numbers, *validations], tmp_path / "loss.png")
+    lines = {line.get_label(): line.get_xdata() for line in shown[0].axes[0].lines}
+    assert list(lines["training, each batch"]) == [1, 5]
+    assert list(lines["held out"]) == [3]
+
+
+def test_the_mean_does_not_lag_behind_a_fall() -> None:
+    """It followed a fall ten steps late: the training loss of a short run seemed higher than it was."""
+    falling = [10.0 - n / 10 for n in range(100)]
+    assert _smoothed(falling)[:90] == pytest.approx(falling[:90])

@@ -16,7 +16,7 @@ from matplotlib import font_manager
 
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
-from jumok.view.canvas import canvas
+from jumok.view.canvas import MASKED, canvas, line_look
 from jumok.view.pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
 
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
@@ -54,6 +54,7 @@ def texts(axes: Any) -> list[str]:
 # --- files ---
 
 
+@pytest.mark.slow
 @each_drawing
 def test_a_picture_is_a_small_png(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     draw(tmp_path / "a.png")
@@ -64,6 +65,7 @@ def test_a_picture_is_a_small_png(draw: Callable[[Path], None], tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
+@pytest.mark.slow
 @each_drawing
 def test_the_same_picture_is_the_same_file(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     """Also after other settings were made: a committed picture changes only when what it shows does."""
@@ -73,6 +75,7 @@ def test_the_same_picture_is_the_same_file(draw: Callable[[Path], None], tmp_pat
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 @each_drawing
 def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     before = dict(matplotlib.rcParams)
@@ -80,6 +83,7 @@ def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom jumok.view.pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
@@ -144,6 +148,26 @@ def test_masked_scores_say_so(tmp_path: Path, shown: list[Any]) -> None:
     assert texts(shown[1].axes[0]) == ["-∞"]
 
 
+def test_cells_that_a_mask_hides_are_grey(tmp_path: Path, shown: list[Any]) -> None:
+    """They were as pale as cells of weight 0.00 that may attend; and what they hold does not set the colours."""
+    scores = [[1.0, 99.0], [0.5, 2.0]]
+    draw_matrix(scores, tmp_path / "a.png", mask=torch.ones(2, 2, dtype=torch.bool).tril())
+    draw_matrices([scores, scores], tmp_path / "b.png", titles=["", ""], masks=[None, [True, False]], numbers=True)
+    axes = shown[0].axes[0]
+    assert texts(axes) == ["1.00", "0.50", "2.00"]
+    assert axes.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+    assert axes.images[0].get_clim() == (0, 2)
+    assert matplotlib.colors.to_hex(axes.get_facecolor()) == MASKED
+    assert [len(texts(axes)) for axes in shown[1].axes] == [4, 2]
+
+
+def test_axes_have_names(tmp_path: Path, shown: list[Any]) -> None:
+    """Side by side the rows are named once, and the columns of each matrix that has none below it."""
+    draw_matrices([torch.eye(2)] * 5, tmp_path / "a.png", titles=list("abcde"), x_label="key", y_label="query")
+    assert [axes.get_xlabel() for axes in shown[0].axes[:5]] == ["", "key", "key", "key", "key"]
+    assert [axes.get_ylabel() for axes in shown[0].axes[:5]] == ["query", "", "", "", "query"]
+
+
 def test_more_is_darker(tmp_path: Path, shown: list[Any]) -> None:
     """White is nothing; around zero both sides grow darker."""
     draw_matrix([[0.0, 0.5, 1.0]], tmp_path / "a.png")
@@ -165,6 +189,7 @@ def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) ->
             assert abs(cell - letters) > 0.3
 
 
+@pytest.mark.slow
 def test_many_cells_have_no_numbers(tmp_path: Path, shown: list[Any]) -> None:
     draw_matrix(torch.rand(16, 16), tmp_path / "a.png")
     draw_matrix(torch.rand(17, 17), tmp_path / "b.png")
@@ -274,6 +299,12 @@ def test_more_lines_than_colours_can_still_be_told_apart(tmp_path: Path, shown: 
     assert len(looks) == 10
 
 
+def test_seventy_lines_look_different() -> None:
+    looks = [str(line_look(index)) for index in range(70)]
+    assert len(set(looks)) == 70
+    assert line_look(6, "#ffffff")["color"] == "#ffffff"
+
+
 # --- wrong use ---
 
 
@@ -290,6 +321,8 @@ def test_more_lines_than_colours_can_still_be_told_apart(tmp_path: Path, shown: 
         (lambda p: draw_matrices([], p, titles=[]), "matrices of one shape; given: none"),
         (lambda p: draw_matrices([torch.eye(2), torch.eye(3)], p, titles=["", ""]), r"\(2, 2\), \(3, 3\)"),
         (lambda p: draw_matrices([torch.eye(2)], p, titles=[]), "titles has 0 entries for 1 matrices"),
+        (lambda p: draw_matrices([torch.eye(2)], p, titles=["a"], masks=[]), "masks has 0 entries for 1 matrices"),
+        (lambda p: draw_matrix(torch.eye(2), p, mask=torch.ones(3, 3)), r"mask has the shape \(3, 3\), which does not"),
         (lambda p: draw_lines({}, p), "series is empty"),
         (lambda p: draw_lines({"a": ([1, 2], [1])}, p), "series 'a' has 2 xs and 1 ys"),
         (lambda p: draw_lines({"a": ([[1]], [1])}, p), r"'a' has the shape \(1, 1\); give a list of numbers"),

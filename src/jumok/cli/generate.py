@@ -59,9 +59,9 @@ def generate(
     flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import device as devices
     from jumok.models import task_of
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load
 
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "classify":
         raise ConfigError(
@@ -122,7 +122,7 @@ def _answer(
 ) -> None:
     """Answer the prompt, and say so if it has characters that no training text had."""
     from jumok.inference.answer import answer
-    from jumok.runs.folder import unseen_characters
+    from jumok.runs.load import unseen_characters
 
     if not prompt:
         raise ConfigError('there is nothing to answer; write a text after the run folder, in quotes: RUN "..."')

@@ -12,9 +12,8 @@ import click
 from click.core import ParameterSource
 
 from jumok.cli._verbs import READING, Verb, common, option, print_json, say
-from jumok.config import did_you_mean
 from jumok.errors import ConfigError
-from jumok.messages import shell, tr, users_language
+from jumok.messages import did_you_mean, shell, tr, users_language
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language

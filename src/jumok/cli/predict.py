@@ -55,7 +55,7 @@ def predict(
     """
     from jumok import device as devices
     from jumok.inference.classify import predict_whole
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load, unseen_characters
 
     if text is not None and column is not None and text != column:
         raise ConfigError(
@@ -65,7 +65,7 @@ def predict(
         )
     chosen = text or column
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     empty = predictions.count(None)
     if empty == len(given):
@@ -97,7 +97,7 @@ def predict(
             ),
             quiet=quiet,
         )
-    unseen = checkpoint.unseen_characters(run, given)
+    unseen = unseen_characters(run, given)
     if strange := sum(map(bool, unseen)):
         every = list(dict.fromkeys(char for characters in unseen for char in characters))
         say(

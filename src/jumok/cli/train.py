@@ -44,14 +44,13 @@ from jumok.config import (
     EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
-    did_you_mean,
     field_choices,
     field_types,
     require_choice,
     require_type,
 )
 from jumok.errors import ConfigError
-from jumok.messages import shell, tr
+from jumok.messages import did_you_mean, shell, tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text

@@ -95,13 +95,13 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
 
     from jumok import device as devices
     from jumok.interpret.ablation import ablation
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load
     from jumok.view.heads import chosen, draw_heads
     from jumok.view.probes import passage_of, probe_trace, rows
     from jumok.view.trace import trace
 
     began = time.perf_counter()
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     seen = trace(
         model, given, target=flags["target"], tokens=flags["tokens"], temperature=flags["temperature"],
         seed=flags["seed"], layers=layers, heads=heads, exact=flags["exact"], neurons=neurons,

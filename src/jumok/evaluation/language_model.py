@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 
 from jumok.config import require_range
-from jumok.data.ids import Ids, tokenize
+from jumok.data.ids import tokenize
 from jumok.device import autocast
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
@@ -42,7 +42,7 @@ from jumok.models.gpt import GPT, token_losses
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 MOST_LOGITS = 1 << 25  # in one batch: 128 MB in float32
 LARGEST_BATCH = 32  # windows

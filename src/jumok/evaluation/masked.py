@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import Ids
 from jumok.errors import TextError
 from jumok.evaluation.language_model import LARGEST_BATCH, encoded, windows
 from jumok.inference.fill_mask import JOINED, mask_token, ordinary_ids, require_masked_model
@@ -37,7 +36,7 @@ from jumok.models.framing import Framing
 from jumok.models.losses import IGNORED, cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides
 REPLACED, RANDOM = 0.8, 0.1  # shares of the chosen tokens

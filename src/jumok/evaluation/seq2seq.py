@@ -38,14 +38,13 @@ from jumok.models.losses import cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.text import Table
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 COLUMNS = ("source", "target")
 MOST_TOKENS = 1 << 14  # in one batch of pairs, padding included
 PADDING = -100  # what fills up the shorter ones of a batch; not an id, and not counted in a loss
 
 Pair = tuple[str, str]
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +177,7 @@ def pair_batch(
     sources: Rows, targets: Rows, rows: NDArray[np.int64], config: EncoderDecoderConfig
 ) -> tuple[Tensor, Tensor]:
     """Some pairs as a batch: sources (B, S) and targets (B, T), int64, filled up on the right with PADDING."""
-    most = config.context_length  # which a length rounded up may exceed
-    source, target = (part.padded(rows, PADDING)[:, :most].contiguous() for part in (sources, targets))
+    source, target = (part.padded(rows, PADDING, most=config.context_length) for part in (sources, targets))
     return source, target
 
 

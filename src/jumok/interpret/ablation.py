@@ -78,11 +78,12 @@ def profile(weights: Tensor) -> Profile:
             look at nothing, are left out.
 
     Returns:
-        entropy: of a row, in nats: 0 looks at one token, ln n equally at n.
-        distance: how many tokens away it looks. Between two texts, as in cross-attention, it means little.
-        first, previous, self: the share that goes to the first token, to the one before, and to itself. The first
-            token often takes what a head has no use for (https://arxiv.org/abs/2309.17453).
-        Each (...,), float32 or better; NaN where no query has such a token.
+        Each (...,), float32 or better; NaN where no query has such a token:
+
+        - entropy: of a row, in nats. It is 0 if the row is one token, ln n if it is n tokens equally.
+        - distance: how many tokens away it looks. Between two texts, as in cross-attention, it means little.
+        - first, previous, self: the share that goes to the first token, to the one before, and to itself. The first
+          token often takes what a head has no use for (https://arxiv.org/abs/2309.17453).
     """
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     t, s = weights.shape[-2:]

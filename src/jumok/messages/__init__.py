@@ -12,12 +12,13 @@ the language of its user with `speaking`.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -44,6 +45,22 @@ def tr(template: str, /, **values: object) -> str:
 def message(template: str) -> str:
     """Mark a message that is kept in a constant and said later, with `tr(CONSTANT)`; its test looks for the mark."""
     return template
+
+
+def did_you_mean(given: str, known: Iterable[str], *, clause: bool = False) -> str:
+    """ " Did you mean 'x'?" for the known word that is closest to `given`, or "" if none is close.
+
+    clause: "; did you mean 'x'?" instead, for a message without a full stop.
+    """
+    word = closest(given, known)
+    if word is None:
+        return ""
+    return tr("; did you mean {word!r}?", word=word) if clause else tr(" Did you mean {word!r}?", word=word)
+
+
+def closest(given: str, known: Iterable[str]) -> str | None:
+    """The known word that is closest to `given`; None if none is close."""
+    return next(iter(difflib.get_close_matches(given, list(known), n=1)), None)
 
 
 def _setting(match: re.Match[str]) -> str:

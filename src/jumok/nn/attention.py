@@ -1,6 +1,7 @@
 """Attention: the maths, the seam, and the layer.
 
-Shapes, here and everywhere in jumok:
+Shapes, here and everywhere in jumok::
+
     B batch    T query positions    S key positions    C width
     H heads    G key/value heads    D head width       V vocabulary
 
@@ -12,13 +13,15 @@ PyTorch's default initialisation. Tables printed in books after `torch.manual_se
 and on nothing else being drawn before or between, so it is a promise, pinned by a test. A model overwrites the
 weights with its own initialisation afterwards.
 
-Which call makes which table, right after the seed was set, with `jumok.lessons` for what no production layer does:
+Which call makes which table, right after the seed was set, with `jumok.lessons` for what no production layer does::
+
     three nn.Linear, one head     MultiHeadAttention(d_in, d_out, 1, project=False)(x, causal=True)
     three torch.rand matrices     projections.step_by_step(projections.layer_of(w_query, w_key, w_value), x)
     single heads side by side     heads.concatenate_heads(heads.make_heads(d_in, D, H), x, causal=True)
     the same, then a projection   singles = heads.make_heads(d_in, D, H); o = nn.Linear(H * D, d_out)
                                   heads.join_heads(singles, o)(x, causal=True)
     one projection, split         MultiHeadAttention(d_in, d_out, H)(x, causal=True)
+
 Leave causal=True out for a table without mask; qkv_bias= and out_bias= are as the table has them. With dropout on CPUs
 the mask is drawn by the byte (`jumok.nn.layers`), so tables with dropout come out of
 torch.nn.functional.dropout(weights, rate), with the weights of `attention_weights` or `masking.causal_weights`.

@@ -14,7 +14,8 @@ from jumok.config import TrainConfig, given_fields
 from jumok.device import describe_machine, differences
 from jumok.errors import RunError
 from jumok.messages import tr
-from jumok.runs.folder import RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.text import Table, Text
 from jumok.training.record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
 from jumok.training.saving import LOGS, cut_logs, restore_state

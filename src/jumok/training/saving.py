@@ -9,7 +9,8 @@ from torch import Tensor
 
 from jumok.messages import tr
 from jumok.runs.events import Save
-from jumok.runs.folder import State, restore_weights, weights
+from jumok.runs.state import State
+from jumok.runs.weights import restore_weights, weights
 from jumok.training.clock import Clock
 from jumok.training.state import TrainingRun, TrainingState
 

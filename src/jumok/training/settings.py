@@ -9,7 +9,7 @@ from typing import Any
 
 from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
-from jumok.config.huggingface import read_config
+from jumok.config.huggingface import our_config, read_stock
 from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.folder import RunFolder
 from jumok.training.record import RunRecord, refuse_other_settings
@@ -57,4 +57,6 @@ def given_again(out: str | os.PathLike[str], settings: Mapping[str, Any], size: 
 
 
 def _shape_in(folder: Path) -> ModelConfig:
-    return read_config(folder) if is_hf(folder) else RunFolder.open(folder).model_config()
+    if is_hf(folder):
+        return our_config(read_stock(folder / "config.json"), str(folder))
+    return RunFolder.open(folder).model_config()

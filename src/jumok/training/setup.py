@@ -21,7 +21,10 @@ from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
 from jumok.nn.attention import train_attention_by
-from jumok.runs.folder import RunFolder, adopt_weights, describe_model, load
+from jumok.runs.config import describe_model
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
+from jumok.runs.weights import adopt_weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.optim import make_optimizers

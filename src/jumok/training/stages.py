@@ -10,7 +10,7 @@ from typing import Any
 
 from jumok import config as configuration
 from jumok.runs.events import Event, Stage
-from jumok.runs.folder import State
+from jumok.runs.state import State
 from jumok.training.plan import most_tokens
 from jumok.training.record import RunRecord
 from jumok.training.saving import LOGS, Saving, cut_logs

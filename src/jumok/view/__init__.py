@@ -69,7 +69,7 @@ def view(
     """
     # Trainers import this room for their pictures and need none of these.
     from jumok.errors import ViewError
-    from jumok.runs.folder import load
+    from jumok.runs.load import load
     from jumok.text import string_of
     from jumok.view.heads import chosen
     from jumok.view.page import page_of, require_writable

@@ -1,4 +1,8 @@
-"""What every picture shares: a canvas without a window, fonts with Hangul, a file that is whole or not there."""
+"""What every picture shares: a canvas without a window, fonts with Hangul, colours, and a file written atomically.
+
+The colours can be told apart with any kind of colour vision: for lines the palette of Okabe and Ito
+(https://jfly.uni-koeln.de/color/), with another marker for each line and dashes from the eighth line on.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,9 @@ FORMATS: dict[
     ".svg": {"Creator": "jumok", "Date": None},
     ".pdf": {"Creator": "jumok", "CreationDate": None},
 }
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # and that of the ink
+MARKERS = "os^Dv*PX<>"
+INK, MASKED = "#222222", "#dadada"  # of letters; of cells of attention that a mask hides
 FALLBACK = "DejaVu Sans"  # comes with matplotlib, and has the signs of mathematics
 
 _MISSING = re.compile(r"Glyph (\d+) .*missing from")
@@ -73,6 +80,19 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
         settings: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1} if tight else {}
         with atomic_path(path) as temporary, _missing_glyphs_named():
             figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata, **settings)
+
+
+def line_look(index: int, ink: str = INK) -> dict[str, Any]:
+    """Colour, marker and dashes of the line with this number from 0; no two of the first 70 are the same.
+
+    ink: the colour of letters, which is also that of every seventh line.
+    """
+    colours = (*COLOURS, ink)
+    return {
+        "color": colours[index % len(colours)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": ("-", (0, (4, 1.5)), (0, (1, 1)))[index // len(colours) % 3],
+    }
 
 
 def _families() -> list[str]:

@@ -10,78 +10,92 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jumok.view.canvas import canvas
+from jumok.view.canvas import INK, canvas, line_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SMOOTHING = 0.9  # of the training loss: how much of the running mean each step keeps
+FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
 
 
 def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "nats/char") -> None:
     """Draw the learning curve of a run.
 
     Args:
-        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: what the held-out
-            loss is measured in.
+        events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
+            held-out loss. The training loss per token is converted to it if the validations have both.
     """
     events = list(events)
-    steps = [e for e in events if e["event"] == "step" and not e["skipped"]]
-    evals = [e for e in events if e["event"] == "eval"]
+    steps = [e for e in events if e["event"] == "step" and not e["skipped"] and _is_finite(e["loss"])]
+    evals = [e for e in events if e["event"] == "eval" and _is_finite(e["figures"]["loss"])]
+    stages = [e["step"] for e in events if e["event"] == "stage"]
+    figures = evals[-1]["figures"] if evals else {}
+    unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
+    training = [e["loss"] * unit for e in steps]
+    mean = _smoothed(training)
+    best = next((e for e in reversed(evals) if e["best"]), evals[-1] if evals else None)  # not always of the least loss
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        for stage in (e for e in events if e["event"] == "stage"):
-            axes.axvline(stage["step"], color="#999999", linestyle=":", linewidth=1.2)
-        _draw_curves(axes, steps, evals, label)
-
-
-def _draw_curves(
-    axes: Axes, steps: Sequence[Mapping[str, Any]], evals: Sequence[Mapping[str, Any]], label: str
-) -> None:
-    """The losses of training, those of what is held out and its floor."""
-    if steps:
-        x = [e["step"] for e in steps]
-        axes.plot(
-            x, [e["loss"] for e in steps], color="#9ecae1", linewidth=0.7, label="training, each batch (nats/token)"
-        )
-        axes.plot(
-            x, _smoothed([e["loss"] for e in steps]), color="#2171b5", linewidth=1.6, label="training, running mean"
-        )
-    if evals:
-        figures = [e["figures"] for e in evals]
-        axes.plot(
-            [e["step"] for e in evals],
-            [f["loss"] for f in figures],
-            color="#d94801",
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label=f"held out ({label})",
-        )
-        best = next((e for e in reversed(evals) if e["best"]), evals[-1])  # not always that of the least loss
-        value = best["figures"]["loss"]
-        axes.annotate(
-            f"{value:.3f}",
-            (best["step"], value),
-            xytext=(0, 9),
-            textcoords="offset points",
-            ha="center",
-            color="#d94801",
-        )
-        floor = figures[-1].get("floor")
-        if floor is not None:
+        for step in stages:
+            axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label="start of a stage")
+        if steps:
+            x = [e["step"] for e in steps]
+            axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
+            axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
+        if best is not None:
+            _draw_held_out(axes, evals, best)
+        held_out = [e["figures"]["loss"] for e in evals]
+        shown = [held_out[-1], best["figures"]["loss"]] if best is not None else []
+        low, high = loss_limits([mean, held_out], shown, figures.get("floor"))
+        axes.set_ylim(low, high)
+        if (floor := figures.get("floor")) is not None:
+            where = "" if floor >= low else " (below)"
             axes.axhline(
-                floor, color="#238b45", linestyle="--", linewidth=1.4, label=f"floor of the text ({floor:.3f})"
+                floor, color=INK, linestyle="--", linewidth=1.2, label=f"floor of the text: {floor:.3f}{where}"
             )
-    values = [e["loss"] for e in steps] + [e["figures"]["loss"] for e in evals]
-    finite = [v for v in values if math.isfinite(v)]
-    if finite:
-        axes.set_ylim(bottom=max(0.0, min(finite) - 0.15 * (max(finite) - min(finite)) - 0.05))
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats)")
-    axes.grid(alpha=0.25)
-    if steps or evals:
-        axes.legend(frameon=False, loc="upper center")  # "best" is slow with many steps
+        axes.margins(x=0.02)
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"loss ({label})" if evals else "loss (nats)")
+        axes.grid(alpha=0.25)
+        lines, names = axes.get_legend_handles_labels()
+        once = dict(zip(names, lines, strict=True))  # of several stages one entry
+        if once:
+            figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)
+
+
+def loss_limits(
+    curves: Sequence[Sequence[float]], shown: Sequence[float], floor: float | None = None
+) -> tuple[float, float]:
+    """The lower and the upper end of the loss axis: the fall of the first steps does not flatten all that follows.
+
+    Args:
+        curves: their losses, all finite. shown: losses that are always inside. floor: a loss that no model gets below;
+            the axis goes down to it if that takes at most a third of its height.
+
+    The upper end is the largest loss that is at most `FENCE` interquartile ranges above the upper quartile of its
+    curve.
+    """
+    inside = list(shown)
+    for losses in filter(None, curves):
+        lower, upper = np.quantile(losses, [0.25, 0.75])
+        inside += [loss for loss in losses if loss <= upper + FENCE * (upper - lower)]
+    if not inside:
+        return 0.0, 1.0
+    low, high = min(inside), max(inside)
+    if floor is not None and low - floor <= (high - low) / 2:
+        low = min(low, floor)
+    pad = 0.05 * (high - low) or 0.1
+    return max(0.0, low - pad), high + pad
+
+
+def _draw_held_out(axes: Axes, evals: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> None:
+    """The validations above all other curves, the best one as a star."""
+    x, y = [e["step"] for e in evals], [e["figures"]["loss"] for e in evals]
+    look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
+    axes.plot(x, y, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look)
+    step, loss = best["step"], best["figures"]["loss"]
+    label = f"best: {loss:.3f} at step {step:,}"
+    axes.plot([step], [loss], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 
 @dataclass(frozen=True)
@@ -89,12 +103,10 @@ class _Theme:
     ink: str
     paper: str
     grid: str
-    colours: tuple[float, float]  # part of the colour map, from the first curve to the last, that shows on the paper
 
 
-_LIGHT = _Theme(ink="#222222", paper="#ffffff", grid="#d8d8d8", colours=(0.72, 0.0))
-_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45", colours=(0.32, 1.0))
-_MARKERS = "osD^v"
+_LIGHT = _Theme(ink=INK, paper="#ffffff", grid="#d8d8d8")
+_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45")
 
 
 def draw_ladder(
@@ -107,7 +119,7 @@ def draw_ladder(
     narrow: bool = False,
     dark: bool = False,
 ) -> None:
-    """Draw ordered curves, each with its name at its end, in colours from pale to strong that need no colour vision.
+    """Draw curves, each with its name at its end and with a colour, a marker and dashes of its own.
 
     Args:
         curves: {label: (xs, ys)}, the first one first; points that are not finite are left out, and curves of no other.
@@ -115,21 +127,18 @@ def draw_ladder(
         x_label, y_label: what is measured, with its unit. floor: a name, and a line that no curve gets below.
         narrow: upright, for a telephone. dark: for a dark page.
     """
-    from matplotlib import colormaps  # slow to import
-    from matplotlib.ticker import EngFormatter, MaxNLocator
+    from matplotlib.ticker import EngFormatter, MaxNLocator  # slow to import
 
     theme = _DARK if dark else _LIGHT
     size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 120, 10.0)
-    first, last = theme.colours
     points_of = {name: _finite(xs, ys) for name, (xs, ys) in curves.items()}
     drawn = {name: found for name, found in points_of.items() if found}
     with canvas(path, *size, dpi=dpi) as figure:
         figure.set_facecolor(theme.paper)
         axes = figure.add_subplot()
         for number, found in enumerate(drawn.values()):
-            colour = colormaps["viridis"](first + (last - first) * number / max(1, len(drawn) - 1))
-            marker = _MARKERS[number % len(_MARKERS)]
-            axes.plot(*zip(*found, strict=True), color=colour, marker=marker, markersize=points / 2.6, linewidth=1.7)
+            look = line_look(number, theme.ink)
+            axes.plot(*zip(*found, strict=True), markersize=points / 2.2, linewidth=1.7, **look)
         if floor is not None:
             axes.axhline(floor[1], color=theme.ink, linestyle=(0, (4, 3)), linewidth=1.1)
             axes.annotate(
@@ -157,6 +166,11 @@ def _quiet(axes: Axes, theme: _Theme, points: float) -> None:
     axes.spines[["left", "bottom"]].set_color(theme.grid)
 
 
+def _is_finite(loss: float | None) -> bool:
+    """Whether it is a number: metrics.jsonl has null for what JSON lacks."""
+    return loss is not None and math.isfinite(loss)
+
+
 def _finite(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
     return [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
 
@@ -173,23 +187,25 @@ def _range_of_interest(curves: Sequence[Sequence[float]], floor: tuple[str, floa
 
 
 def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -> None:
-    """Write each name beside the end of its curve, moved apart where names would overlap, with a line to its curve."""
+    """Write names with their markers beside the ends of the curves, moved apart where they would overlap."""
     low, high = axes.get_ylim()
     right = axes.get_xlim()[1]
     height = axes.get_figure(root=True).get_figheight() * 0.82 * 72  # type: ignore[union-attr]  # in points, about
     ends = []
-    for name, line in zip(names, axes.get_lines(), strict=False):  # the floor may be one line more
+    for name, line in zip(names, list(axes.get_lines()), strict=False):  # the floor may be one line more
         x, y = (float(np.asarray(values)[-1]) for values in line.get_data())
-        ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line.get_color()))
-    ends.sort()
+        ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line))
+    ends.sort(key=lambda end: end[:3])
     places = _apart([end[0] for end in ends], gap=1.45 * points / height)
-    for (y, x, name, colour), place in zip(ends, places, strict=True):
+    for (y, x, name, line), place in zip(ends, places, strict=True):
+        axes.plot(
+            [x, 1.06], [y, place], transform=axes.transAxes, clip_on=False, linewidth=0.8, markevery=[1],
+            color=line.get_color(), linestyle=line.get_linestyle(), marker=line.get_marker(),
+            markersize=line.get_markersize(),
+        )  # fmt: skip
         axes.annotate(
-            name, (x, y), (1.05, place), xycoords="axes fraction", textcoords="axes fraction",
+            name, (1.06, place), (0.8 * points, 0), xycoords="axes fraction", textcoords="offset points",
             color=theme.ink, fontsize=points, va="center", annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 2, "shrinkB": 3, "relpos": (0, 0.5),
-            },
         )  # fmt: skip
 
 
@@ -216,14 +232,17 @@ def _top(group: tuple[float, int], gap: float) -> float:
     return group[0] + gap * (group[1] - 1) / 2
 
 
-def _smoothed(values: list[float]) -> list[float]:
-    """Running mean that starts at the first value's level and forgets it in proportion (Adam's bias correction)."""
-    mean, weight, smooth = 0.0, 0.0, []
-    for value in values:
-        mean = SMOOTHING * mean + (1 - SMOOTHING) * value
-        weight = SMOOTHING * weight + (1 - SMOOTHING)
-        smooth.append(mean / weight)
-    return smooth
+def _smoothed(values: Sequence[float]) -> list[float]:
+    """Means of a window around each value, which does not lag behind a fall: a twelfth of them, at least five.
+
+    The window is narrower at the start, so that the mean starts at the first value, and one-sided at the end.
+    """
+    sums = np.cumsum([0.0, *values])
+    index = np.arange(len(values))
+    reach = np.minimum(max(2, len(values) // 24), index)
+    first, end = index - reach, np.minimum(index + reach + 1, len(values))
+    means: list[float] = ((sums[end] - sums[first]) / (end - first)).tolist()
+    return means
 
 
 LONGEST_LABEL = 12  # characters of a class's name

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jumok.errors import ConfigError
-from jumok.view.canvas import canvas
+from jumok.messages import tr
+from jumok.view.canvas import INK, MASKED, canvas
 from jumok.view.trace import Attention, Trace
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ THUMBNAIL = 0.92  # inches, of a head among all
 LARGEST = 14.0  # inches, of all heads together
 LONGEST_LABEL = 8  # characters of a token
 ROOM = 0.15  # inches that a label needs
-INK, MASKED, FRAME = "#222222", "#f1f1f1", "#c9c9c9"
+FRAME = "#c9c9c9"
 
 
 def draw_heads(
@@ -38,9 +39,9 @@ def draw_heads(
     head: int | None = None,
     scale: float = 1.0,
 ) -> None:
-    """Draw attention: each row is a token that looks, each column one that is looked at.
+    """Draw attention weights: a row for each query, a column for each key.
 
-    Colours grow with the root of a weight, so that small ones can be seen. What a token cannot see is grey.
+    Colours grow with the square root of a weight, so that small ones can be seen. Masked cells are grey.
 
     Args:
         trace: of which the weights are drawn. path: where the picture goes, as PNG, SVG or PDF by its suffix.
@@ -114,10 +115,9 @@ def _draw_layer(
                 continue
             number = attention.heads.index(heads[place])
             image = _paint(axes, weights[number], attention.causal)
-            axes.set_title(f"head {heads[place]}", fontsize=10, color=INK, pad=5)
+            axes.set_title(tr("head {head}", head=heads[place]), fontsize=10, color=INK, pad=5)
             _label(axes, rows, columns, cell)
-        figure.suptitle(_title(trace, attention, f"layer {layer}"), fontsize=11, color=INK)
-        _colour_bar(figure, image)
+        _describe(figure, image, _title(trace, attention, tr("layer {layer}", layer=layer)))
 
 
 def _draw_all(trace: Trace, attention: Attention, path: Path | str, dpi: float) -> None:
@@ -135,11 +135,12 @@ def _draw_all(trace: Trace, attention: Attention, path: Path | str, dpi: float) 
                 axes.set_xticks([])
                 axes.set_yticks([])
                 if row == 0:
-                    axes.set_title(f"head {head}" if column == 0 else str(head), fontsize=9, color=INK, pad=4)
+                    axes.set_title(
+                        tr("head {head}", head=head) if column == 0 else str(head), fontsize=9, color=INK, pad=4
+                    )
                 if column == 0:
-                    axes.set_ylabel(f"layer {layer}" if row == 0 else str(layer), fontsize=9, color=INK)
-        figure.suptitle(_title(trace, attention), fontsize=11, color=INK)
-        _colour_bar(figure, image)
+                    axes.set_ylabel(tr("layer {layer}", layer=layer) if row == 0 else str(layer), fontsize=9, color=INK)
+        _describe(figure, image, _title(trace, attention))
 
 
 def _paint(axes: Axes, weights: np.ndarray[Any, Any], causal: bool, aspect: str = "equal") -> AxesImage:
@@ -174,10 +175,14 @@ def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float)
         label.set_rotation(90 if len(label.get_text()) > 1 else 0)
 
 
-def _colour_bar(figure: Figure, image: AxesImage) -> None:
+def _describe(figure: Figure, image: AxesImage, title: str) -> None:
+    """The title, the names of the axes, and the colour bar."""
+    figure.suptitle(title, fontsize=11, color=INK)
+    figure.supxlabel(tr("key"), fontsize=10, color=INK)
+    figure.supylabel(tr("query"), fontsize=10, color=INK)
     bar = figure.colorbar(image, ax=figure.axes, fraction=0.03, pad=0.02, ticks=[0, 0.05, 0.25, 0.5, 1])
     bar.ax.tick_params(labelsize=8, colors=INK, length=2)
-    bar.set_label("attention weight", fontsize=9, color=INK)
+    bar.set_label(tr("attention weight"), fontsize=9, color=INK)
 
 
 def _title(trace: Trace, attention: Attention, *more: str) -> str:

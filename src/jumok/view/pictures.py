@@ -1,8 +1,7 @@
 """Pictures that teach: matrices as heatmaps, and curves. Each function draws one PNG; its words may be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
-around zero, and for lines the palette of Okabe and Ito with a marker of its own for each
-(https://jfly.uni-koeln.de/color/).
+around zero, and those of `canvas` for lines. Cells of attention that a mask hides are grey.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from jumok.errors import ConfigError
 from jumok.messages import tr
-from jumok.view.canvas import canvas
+from jumok.view.canvas import INK, MASKED, canvas, line_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +30,6 @@ CELL = 0.62  # inches, of a matrix that has room
 NUMBERED = 16  # columns up to which a cell has room for its number
 PER_ROW = 4  # matrices side by side
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "os^Dv*P"
-INK, FAINT, EMPTY = "#222222", "#8a8a8a", "#e4e4e4"
-
 
 def draw_matrix(
     values: ArrayLike,
@@ -42,6 +37,9 @@ def draw_matrix(
     *,
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
+    mask: ArrayLike | None = None,
+    x_label: str = "",
+    y_label: str = "",
     title: str = "",
     numbers: bool = True,
     diverging: bool = False,
@@ -53,20 +51,24 @@ def draw_matrix(
         values: (T, S), a tensor, an array or lists; booleans count as 0 and 1. Infinite and undefined cells are grey
             and say so.
         path: where the PNG goes.
-        rows: T labels, e.g. the tokens that ask; without them the numbers from 0. columns: S labels.
+        rows: T labels, e.g. the tokens of the queries; without them the numbers from 0. columns: S labels.
+        mask: (T, S), or what broadcasts to it; True may attend. Cells where it is False are grey and have no number.
+        x_label, y_label: what the columns and the rows are, e.g. key and query.
         title: above. label: beside the colour bar; there is one if it is given, or without numbers.
         numbers: write each value into its cell, if there are at most 16 columns.
         diverging: put zero in the middle of the colours, for values of both signs.
 
-    Raises `ConfigError` for values that are no matrix, and for labels that are too many or too few.
+    Raises `ConfigError` for values that are no matrix, for a mask of another shape, and for labels that are too many
+    or too few.
     """
-    matrix = _matrix(values, "values")
+    matrix = _masked(_matrix(values, "values"), mask, "mask")
     height, width = matrix.shape
     cell = min(CELL, 5.5 / max(matrix.shape))
     with canvas(path, cell * width + 1.9, cell * height + 1.3, dpi=DPI, tight=True) as figure:
         axes = figure.add_subplot()
         image = _heatmap(axes, matrix, _colour_range([matrix], diverging), diverging, cell, numbers)
         _label_cells(axes, matrix.shape, rows, columns, cell)
+        _label_axes(axes, x_label, y_label)
         if title:
             axes.set_title(title, fontsize=12, color=INK, pad=10)
         if label or not numbers:
@@ -80,6 +82,9 @@ def draw_matrices(
     titles: Sequence[str],
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
+    masks: Sequence[ArrayLike | None] | None = None,
+    x_label: str = "",
+    y_label: str = "",
     numbers: bool = False,
     diverging: bool = False,
 ) -> None:
@@ -87,21 +92,28 @@ def draw_matrices(
 
     Args:
         values: matrices (T, S), e.g. one for each head. titles: one for each.
-        path, rows, columns, numbers, diverging: as for `draw_matrix`.
+        masks: one for each, as for `draw_matrix`; None for a matrix in which nothing is hidden.
+        path, rows, columns, x_label, y_label, numbers, diverging: as for `draw_matrix`.
 
-    Raises `ConfigError` as `draw_matrix`, and for matrices of different shapes or without their titles.
+    Raises `ConfigError` as `draw_matrix`, and for matrices of different shapes or without their titles or masks.
     """
     matrices = [_matrix(value, f"values[{index}]") for index, value in enumerate(values)]
     shapes = {matrix.shape for matrix in matrices}
     if len(shapes) != 1:
         given = ", ".join(str(shape) for shape in sorted(shapes)) or tr("none")
         raise ConfigError("values must be matrices of one shape; given: {given}.", given=given)
-    if len(titles) != len(matrices):
-        raise ConfigError(
-            "titles has {count} entries for {matrices} matrices; give one for each.",
-            count=len(titles),
-            matrices=len(matrices),
-        )
+    masks = [None] * len(matrices) if masks is None else masks
+    for name, given_for_each in (("titles", titles), ("masks", masks)):
+        if len(given_for_each) != len(matrices):
+            raise ConfigError(
+                "{name} has {count} entries for {matrices} matrices; give one for each.",
+                name=name,
+                count=len(given_for_each),
+                matrices=len(matrices),
+            )
+    matrices = [
+        _masked(matrix, mask, f"masks[{i}]") for i, (matrix, mask) in enumerate(zip(matrices, masks, strict=True))
+    ]
     across = min(PER_ROW, len(matrices))
     down = math.ceil(len(matrices) / across)
     height, width = matrices[0].shape
@@ -117,6 +129,9 @@ def draw_matrices(
                 continue
             image = _heatmap(axes, matrices[index], colour_range, diverging, cell, numbers)
             _label_cells(axes, matrices[index].shape, rows, columns, cell, with_rows=index % across == 0)
+            _label_axes(
+                axes, x_label if index + across >= len(matrices) else "", y_label if index % across == 0 else ""
+            )
             axes.set_title(titles[index], fontsize=11, color=INK, pad=6)
         if not numbers:
             _colour_bar(image, list(figure.axes), "")
@@ -156,18 +171,8 @@ def draw_lines(
     with canvas(path, 6.4, 3.8, dpi=DPI) as figure:
         axes = figure.add_subplot()
         for index, (name, (xs, ys)) in enumerate(points.items()):
-            marker = MARKERS[index % len(MARKERS)] if markers else None
-            line = "-" if index < len(COLOURS) else "--"
-            axes.plot(
-                xs,
-                ys,
-                line,
-                color=COLOURS[index % len(COLOURS)],
-                marker=marker,
-                markersize=5,
-                linewidth=1.8,
-                label=name,
-            )
+            look = line_look(index) if markers else {**line_look(index), "marker": None}
+            axes.plot(xs, ys, markersize=5, linewidth=1.8, label=name, **look)
         axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
         for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
             _label_powers(axis)
@@ -191,7 +196,7 @@ def _heatmap(
     """The coloured cells of one matrix, with white lines between them and, if wanted, their numbers."""
     low, high = colour_range
     shown = np.ma.masked_invalid(matrix)
-    axes.set_facecolor(EMPTY)
+    axes.set_facecolor(MASKED)
     image = axes.imshow(shown, cmap="PuOr_r" if diverging else "Blues", vmin=low, vmax=high, aspect="equal")
     height, width = matrix.shape
     if max(matrix.shape) <= 2 * NUMBERED:
@@ -202,7 +207,7 @@ def _heatmap(
     axes.spines[:].set_visible(False)
     if numbers and width <= NUMBERED:
         whole = bool(np.all(shown == np.round(shown)))
-        for (row, column), value in np.ndenumerate(matrix):
+        for (row, column), value in np.ma.ndenumerate(matrix):  # without those that are masked
             text = _short(value, whole)
             size = min(10.0, cell * 72 / (0.62 * max(len(text), 4)))
             dark = math.isfinite(value) and sum(image.to_rgba(value)[:3]) < 1.5
@@ -238,6 +243,13 @@ def _label_cells(
             axes.set_yticks(ticks, texts, fontsize=size, color=INK)
         else:
             axes.set_yticks([])
+
+
+def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    """What the columns are, below, since their labels are above; and what the rows are, beside their labels."""
+    axes.xaxis.set_label_position("bottom")
+    axes.set_xlabel(x_label, fontsize=9.5, color=INK)
+    axes.set_ylabel(y_label, fontsize=9.5, color=INK)
 
 
 def _colour_bar(image: AxesImage, axes: Axes | list[Axes], label: str) -> None:
@@ -278,7 +290,7 @@ def _dress(axes: Axes, x_label: str, y_label: str, title: str) -> None:
     axes.set_xlabel(x_label, fontsize=10, color=INK)
     axes.set_ylabel(y_label, fontsize=10, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.spines[["left", "bottom"]].set_color("#8a8a8a")
     axes.tick_params(colors=INK, labelsize=9, length=3)
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)
@@ -286,7 +298,7 @@ def _dress(axes: Axes, x_label: str, y_label: str, title: str) -> None:
 
 def _colour_range(matrices: Sequence[np.ndarray[Any, Any]], diverging: bool) -> tuple[float, float]:
     """What the palest and the darkest colour stand for: from zero for amounts, around zero for both signs."""
-    finite = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
+    finite = np.concatenate([np.ma.masked_invalid(matrix).compressed() for matrix in matrices])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if diverging:
         reach = max(abs(low), abs(high)) or 1.0
@@ -304,6 +316,22 @@ def _matrix(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
             shape=matrix.shape,
         )
     return matrix
+
+
+def _masked(
+    matrix: np.ndarray[Any, Any], mask: ArrayLike | None, name: str
+) -> np.ma.MaskedArray[Any, Any] | np.ndarray[Any, Any]:
+    """The matrix (T, S), with the cells masked in which `mask` is False."""
+    if mask is None:
+        return matrix
+    seen = _numbers(mask, name) != 0
+    try:
+        return np.ma.masked_array(matrix, ~np.broadcast_to(seen, matrix.shape))
+    except ValueError:
+        raise ConfigError(
+            "{name} has the shape {given}, which does not broadcast to that of the matrix, {shape}.",
+            name=name, given=seen.shape, shape=matrix.shape,
+        ) from None  # fmt: skip
 
 
 def _vector(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:

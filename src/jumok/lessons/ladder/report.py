@@ -88,11 +88,10 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
     longest = max((point.seconds for result in record.results for point in result.curve), default=0.0)
     unit, seconds = ("minutes", 60.0) if longest >= IN_MINUTES else ("seconds", 1.0)
     curves = {}
-    for number, rung in enumerate(RUNGS, 1):
-        result = record.result(rung)
-        if result is not None and result.curve:
+    for row, result in zip(table(record, language)[1], record.results, strict=True):
+        if result.curve:
+            name = f"{row[0]} {row[2]}"
             xs = [point.seconds / seconds if by_time else float(point.tokens) for point in result.curve]
-            name = f"{number} {rung.title[language]} {result.nats_per_char:.2f}"
             curves[name] = (xs, [point.nats_per_char for point in result.curve])
     floor = None
     if record.floor is not None:

@@ -65,7 +65,7 @@ RUNGS = (
         slug="one-head",
         title={"ko": "헤드 하나", "en": "one head"},
         adds={
-            "ko": "무엇을 얼마나 볼지 질의와 키로 골라요. 고를 실마리로 위치가 들어오고, 값과 출력 투영도 배워요.",
+            "ko": "무엇을 얼마나 볼지 쿼리와 키로 골라요. 고를 실마리로 위치가 들어오고, 값과 출력 투영도 배워요.",
             "en": "Queries and keys choose how much to take from where. There are positions, and values learn now.",
         },
         changes={"mixing": "attention"},

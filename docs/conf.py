@@ -1,0 +1,131 @@
+"""The configuration of the documentation site that `make docs` builds.
+
+Sphinx runs twice on docs/ and writes into one folder: first the English pages, then, with `-t ko`, the Korean ones. A
+page has the same path on the site as in docs/, so the two builds never write the same page. A new Markdown file in
+docs/ or docs/ko/ needs no entry here: index.md of either language takes it in.
+"""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util import rst
+
+from jumok.lessons.chapters import chapters, ladder_page
+from jumok.lessons.notebook import write_notebook
+
+DOCS = Path(__file__).parent
+FURO_IN_KOREAN = {
+    "On this page": "이 페이지",
+    "Back to top": "맨 위로",
+    "Next": "다음",
+    "Previous": "이전",
+    "Home": "처음",
+}
+
+project = "jumok"
+language = "ko" if tags.has("ko") else "en"  # noqa: F821  (Sphinx defines `tags`)
+root_doc = {"en": "index", "ko": "ko/index"}[language]
+# learn/README.md is the index of the chapters on GitHub; index.md includes its table.
+exclude_patterns = ["learn/README.md", *{"en": ["ko", "learn/ko"], "ko": ["*.md", "api", "learn/en"]}[language]]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+myst_heading_anchors = 4  # links such as formats.md#json-output, as on GitHub
+smartquotes_action = "D"  # dashes only: quotes and the dots of a shape (..., T, S) stay as they are
+default_role = "code"  # docstrings write `GPT`, as Markdown does
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+napoleon_custom_sections = [("Fields", "params_style")]
+python_maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_theme_options = {"top_of_page_buttons": []}
+html_title = "jumok 주목"
+html_favicon = "_static/jumok.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+templates_path = ["_templates"]
+pygments_dark_style = "a11y-dark"
+copybutton_selector = ".highlight-python pre, .highlight-sh pre"
+html_copy_source = html_use_index = html_domain_indices = html_show_sphinx = html_show_copyright = False
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the functions below."""
+    app.connect("builder-inited", without_search)
+    app.connect("doctree-read", resolve_links, priority=100)  # before Sphinx collects the downloads
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("autodoc-process-docstring", describe_settings)
+    app.connect("html-page-context", complete_page)
+    app.connect("build-finished", write_notebooks)
+
+
+def without_search(app: Sphinx) -> None:
+    """Leave out the search of Sphinx: Pagefind replaces it."""
+    app.builder.search = False
+
+
+def resolve_links(app: Sphinx, doctree: nodes.document) -> None:
+    """Resolve links to pages in the other language, and offer Markdown files outside docs/ as downloads."""
+    page = app.env.docname
+    for link in list(doctree.findall(addnodes.pending_xref)):
+        target, text = link["reftarget"], link.children[0].deepcopy()
+        if link.get("refdomain") != "doc" or target in app.env.found_docs:
+            continue
+        file = Path(app.srcdir, f"{target}.md").resolve()
+        if not file.is_relative_to(app.srcdir):
+            source = "/" + os.path.relpath(file, app.srcdir)
+            link.replace_self(addnodes.download_reference("", "", text, reftarget=source, refdoc=page))
+        else:
+            uri = app.builder.get_relative_uri(page, root_doc if target == "learn/README" else target)
+            anchor = f"#{link['reftargetid']}" if link.get("reftargetid") else ""
+            link.replace_self(nodes.reference("", "", text, refuri=uri + anchor))
+
+
+def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of named tuples: Python describes them as "Alias for field number 0"."""
+    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
+
+
+def describe_settings(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """List the fields of a configuration with the text that `jumok train --help` shows."""
+    if what == "class" and dataclasses.is_dataclass(obj):
+        helps = {field.name: field.metadata.get("help") for field in dataclasses.fields(obj)}
+        lines += ["", *(f":param {field}: {rst.escape(text)}" for field, text in helps.items() if text)]
+
+
+def complete_page(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Give the templates the translation of a page, the notebook of a chapter and the words of Furo in Korean."""
+    context["translation"] = app.builder.get_relative_uri(page, translation(page))
+    context["notebook"] = f"{Path(page).name}.ipynb" if page.startswith("learn/") else None
+    if language == "ko":
+        context["gettext"] = lambda text: FURO_IN_KOREAN.get(text, text)
+    # Pagefind links to headings that have an id. Sphinx gives the id to the section around the heading.
+    body = re.sub(r'<span id="([^"]+)"></span><(h[2-6])>', r'<\2 id="\1">', context.get("body", ""))
+    context["body"] = re.sub(r'<section id="([^"]+)">\n<(h[2-6])>', r'<section>\n<\2 id="\1">', body)
+
+
+def translation(page: str) -> str:
+    """The path of a page in the other language, or of the start page if there is none."""
+    if language == "en":
+        other, home = page.replace("learn/en/", "learn/ko/") if page.startswith("learn/") else f"ko/{page}", "ko/index"
+    else:
+        other, home = page.replace("learn/ko/", "learn/en/").removeprefix("ko/"), "index"
+    return other if (DOCS / f"{other}.md").is_file() else home
+
+
+def write_notebooks(app: Sphinx, error: Exception | None) -> None:
+    """Write the notebook of each chapter next to its page."""
+    if error is None:
+        for chapter in [*chapters(language), ladder_page(language)]:
+            page = f"learn/{language}/{chapter.path.stem}"
+            if page in app.env.found_docs:
+                write_notebook(chapter, Path(app.outdir, f"{page}.ipynb"), force=True)

@@ -1,0 +1,190 @@
+"""The documentation site: its pages in two languages, its links, its search, and that it needs no other server."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+pytest.importorskip("sphinx", reason="the site is built with Sphinx: pip install 'jumok[docs]'")
+pytestmark = pytest.mark.slow
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+CHAPTERS = sorted(path.stem for path in (DOCS / "learn" / "ko").glob("*.md"))
+PAGE = '<html lang="ko"><body><main data-pagefind-body><h1>조사</h1><p>어텐션을 설명합니다.</p></main></body></html>'
+
+
+def build(docs: Path, site: Path, language: str) -> subprocess.CompletedProcess[str]:
+    """What `make docs` runs for one language."""
+    options = ["-q", "-W", "--keep-going", "-t", language, "-d", str(site.parent / f"doctrees-{language}")]
+    command = [sys.executable, "-m", "sphinx", *options, str(docs), str(site)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def small(docs: Path, **pages: str) -> Path:
+    """A folder with the configuration of the site and these pages alone."""
+    docs.mkdir()
+    shutil.copy(DOCS / "conf.py", docs)
+    for part in ("_static", "_templates"):
+        shutil.copytree(DOCS / part, docs / part)
+    for name, text in pages.items():
+        (docs / f"{name}.md").write_text(text, encoding="utf-8")
+    return docs
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, without its search."""
+    site = tmp_path_factory.mktemp("site") / "out"
+    for language in ("en", "ko"):
+        done = build(DOCS, site, language)
+        assert done.returncode == 0, done.stderr
+    return site
+
+
+class _Links(HTMLParser):
+    """The addresses in a page: of links, and of what the browser loads; and the ids that a link may name."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value}
+        self.ids |= {given["id"]} if "id" in given else set()
+        if tag == "a" or given.get("rel") == "alternate":
+            self.links += [given["href"]] if "href" in given else []
+        else:
+            self.loaded += [
+                given[name] for name in ("src", "href") if name in given and not given[name].startswith("#")
+            ]
+
+
+def pages(site: Path) -> dict[Path, _Links]:
+    return {page: _Links(page) for page in site.rglob("*.html")}
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_each_chapter_is_a_page_and_a_notebook_in_both_languages(site: Path, language: str) -> None:
+    folder = site / "learn" / language
+    assert len(CHAPTERS) >= 12
+    assert sorted(path.stem for path in folder.glob("*.html")) == CHAPTERS
+    assert sorted(path.stem for path in folder.glob("*.ipynb")) == CHAPTERS
+    for name in CHAPTERS:
+        page = _Links(folder / f"{name}.html")
+        assert f"{name}.ipynb" in page.links
+        assert f"../{'ko' if language == 'en' else 'en'}/{name}.html" in page.links
+        assert json.loads((folder / f"{name}.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
+    """Sphinx checks the links within one language; the site is built from two."""
+    found = pages(site)
+    assert len(found) > 2 * len(CHAPTERS)
+    broken = []
+    for page, links in found.items():
+        for link in links.links:
+            address = urlsplit(link)
+            if address.scheme:
+                continue
+            target = (page.parent / unquote(address.path)).resolve() if address.path else page
+            fragment = unquote(address.fragment)
+            if not target.is_file() or (fragment and target in found and fragment not in found[target].ids):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert not broken
+
+
+def test_pages_load_nothing_from_another_server(site: Path) -> None:
+    foreign = {address for links in pages(site).values() for address in links.loaded if urlsplit(address).netloc}
+    assert not foreign
+    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
+    assert not re.findall(r"@import|url\(\s*['\"]?(?:https?:)?//[^)]*", styles)
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    links = ("[a](none.md)", "[b](#none)", "[c](index.md#none)", "![d](none.png)")
+    docs = small(tmp_path / "docs", index="\n\n".join(["# Start", *links]))
+    done = build(docs, tmp_path / "out", "en")
+    assert done.returncode != 0
+    assert [line for line in (3, 5, 7, 9) if f"index.md:{line}: WARNING" in done.stderr] == [3, 5, 7, 9]
+
+
+def test_links_to_the_other_language_and_to_files_outside_the_folder(tmp_path: Path) -> None:
+    """On GitHub these links work. Sphinx alone rejects both: it knows the pages of one build only."""
+    (tmp_path / "NOTES.md").write_text("# Notes\n", encoding="utf-8")
+    docs = small(tmp_path / "docs", index="# Start\n\n[한국어](ko/index.md#다음) [notes](../NOTES.md)\n")
+    (docs / "ko").mkdir()
+    (docs / "ko" / "index.md").write_text("# 시작\n\n## 다음\n\n[English](../index.md)\n", encoding="utf-8")
+    for language in ("en", "ko"):
+        done = build(docs, tmp_path / "out", language)
+        assert done.returncode == 0, done.stderr
+    english, korean = (_Links(tmp_path / "out" / name).links for name in ("index.html", "ko/index.html"))
+    assert "ko/index.html#다음" in english
+    assert any(link.startswith("_downloads/") and link.endswith("/NOTES.md") for link in english)
+    assert "../index.html" in korean
+
+
+SEARCH = """async words => {
+    const pagefind = await import("/pagefind/pagefind.js");
+    const found = (await pagefind.search(words)).results;
+    return (await Promise.all(found.map(result => result.data()))).map(data => data.url);
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The site with its search and with a page that has 어텐션 only in 어텐션을, on a server of this machine."""
+    (site / "ko" / "particle.html").write_text(PAGE, encoding="utf-8")
+    index = [sys.executable, "-m", "pagefind", "--quiet", "--site", str(site), "--exclude-selectors", ".headerlink"]
+    subprocess.run(index, check=True, capture_output=True)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.browser
+def test_search_and_width_in_a_browser(address: str) -> None:
+    """A noun is found where it stands only with a particle, and no page is wider than a phone."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("there is no Chromium to open the page in; on Debian and Ubuntu: apt install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 360, "height": 740})
+        foreign: list[str] = []
+        page.on("request", lambda request: foreign.append(request.url) if address not in request.url else None)
+        page.goto(f"{address}/ko/index.html")
+        assert "/ko/particle.html" in page.evaluate(SEARCH, "어텐션")
+        assert not [url for url in page.evaluate(SEARCH, "어텐션") if "/ko/" not in url]
+        page.click(".nav-overlay-icon")
+        page.click("pagefind-modal-trigger button")
+        page.keyboard.insert_text("조사")
+        page.locator("pagefind-results a", has_text="조사").first.click()
+        page.wait_for_url("**/ko/particle.html*")
+        for name in ("index", "ko/index", "formats", "api/nn", *(f"learn/ko/{name}" for name in CHAPTERS)):
+            page.goto(f"{address}/{name}.html")
+            assert page.evaluate("document.documentElement.scrollWidth") == 360, name
+        browser.close()
+    assert not [url for url in foreign if url.startswith("http")]
