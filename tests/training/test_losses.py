@@ -18,6 +18,7 @@ from jumok.evaluation.seq2seq import PADDING
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.text import Table, Text, from_rows
+from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
@@ -118,7 +119,7 @@ def test_two_accumulated_batches_are_one_of_their_rows(
     together, loss_together = gradients_of_a_step(trainer)
     assert float((apart - together).norm() / together.norm()) < 1e-9
     assert loss_apart == pytest.approx(loss_together, rel=1e-12)
-    assert loss_together == pytest.approx(task.loss(trainer.model, whole).item(), rel=1e-12)
+    assert loss_together == pytest.approx(mean_loss(*trainer.loop.objective(*whole)).item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("case", ["classify, class_weights", "seq2seq"])
@@ -151,7 +152,7 @@ def test_texts_of_one_token_have_no_next_one(begin: Callable[..., Trainer]) -> N
     trainer = begin("classify, lm_weight")
     ids, lengths, truth = trainer.task.batch(0)
     alone = (ids[:, :1], torch.ones_like(lengths), truth)
-    loss = trainer.task.loss(trainer.model, alone)
+    loss = mean_loss(*trainer.loop.objective(*alone))
     loss.backward()
     labels_only = F.cross_entropy(trainer.model.classify(trainer.model.hidden(alone[0]), None), truth)  # type: ignore[operator, union-attr]
     torch.testing.assert_close(loss, labels_only)
