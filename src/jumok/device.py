@@ -1,4 +1,4 @@
-"""What the machine at hand is good at: found out by measuring, not by its name."""
+"""The device of a computation: which there are, how fast they are, and how much memory is free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jumok.messages import tr
 from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MARGIN = 1.2  # times the free memory must be wanted before it is refused
+MARGIN = 1.2  # times the free memory that may be asked for
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
@@ -53,12 +53,12 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Matrix products in bfloat16 where precision is "bfloat16"; everything as it is for "float32"."""
+    """Autocast to bfloat16 where precision is "bfloat16"; no change for "float32"."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def processor_name(device: torch.device) -> str:
-    """The name of the GPU, or else of the processor, as the system tells it."""
+    """The name of the GPU, or else of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = _name_on_macos() if platform.system() == "Darwin" else _name_on_linux()
@@ -72,7 +72,7 @@ def _name_on_linux() -> str:
 
 
 def _name_on_macos() -> str:
-    """Such as "Apple M2 Pro", where platform.processor() says "arm" of every chip; "" if there is no answer."""
+    """Such as "Apple M2 Pro", or "". platform.processor() is "arm" for every chip."""
     asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
     try:
         answer = subprocess.run(asked, capture_output=True, timeout=5, check=True).stdout
@@ -82,7 +82,7 @@ def _name_on_macos() -> str:
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """What computes here: versions, processor, instruction set, threads and device, as plain values."""
+    """The machine as plain values: versions, processor, instruction set, threads and device."""
     libraries = {name: version(name) for name in ("torch", "numpy", "tokenizers")}
     return {
         "versions": {"jumok": __version__, "python": platform.python_version(), **libraries},
@@ -95,11 +95,12 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def measure_machine(device: torch.device) -> dict[str, Any]:
-    """What computes here, and how fast: a second or two of measuring.
+    """The machine and its speed, measured for a second or two.
 
     Returns:
-        names of the parts and their versions; cores that this process may use; GFLOP/s (10⁹ operations per second) of a
-        square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second) read in a matrix-vector product.
+        The fields of `describe_machine`, versions among them; the number of cores that this process may use; GFLOP/s
+        (10⁹ operations per second) of a square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second)
+        read in a matrix-vector product.
     """
     found = describe_machine(device)
     width = 1024 if device.type == "cpu" else 8192
@@ -123,7 +124,7 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two machines differ in that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
+    """Differences of two machines that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
     flat = [{**machine["versions"], **machine} for machine in (before, now)]
     names = ("jumok", "torch", "numpy", "system", "processor", "instructions", "threads", "device")
     return [
@@ -135,16 +136,15 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def keeping_memory(device: torch.device) -> Iterator[None]:
-    """On a CPU this process keeps the memory that it frees inside the block, where the C library is glibc.
+    """On a CPU, with glibc, keep the memory that this process frees inside the block.
 
-    glibc gives what a tensor of more than 32 MB held back to the system at once, which then has to find and clear pages
-    for the next one, although a training step wants again what the one before it freed. What that costs, and how much
-    memory keeping it takes: bench/LOG.md.
+    By default glibc returns the memory of a tensor of more than 32 MB to the system at once. The next training step
+    needs as much again, and the system has to find and clear the pages. bench/LOG.md has the cost in time and memory.
 
-    It holds for the whole process, so also for what else runs there meanwhile. When the last such block ends, memory
-    that nothing uses is given back, and the C library has the limits that it comes to by itself in a process that has
-    freed a large tensor. Two things cannot be restored: other limits that the process was started with or had set
-    itself, for glibc does not tell them; and that glibc adapts them, which any setting ends.
+    The setting holds for the whole process, including other threads. When the last such block ends, unused memory is
+    returned, and the limits become those that glibc sets itself in a process that has freed a large tensor. Two things
+    cannot be restored: limits that the process had set before, because glibc does not report them; and their dynamic
+    adjustment, which any setting turns off.
     """
     global _keeping
     if device.type != "cpu":
@@ -168,7 +168,7 @@ _keeping = 0  # blocks of `keeping_memory` that are open
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that it frees, to its end; see `keeping_memory`."""
+    """Keep the memory that this process frees, until it ends; see `keeping_memory`."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
         libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
         libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink by itself
@@ -184,7 +184,7 @@ def _give_memory_back() -> None:
 
 @contextmanager
 def own_random(device: torch.device) -> Iterator[None]:
-    """torch's random numbers inside the block are nobody else's: afterwards they go on where they were before it."""
+    """Save torch's random number generators before the block and restore them after it."""
     if device.type == "mps":
         there = torch.mps.get_rng_state()
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else ()
@@ -197,17 +197,17 @@ def own_random(device: torch.device) -> Iterator[None]:
 
 
 def seed_random(device: torch.device, seed: int) -> None:
-    """Seed torch's random numbers on the CPU and, where it is another, on the device; those of no other device."""
+    """Seed torch's random number generators of the CPU and of `device`, and of no other device."""
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.manual_seed(seed)
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that this process may still take, or None where the system does not tell.
+    """Bytes that this process may still allocate, or None if that is unknown.
 
-    Of a GPU what its driver says is free. Else what the system could free without swapping, and the swap; within the
-    limit of a container. Systems that only tell how much memory there is at all are taken at their word.
+    Of a GPU the free memory. Otherwise what the system can free without swapping, and the swap, within the limit of a
+    container; or all memory, on systems that report no more.
     """
     if torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -247,7 +247,7 @@ def _free_on_windows() -> int | None:
 
 
 def _limits_of_groups() -> Iterator[int]:
-    """What the control groups of this process may take, each with all its parents: containers are limited by them."""
+    """Limits of the control groups of this process and of their parents, by which containers are limited."""
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -266,10 +266,10 @@ def _limits_of_groups() -> Iterator[int]:
 
 
 def require_memory(needed: int, what: str, free: int | None = None) -> None:
-    """Raise ConfigError if `what` cannot fit: it needs more, by a clear margin, than there is.
+    """Raise ConfigError if `what` needs clearly more memory than there is.
 
     Args:
-        needed: bytes, rather too few than too many. free: bytes that there are; None: those that a CPU has now.
+        needed: bytes, a lower bound. free: bytes; None: `free_memory()`.
     """
     free = free_memory() if free is None else free
     if free is not None and needed > MARGIN * free:
@@ -291,12 +291,12 @@ def bytes_of(count: int) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether there was too little memory. On CPUs torch raises a plain RuntimeError then."""
+    """Whether an error is about too little memory. On CPUs it is a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
+    """Wait until the device has finished. Devices other than CPUs work asynchronously."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
