@@ -40,7 +40,7 @@ from jumok.training.settings import configurations
 from jumok.training.tasks.classify import Classification, next_token_losses, thinned
 from jumok.training.tasks.labelled import in_order
 from jumok.training.trainer import Trainer
-from jumok.view.figures import draw_confusion
+from jumok.view.training_pictures import draw_confusion
 
 GOOD, BAD = ("재미있어요", "최고예요", "감동이에요"), ("지루해요", "별로예요", "실망이에요")
 LABELS = ("긍정", "부정")

@@ -50,13 +50,18 @@ from jumok.config import (
     require_type,
 )
 from jumok.errors import ConfigError
-from jumok.messages import did_you_mean, shell, tr
+from jumok.messages import did_you_mean, message, shell, tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
+    from jumok.training.progress import TrainingView
     from jumok.training.trainer import Trainer
 
 
+BUSY = message(
+    "Other programs keep the processors busy, so threads sleep while they wait (OMP_WAIT_POLICY=PASSIVE). "
+    "It would be faster without the others."
+)
 FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that nobody chooses
 # Options that some tasks alone have a use for.
 TASKS_OF = {
@@ -184,18 +189,8 @@ def train(
     """
     began = time.monotonic()
     if make_room_for_others():
-        say(
-            tr(
-                "Other programs keep the processors busy, so threads sleep while they wait (OMP_WAIT_POLICY=PASSIVE). "
-                "It would be faster without the others."
-            ),
-            quiet=quiet,
-        )
-    settings = _read_toml(config_file) if config_file else {}
-    given = {key: value for key, value in flags.items() if value is not None}
-    if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
-        settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
-    settings |= given
+        say(tr(BUSY), quiet=quiet)
+    settings = _settings(config_file, flags)
 
     def make(folder: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
         return _make_trainer(texts, folder, resume, init, dict(settings), device, began, quiet, tell)
@@ -221,22 +216,26 @@ def train(
             for event in trainer.run():
                 view.show(event)
                 summary = view.summary
-    run = str(folder)
-    interrupted = summary["reason"] == "interrupted"
-    if interrupted:
+    _say_what_next(trainer, summary, view)
+    if as_json:
+        print_json(plain_floats({"run": str(folder), **summary, "process_seconds": process_seconds()}))
+    if summary["reason"] == "interrupted":
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _say_what_next(trainer: Trainer, summary: Mapping[str, Any], view: TrainingView) -> None:
+    """The commands that continue an interrupted run, or use a finished one."""
+    run = str(trainer.folder.path)
+    if summary["reason"] == "interrupted":
         say(tr("Stopped after step {step:,}; the state is saved. Continue with:", step=summary["steps"]))
         say(f"  {shell('jumok', 'train', '--resume', '--out', run)}")
-    else:
-        view.say(_next_step(trainer.config.task, run, trainer.task.example()))
-        if trainer.result is not None:
-            config = trainer.config
-            length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
-            view.say(tr("Train it further, for example as long again:"))
-            view.say(f"  {shell('jumok', 'train', '--resume', *length, '--out', run)}")
-    if as_json:
-        print_json(plain_floats({"run": run, **summary, "process_seconds": process_seconds()}))
-    if interrupted:
-        raise click.exceptions.Exit(INTERRUPTED)
+        return
+    view.say(_next_step(trainer.config.task, run, trainer.task.example()))
+    if trainer.result is not None:
+        config = trainer.config
+        length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
+        view.say(tr("Train it further, for example as long again:"))
+        view.say(f"  {shell('jumok', 'train', '--resume', *length, '--out', run)}")
 
 
 def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]], quiet: bool, as_json: bool) -> None:
@@ -293,7 +292,7 @@ def _make_trainer(
     """A trainer for what was asked, and a sentence on the text."""
     from jumok.models import KINDS
     from jumok.runs.folder import RunFolder
-    from jumok.training.settings import configurations, given_again
+    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     size, tokenizer, model = (settings.pop(name, None) for name in ("size", "tokenizer", "model"))
@@ -306,18 +305,7 @@ def _make_trainer(
                 "a run continues with its own model and tokenizer: leave {--init}, {--model}, "
                 "{--tokenizer} and its options out."
             )
-        task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
-        _refuse_strange(settings | reading, task)
-        recorded = recorded_columns(out)
-        held_out = _held_out_file(settings, task, reading, recorded)
-        text = read_material(task, texts, reading, recorded) if texts else None
-        training = given_again(out, settings, size)
-        trainer = Trainer.resume(out, text, training, val_text=held_out, device=device, began=began, tell=tell)
-        if trainer.result is not None:
-            return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
-        if trainer.state.stage < len(trainer.stages):
-            return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
-        return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
+        return _resumed(texts, out, settings, size, reading, device, began, tell)
     if init is not None and (tokenizer is not None or tokenizer_options):
         raise ConfigError("{init} has its own tokenizer: leave {--tokenizer} and its options out.", init=init)
     task = settings.get("task") or "lm"
@@ -347,6 +335,35 @@ def _make_trainer(
         tell=tell,
     )
     return trainer, text.describe()
+
+
+def _resumed(
+    texts: tuple[str, ...],
+    out: Path,
+    settings: dict[str, Any],
+    size: str | None,
+    reading: Mapping[str, Any],
+    device: str,
+    began: float,
+    tell: Callable[[str], None],
+) -> tuple[Trainer, str]:
+    """A trainer for the run in a folder, and a sentence on where it goes on."""
+    from jumok.runs.folder import RunFolder
+    from jumok.training.settings import given_again
+    from jumok.training.trainer import Trainer
+
+    task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
+    _refuse_strange(settings | dict(reading), task)
+    recorded = recorded_columns(out)
+    held_out = _held_out_file(settings, task, reading, recorded)
+    text = read_material(task, texts, reading, recorded) if texts else None
+    training = given_again(out, settings, size)
+    trainer = Trainer.resume(out, text, training, val_text=held_out, device=device, began=began, tell=tell)
+    if trainer.result is not None:
+        return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
+    if trainer.state.stage < len(trainer.stages):
+        return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
+    return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
 
 
 def _refuse_strange(given: Mapping[str, Any], task: str) -> None:
@@ -414,6 +431,15 @@ def _free_folder(texts: tuple[str, ...]) -> Path:
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
     tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
     return next(folder for folder in tries if not folder.exists())
+
+
+def _settings(config_file: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the command line, and those of the file that it does not set."""
+    settings = _read_toml(config_file) if config_file else {}
+    given = {key: value for key, value in flags.items() if value is not None}
+    if "steps" in given or "minutes" in given:  # one on the command line replaces either in the file
+        settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
+    return settings | given
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from jumok.models import Model
 from jumok.runs.events import Eval, Event, Finish
 from jumok.runs.folder import RunFolder
 from jumok.training.tasks import Task
-from jumok.view.figures import draw_loss
+from jumok.view.training_pictures import draw_loss
 
 DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run
 

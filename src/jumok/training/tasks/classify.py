@@ -12,7 +12,7 @@ from torch import Tensor
 from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
-from jumok.data.rows import MULTIPLE
+from jumok.data.rows import MULTIPLE, evenly_spread
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
 from jumok.evaluation.seq2seq import whole_pairs
@@ -29,7 +29,7 @@ from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
 from jumok.training.tasks.table_task import TableTask
-from jumok.view.figures import draw_confusion
+from jumok.view.training_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
 # accuracy on a thousand rows is 1.2 points; that of the difference of two models on the same rows is much less.
@@ -295,7 +295,7 @@ class Classification(TableTask[Any]):
     def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
         rows, lengths = self.val.rows, self.val.rows.lengths
         wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())))
-        chosen = (np.arange(wanted) * 2 + 1) * len(rows) // (2 * wanted)
+        chosen = evenly_spread(len(rows), wanted)
         return judge(
             log_probabilities(model, rows, chosen),
             self.val.truth[chosen],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jumok.view.figures import _smoothed, draw_loss, loss_limits
+from jumok.view.training_pictures import _smoothed, draw_loss, loss_limits
 
 pytestmark = pytest.mark.usefixtures("drawn")
 
