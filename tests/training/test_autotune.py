@@ -143,7 +143,7 @@ def test_a_little_faster_is_noise(start: Start, monkeypatch: pytest.MonkeyPatch)
     made_faster("fused", monkeypatch, by=1.02)
     trainer = start(attention="auto")
     assert trainer.config.attention == "chunked"
-    assert explained(trainer).choices["attention"].why.endswith("which is not clear enough")
+    assert explained(trainer).choices["attention"].why.endswith("too small a difference")
 
 
 @pytest.mark.parametrize("changes", [{"attention_dropout": 0.1}, {"context_length": 8}])

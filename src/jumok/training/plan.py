@@ -95,7 +95,7 @@ def make_plan(
     require_room(shape)
     parameters, free = count_parameters(shape), free_memory(device)
     _require_step_room(STEP_NUMBERS * 4 * parameters + HALF * count_kept(shape) * task.tokens_per_batch, free, task)
-    costs = measured(shape, config, task, device) if _needs_costs(config, device) else []
+    costs = measured(shape, config, task, device) if must_measure(config, device) else []
     if costs:
         memory = memory_of(parameters, costs[0])
         _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task)
@@ -124,6 +124,12 @@ def make_plan(
     )
 
 
+def must_measure(config: TrainConfig, device: torch.device) -> bool:
+    """Whether a decision depends on how long a step takes."""
+    chooses_attention = config.attention == "auto" and device.type == "cpu"
+    return config.minutes is not None or chooses_attention or "auto" in (config.precision, config.compile)
+
+
 def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
     """What each way to train costs, the best one first."""
     costs = measure(shape, config, task, device)
@@ -146,11 +152,6 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
 def speedup(config: TrainConfig) -> float:
     """How many times as fast passes are as measured, about."""
     return COMPILED_SPEEDUP if config.compile == "on" else 1.0
-
-
-def _needs_costs(config: TrainConfig, device: torch.device) -> bool:
-    chooses_attention = config.attention == "auto" and device.type == "cpu"
-    return config.minutes is not None or chooses_attention or "auto" in (config.precision, config.compile)
 
 
 def _require_step_room(needed: float, free: int | None, task: Task[Any]) -> None:
@@ -189,7 +190,7 @@ def _attention(config: TrainConfig, costs: Sequence[Cost], device: torch.device)
     elif chosen.batch == min(cost.batch for cost in alike):
         why = tr("milliseconds of a pass: {taken}", taken=taken)
     else:
-        why = tr("milliseconds of a pass: {taken}, which is not clear enough", taken=taken)
+        why = tr("milliseconds of a pass: {taken}, too small a difference", taken=taken)
     return Choice(chosen.attention, why)
 
 

@@ -28,7 +28,7 @@ from jumok.runs.weights import adopt_weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.optim import make_optimizers
-from jumok.training.plan import Plan, make_plan, require_possible
+from jumok.training.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.record import require_reachable, size_of
 from jumok.training.saving import write_state
 from jumok.training.state import TrainingRun, TrainingState
@@ -156,7 +156,8 @@ class Start:
                 self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
-                self.tell(tr("measuring what is fastest on this machine"))
+                if must_measure(training, self.device):
+                    self.tell(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
                 plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
                 self._write(folder, plan, tokenizer, data)

@@ -182,7 +182,7 @@ class Classification(TableTask[Any]):
                 )
             )
         if len(set(self.val.truth.tolist())) == 1:
-            found.append(tr("All held-out rows have the same label, so the figures tell little; shuffle the rows."))
+            found.append(tr("All held-out rows have the same label, so the figures mean little; shuffle the rows."))
         if obstacle := pooling_obstacle(self.model):
             found.append(obstacle)  # now, and not when all the work is done
         return tuple(found)

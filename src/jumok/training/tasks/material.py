@@ -36,8 +36,8 @@ class Material:
         for one in held_out.sources if held_out is not None else ():
             if one.sha256 in learned:
                 raise TextError(
-                    "{held_out} cannot be held out: it holds the same as {source}, which the model is trained on and "
-                    "so would know by heart. Give another file, or a share such as {--val 0.1}.",
+                    "{held_out} cannot be held out: its content is that of {source}, on which the model is trained. "
+                    "Give another file, or a share such as {--val 0.1}.",
                     held_out=one.name,
                     source=learned[one.sha256],
                 )
