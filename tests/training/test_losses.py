@@ -122,6 +122,20 @@ def test_two_accumulated_batches_are_one_of_their_rows(
     assert loss_together == pytest.approx(mean_loss(*trainer.loop.objective(*whole)).item(), rel=1e-12)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_hook_sees_the_batch_and_the_sums_of_a_step(begin: Callable[..., Trainer], case: str) -> None:
+    """Head and loss were computed outside any module's forward, where no wrapper could reach them."""
+    trainer = begin(case)
+    seen: list[tuple[Any, Any]] = []
+    trainer.loop.objective.register_forward_hook(lambda _, batch, found: seen.append((batch, found)))
+    step = trainer.loop.take_step()
+    totals = [trainer.task.counts(batch) for batch, _ in seen]
+    assert [counts for _, (_, counts) in seen] == totals
+    together = [max(1, sum(each)) for each in zip(*totals, strict=True)]
+    parts = [float(total) / count for _, (sums, _) in seen for total, count in zip(sums, together, strict=True)]
+    assert sum(parts) == pytest.approx(step.loss, rel=1e-9)
+
+
 @pytest.mark.parametrize("case", ["classify, class_weights", "seq2seq"])
 def test_a_batch_in_parts_is_the_batch(
     begin: Callable[..., Trainer],
