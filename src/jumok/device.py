@@ -1,4 +1,4 @@
-"""The device of a computation: which there are, how fast they are, and how much memory is free."""
+"""The device of a computation: choice, precision, memory, random numbers, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from jumok.messages import tr
 from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MARGIN = 1.2  # times the free memory that may be asked for
+MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`, or the fastest one there is for "auto".
+    """Return the device called `name`; for "auto", the fastest available one.
 
     Raises:
-        ConfigError: there is no such device, or not here.
+        ConfigError: the name is unknown, or the device is not available.
     """
     kind, _, number = name.partition(":")
     require_choice("device", kind, DEVICES)
@@ -53,12 +53,12 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Autocast to bfloat16 where precision is "bfloat16"; no change for "float32"."""
+    """Return a context that computes matrix products in bfloat16 if `precision` is "bfloat16"."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def processor_name(device: torch.device) -> str:
-    """The name of the GPU, or else of the processor."""
+    """Return the name of the GPU, or of the processor, as the system reports it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = _name_on_macos() if platform.system() == "Darwin" else _name_on_linux()
@@ -72,7 +72,7 @@ def _name_on_linux() -> str:
 
 
 def _name_on_macos() -> str:
-    """Such as "Apple M2 Pro", or "". platform.processor() is "arm" for every chip."""
+    """Return the name of the chip, such as "Apple M2 Pro" (`platform.processor` returns only "arm"), or ""."""
     asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
     try:
         answer = subprocess.run(asked, capture_output=True, timeout=5, check=True).stdout
@@ -82,7 +82,7 @@ def _name_on_macos() -> str:
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """The machine as plain values: versions, processor, instruction set, threads and device."""
+    """Return versions, processor, instruction set, number of threads and device, as plain values."""
     libraries = {name: version(name) for name in ("torch", "numpy", "tokenizers")}
     return {
         "versions": {"jumok": __version__, "python": platform.python_version(), **libraries},
@@ -106,7 +106,7 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
     width = 1024 if device.type == "cpu" else 8192
 
     def shortest(work: Callable[[], object]) -> float:
-        return min(seconds_of(work, device) for _ in range(9))  # the first one is never the shortest
+        return min(seconds_of(work, device) for _ in range(9))  # the first one warms up
 
     def gflops(dtype: torch.dtype) -> float:
         a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))  # (N, N) each
@@ -124,7 +124,11 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Differences of two machines that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
+    """Return the differences of two machines that can change rounding errors, such as "threads: 2 before, 1 now".
+
+    Args:
+        before, now: results of `describe_machine`.
+    """
     flat = [{**machine["versions"], **machine} for machine in (before, now)]
     names = ("jumok", "torch", "numpy", "system", "processor", "instructions", "threads", "device")
     return [
@@ -136,15 +140,16 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def keeping_memory(device: torch.device) -> Iterator[None]:
-    """On a CPU, with glibc, keep the memory that this process frees inside the block.
+    """Keep freed memory in the process inside the block, instead of returning it to the system (CPU and glibc only).
 
-    By default glibc returns the memory of a tensor of more than 32 MB to the system at once. The next training step
-    needs as much again, and the system has to find and clear the pages. bench/LOG.md has the cost in time and memory.
+    glibc returns the memory of a tensor of more than 32 MB to the system as soon as it is freed. The system must then
+    find and clear pages for the next tensor, although each training step needs the same memory again. bench/LOG.md
+    has the time that this saves and the memory that it takes.
 
-    The setting holds for the whole process, including other threads. When the last such block ends, unused memory is
-    returned, and the limits become those that glibc sets itself in a process that has freed a large tensor. Two things
-    cannot be restored: limits that the process had set before, because glibc does not report them; and their dynamic
-    adjustment, which any setting turns off.
+    The setting holds for the whole process. When the last such block ends, unused memory is returned, and the limits
+    are set to those that glibc reaches by itself after a large tensor was freed. Two things are not restored: limits
+    that were set before, because glibc cannot be queried for them; and the adaptation of the limits, which glibc
+    disables when any of them is set.
     """
     global _keeping
     if device.type != "cpu":
@@ -168,23 +173,23 @@ _keeping = 0  # blocks of `keeping_memory` that are open
 
 
 def keep_memory() -> None:
-    """Keep the memory that this process frees, until it ends; see `keeping_memory`."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
-        libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink by itself
+    """Keep freed memory in the process until it ends; see `keeping_memory`."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # not in musl
+        libc.mallopt(M_MMAP_MAX, 0)  # allocate everything on the heap
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never shrink the heap
 
 
 def _give_memory_back() -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.mallopt(M_MMAP_MAX, 65_536)  # the default
-        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # as far as glibc raises it, and twice that
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the highest value that glibc adapts it to; the next is twice that
         libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
         libc.malloc_trim(0)
 
 
 @contextmanager
 def own_random(device: torch.device) -> Iterator[None]:
-    """Save torch's random number generators before the block and restore them after it."""
+    """Restore torch's random state on the CPU and on `device` when the block ends."""
     if device.type == "mps":
         there = torch.mps.get_rng_state()
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else ()
@@ -197,17 +202,17 @@ def own_random(device: torch.device) -> Iterator[None]:
 
 
 def seed_random(device: torch.device, seed: int) -> None:
-    """Seed torch's random number generators of the CPU and of `device`, and of no other device."""
+    """Seed torch's random numbers on the CPU and on `device`; other devices are not seeded."""
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.manual_seed(seed)
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that this process may still allocate, or None if that is unknown.
+    """Return the bytes that this process can still allocate, or None if unknown.
 
-    Of a GPU the free memory. Otherwise what the system can free without swapping, and the swap, within the limit of a
-    container; or all memory, on systems that report no more.
+    For a GPU this is the free memory that the driver reports. Otherwise it is the available memory plus the free swap
+    space, or the limit of the container if that is lower. On systems that report only the total, it is the total.
     """
     if torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -247,7 +252,7 @@ def _free_on_windows() -> int | None:
 
 
 def _limits_of_groups() -> Iterator[int]:
-    """Limits of the control groups of this process and of their parents, by which containers are limited."""
+    """Yield the memory limits of the control groups of this process and of their parents; containers use them."""
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -261,15 +266,17 @@ def _limits_of_groups() -> Iterator[int]:
         )
         place = Path(path.lstrip("/"))
         for group in (place, *place.parents):
-            with suppress(OSError, ValueError):  # "max", or not visible from inside
+            with suppress(OSError, ValueError):  # "max", or not visible inside the container
                 yield int((top / group / name).read_text(encoding="ascii"))
 
 
 def require_memory(needed: int, what: str, free: int | None = None) -> None:
-    """Raise ConfigError if `what` needs clearly more memory than there is.
+    """Raise ConfigError if `what` needs more than MARGIN times the free memory.
 
     Args:
-        needed: bytes, a lower bound. free: bytes; None: `free_memory()`.
+        needed: bytes; a lower bound.
+        what: name of what needs the memory, for the message.
+        free: free bytes; None: `free_memory()`.
     """
     free = free_memory() if free is None else free
     if free is not None and needed > MARGIN * free:
@@ -282,7 +289,7 @@ def require_memory(needed: int, what: str, free: int | None = None) -> None:
 
 
 def bytes_of(count: int) -> str:
-    """A number of bytes for people: 940 kB, 21 GB, 16 TB, 1.0e+30 bytes."""
+    """Format a number of bytes: 940 kB, 21 GB, 16 TB, 1.0e+18 TB."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
         if count >= 10**power:
             amount = count / 10**power
@@ -291,12 +298,12 @@ def bytes_of(count: int) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error is about too little memory. On CPUs it is a plain RuntimeError."""
+    """Return whether `error` means that memory ran out. On CPUs torch raises a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def wait(device: torch.device) -> None:
-    """Wait until the device has finished. Devices other than CPUs work asynchronously."""
+    """Wait until the device has finished its work; operations on devices other than CPUs are asynchronous."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -310,7 +317,7 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
 
 
 def has_compiler(device: torch.device) -> bool:
-    """Whether torch.compile has what it needs: a C++ compiler on CPUs, Triton on CUDA."""
+    """Return whether torch.compile can run: it needs a C++ compiler on CPUs and Triton on CUDA."""
     if device.type == "cuda":
         return importlib.util.find_spec("triton") is not None
     names = (os.environ.get("CXX"), "g++", "clang++", "cl")

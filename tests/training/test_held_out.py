@@ -73,7 +73,9 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
     for held_out in (first, copy):
         end = jumok("train", second, first, "--val", held_out, "--out=run", *FLAGS)
         assert end.code == 1
-        assert f"{held_out} cannot be held out: its content is that of {first}, on which the model is trained" in end.err
+        assert (
+            f"{held_out} cannot be held out: its content is that of {first}, on which the model is trained" in end.err
+        )
         assert not Path("run").exists()
     end = jumok("train", "-", "--val=-", "--out=run", *FLAGS, stdin=tales)
     assert end.code == 2
