@@ -95,28 +95,31 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def measure_machine(device: torch.device) -> dict[str, Any]:
-    """What computes here, and how fast: a second or two of measuring.
+    """The machine and its speed, measured for a second or two.
 
     Returns:
-        names of the parts and their versions; cores that this process may use; GFLOP/s (10⁹ operations per second) of a
-        square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second) read in a matrix-vector product.
+        The fields of `describe_machine`, versions among them; the number of cores that this process may use; GFLOP/s
+        (10⁹ operations per second) of a square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second)
+        read in a matrix-vector product.
     """
     found = describe_machine(device)
     width = 1024 if device.type == "cpu" else 8192
 
+    def shortest(work: Callable[[], object]) -> float:
+        return min(seconds_of(work, device) for _ in range(9))  # the first one warms up
+
     def gflops(dtype: torch.dtype) -> float:
         a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))  # (N, N) each
-        return 2 * width**3 / seconds_per_call(lambda: a @ b, device, repeats=8) / 1e9
+        return 2 * width**3 / shortest(lambda: a @ b) / 1e9
 
     matrix, vector = torch.ones(8192, 8192, device=device), torch.ones(8192, device=device)  # (N, N), (N,)
-    seconds = seconds_per_call(lambda: matrix @ vector, device, repeats=8)
     return {
         **found.pop("versions"),
         **found,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "float32_gflops": gflops(torch.float32),
         "bfloat16_gflops": gflops(torch.bfloat16),
-        "memory_gb_per_second": matrix.nbytes / seconds / 1e9,
+        "memory_gb_per_second": matrix.nbytes / shortest(lambda: matrix @ vector) / 1e9,
     }
 
 
@@ -305,29 +308,12 @@ def wait(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def seconds_per_call(
-    work: Callable[[], object], device: torch.device, repeats: int = 2, *, warm_up: bool = True
-) -> float:
-    """The shortest of a few timed calls, after one that is not counted, unless the work was done before."""
-    times = []
-    for _ in range(repeats + warm_up):
-        start = time.perf_counter()
-        work()
-        wait(device)
-        times.append(time.perf_counter() - start)
-    return min(times[warm_up:])
-
-
-def processor_waits() -> float:
-    """Seconds for which threads of this process, all together, could have worked and waited for a processor.
-
-    Of those that are still alive; 0.0 where the system does not tell, which is anywhere but on Linux.
-    """
-    nanoseconds = 0
-    for place in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            nanoseconds += int(place.read_text(encoding="ascii").split()[1])
-    return nanoseconds / 1e9
+def seconds_of(work: Callable[[], object], device: torch.device) -> float:
+    """How long one call takes, until the device has finished."""
+    start = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - start
 
 
 def has_compiler(device: torch.device) -> bool:

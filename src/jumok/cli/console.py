@@ -23,7 +23,7 @@ from jumok.lessons.ladder.words import say
 from jumok.messages import tr
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
-from jumok.training.plan import Explanation
+from jumok.training.explanation import Explanation
 from jumok.training.progress import BarView, beside_bar, clock, moving_bar, on_one_line
 from jumok.view.pieces import visible
 from jumok.view.probes import Row
@@ -85,7 +85,7 @@ def show_explanation(found: Explanation) -> None:
         tr("text"): tr("{tokens:,} tokens to train on", tokens=found.train_tokens),
         tr("machine"): tr("{device}, {threads} threads", device=found.device, threads=found.threads),
         tr("memory"): tr(
-            "about {all:,.0f} MB: {weights:,.0f} weights, {gradients:,.0f} gradients, {moments:,.0f} moments, "
+            "about {all:,.0f} MB: {parameters:,.0f} parameters, {gradients:,.0f} gradients, {moments:,.0f} moments, "
             "{kept:,.0f} kept for the backward pass",
             all=sum(found.memory.values()) / 1e6,
             **{name: size / 1e6 for name, size in found.memory.items()},
@@ -105,8 +105,7 @@ def show_explanation(found: Explanation) -> None:
             continue
         seconds = f"{one.seconds:.3f}"
         speed = f"{found.tokens_per_step / one.seconds:,.0f}"
-        about = tr("about {seconds}", seconds=seconds) if one.worked_out else seconds
-        table.add_row(one.precision, one.attention, about, speed, tr("chosen") if one.chosen else "")
+        table.add_row(one.precision, one.attention, seconds, speed, tr("chosen") if one.chosen else "")
     console.print(table)
     console.print()
     names = {

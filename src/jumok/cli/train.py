@@ -239,28 +239,29 @@ def _say_what_next(trainer: Trainer, summary: Mapping[str, Any], view: TrainingV
 
 
 def _explain(make: Callable[[Path, Callable[[str], None]], tuple[Trainer, str]], quiet: bool, as_json: bool) -> None:
-    """Begin the run in a folder that is gone afterwards, and tell what was decided.
+    """Start the run in a temporary folder, and print what was decided.
 
     make: what makes the trainer, and a sentence on the text.
     """
     from jumok.cli.console import show_explanation
+    from jumok.training.explanation import explain
     from jumok.training.progress import TrainingView
 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         with TrainingView(Path(folder), quiet=quiet) as view:
             trainer, text_note = make(Path(folder) / "run", view.doing)
-        plan, notices = trainer.plan, trainer.notices
+        assert trainer.plan is not None  # it was started, not resumed
+        found, notices = explain(trainer.plan, trainer.task, trainer.device), trainer.notices
         trainer.close()
         del trainer  # its text is mapped from the folder, which some systems then cannot clear away
-    assert plan is not None  # it was started, not resumed
     if as_json:
-        values = dataclasses.asdict(plan.explanation)
+        values = dataclasses.asdict(found)
         values["candidates"] = [plain_floats(candidate) for candidate in values["candidates"]]
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
         print_json(plain_floats({**values, "notices": notices}))
         return
     say(text_note, quiet=quiet)
-    show_explanation(plan.explanation)
+    show_explanation(found)
     for notice in notices:
         say(notice, quiet=quiet)
 
