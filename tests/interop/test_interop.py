@@ -381,7 +381,7 @@ def test_load_takes_stock_folders_too(family: str, folder: Path):
     torch.testing.assert_close(back(some_ids(model)), model(some_ids(model)), rtol=0, atol=1e-12)
     assert generate(back, "나는", tokens=5, temperature=0) == generate(model, "나는", tokens=5, temperature=0)
     assert jumok.load(folder, kind=GPT).config == model.config
-    with pytest.raises(RunError, match="of the kind GPT, and one of the kind BERT is needed here"):
+    with pytest.raises(RunError, match="of the class GPT, but BERT is required"):
         jumok.load(folder, kind=jumok.BERT)
 
 

@@ -581,7 +581,12 @@ def test_tsv_with_quoting_is_unquoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "said"),
     [
-        ("a.tsv", "document\tlabel\n가\t1\n", None, "which column holds the text.*'document', 'label'.*column=NAME"),
+        (
+            "a.tsv",
+            "document\tlabel\n가\t1\n",
+            None,
+            "the column of the text was not named.*'document', 'label'.*column=NAME",
+        ),
         ("a.csv", "Q,A\n가,나\n", "question", "no column 'question'; the columns are 'Q', 'A'"),
         ("a.csv", "id,text\n1,가, 나\n", None, "line 2: 3 fields where the header has 2.*double quotes"),
         ("a.tsv", "text\tn\n가\t1\n나\n", None, "line 3: 1 fields where the header has 2"),
