@@ -14,7 +14,7 @@ Parts:
     single   one stream of --tokens tokens, at the context of the run and at --context
     streams  --streams at once: samples of one prompt, and prompts of different lengths
     cold     a whole process that loads the model and writes 50 tokens
-    int8     one stream with 8-bit weights, and what they cost in nats per character of --text (its end)
+    int8     one stream with 8-bit matrices, and what they cost in nats per character of --text (its end)
 
 transformers keeps all tokens in view, however long the text gets; jumok slides its window within the context that the
 model was trained with. At --context both see the same.
@@ -38,7 +38,8 @@ import jumok
 from jumok import text as reader
 from jumok.corpora import stories
 from jumok.errors import JumokError, TextError
-from jumok.inference.packed import Decoder, Weights, can_decode
+from jumok.inference.matrices import Quantization
+from jumok.inference.packed import PackedGPT, can_pack
 from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
 from speed import describe, interleave, spread
@@ -47,7 +48,7 @@ PARTS = ("ids", "single", "streams", "cold", "int8")
 PROMPT = "그날 밤, 나는 "
 SEED = 1
 CPU = torch.device("cpu")
-ROWS = 32  # windows of one context, in which the nats of 8-bit weights are measured
+ROWS = 32  # windows of one context, in which the nats of 8-bit matrices are measured
 
 THEIR_PROCESS = """
 import sys
@@ -173,20 +174,20 @@ def cold(run: Path, exported: Path, options: argparse.Namespace) -> None:
 
 
 def int8(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
-    """Speed and quality of 8-bit weights."""
+    """Speed and quality of 8-bit matrices."""
     n = options.tokens
-    our_ids(model, PROMPT, 20), our_ids(model, PROMPT, 20, weights="int8")
+    our_ids(model, PROMPT, 20), our_ids(model, PROMPT, 20, quantize="int8")
     compare(
-        f"8-bit weights, one stream of {n:,} tokens",
+        f"8-bit matrices, one stream of {n:,} tokens",
         {
             "jumok generate": (lambda: our_ids(model, PROMPT, n), n),
-            "jumok generate --weights int8": (lambda: our_ids(model, PROMPT, n, weights="int8"), n),
+            "jumok generate --quantize int8": (lambda: our_ids(model, PROMPT, n, quantize="int8"), n),
         },
         options.rounds,
         "tokens/s",
     )
     text = options.text.read() if options.text else "".join(stories.write(60_000, seed=9))
-    full, tokens = nats_per_char(model, text, "full")
+    full, tokens = nats_per_char(model, text, None)
     rounded, _ = nats_per_char(model, text, "int8")
     where = f"the last {tokens:,} tokens of {options.text.sources[0].name if options.text else 'stories'}"
     print(f"  nats/char on {where}: {full:.4f}, int8 {rounded:.4f} ({rounded - full:+.4f})")
@@ -195,7 +196,7 @@ def int8(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
 
 
 @torch.inference_mode()
-def nats_per_char(model: GPT, text: str, weights: Weights) -> tuple[float, int]:
+def nats_per_char(model: GPT, text: str, quantize: Quantization | None) -> tuple[float, int]:
     """Nats per character of the end of a text, and how many tokens that end has.
 
     It is read token by token as in writing, in ROWS windows of one context; of a shorter text in as many as it fills,
@@ -210,10 +211,10 @@ def nats_per_char(model: GPT, text: str, weights: Weights) -> tuple[float, int]:
         raise TextError(f"a text of {len(ids)} tokens leaves none to predict; give a longer one.")
     rows = min(ROWS, len(ids) // width)
     windows = torch.tensor(ids[-rows * width :].tolist()).view(rows, width)
-    decoder, cache = Decoder(model, rows, weights), model.new_cache(rows)
+    packed, cache = PackedGPT(model, rows, quantize), model.new_cache(rows)
     nats = 0.0
     for place in range(width - 1):
-        logits = decoder.logits(windows[:, place], cache).double()  # (R, V)
+        logits = packed.logits(windows[:, place], cache).double()  # (R, V)
         nats -= float(logits.log_softmax(-1).gather(1, windows[:, place + 1, None]).sum())
     chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in windows)
     return nats / chars, rows * width
@@ -249,7 +250,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--context", type=int, default=1024, help="the longer context, for the modern family")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--text", type=Path, help="what the nats of 8-bit weights are measured on, its end")
+    parser.add_argument("--text", type=Path, help="what the nats of 8-bit matrices are measured on, its end")
     parser.add_argument("--quick", action="store_true", help="a small model that writes a few tokens")
     options = parser.parse_args()
     if options.quick:
@@ -272,7 +273,7 @@ def main() -> None:
         print(
             f"{c.family}, {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, {c.vocab_size:,} ids, context "
             f"{c.context_length:,}, {model.parameter_count() / 1e6:.1f} M parameters"
-            f"{'' if can_decode(model) else '; written by the model itself, without the prepared decoder'}"
+            f"{'' if can_pack(model) else '; written by the model itself, without packed matrices'}"
         )
         for part in options.part or PARTS:
             if part == "cold":

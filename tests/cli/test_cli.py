@@ -505,7 +505,7 @@ def test_generate_json(jumok: Jumok, model: Path) -> None:
 
 
 def test_generate_with_rounded_weights(jumok: Jumok, model: Path) -> None:
-    end = jumok("generate", model, "--weights", "int8", "--tokens", 5, "--seed", 1, "--json")
+    end = jumok("generate", model, "--quantize", "int8", "--tokens", 5, "--seed", 1, "--json")
     assert end.code == 0, end.err
     assert end.json["tokens"] == 5
 

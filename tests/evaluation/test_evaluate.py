@@ -1,4 +1,4 @@
-"""Evaluation against a double loop that predicts one token at a time."""
+"""TextEvaluation against a double loop that predicts one token at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
-from jumok.evaluation.language_model import Evaluation, evaluate_text, score, windows
+from jumok.evaluation.language_model import TextEvaluation, evaluate_text, score, windows
 from jumok.models.gpt import GPT
 from jumok.text import read
 from jumok.tokenizers import train_tokenizer
@@ -156,7 +156,7 @@ def test_every_field_follows_from_the_nats(kind: str, text: str):
 
 
 def test_the_fields_are_those_of_the_command():
-    assert [field.name for field in dataclasses.fields(Evaluation)] == [
+    assert [field.name for field in dataclasses.fields(TextEvaluation)] == [
         "nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "chars", "bytes", "tokens",
     ]  # fmt: skip
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from transformers import AutoModelForSeq2SeqLM
 
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
-from jumok.inference.answer import Answer, Search, _Targets, answer, answer_ids, closed, forbid_repeats
+from jumok.inference.answer import answer, answer_ids, with_special_tokens
 from jumok.inference.generate import generate
-from jumok.inference.sampling import Sampling
+from jumok.inference.sampling import Sampling, SamplingSettings
+from jumok.inference.targets import Answer, Search, SearchSettings, Targets, forbid_repeats
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -59,7 +61,7 @@ def model() -> EncoderDecoder:
 
 def ids_of(model: EncoderDecoder, sources: list[str]) -> list[Any]:
     assert model.tokenizer is not None
-    return [closed(model.tokenizer, text, model.config) for text in sources]
+    return [with_special_tokens(model.tokenizer, text, model.config) for text in sources]
 
 
 def ids(answers: list[list[Answer]]) -> list[list[tuple[int, ...]]]:
@@ -144,7 +146,7 @@ def test_answers_do_not_depend_on_their_company(model: EncoderDecoder, search: S
 
 @pytest.mark.parametrize(
     "search",
-    [Search(), Search(beam=3, n_best=3), Search(n_best=2, sampling=Sampling(temperature=1.0))],
+    [Search(), Search(beam=3, n_best=3), Search(n_best=2, temperature=1.0)],
     ids=["greedy", "beam", "sampling"],
 )
 def test_the_cache_changes_nothing(model: EncoderDecoder, search: Search) -> None:
@@ -156,7 +158,7 @@ def test_the_cache_changes_nothing(model: EncoderDecoder, search: Search) -> Non
 
 def test_log_probabilities_after_rows_were_chosen_equal_uncached_ones(model: EncoderDecoder) -> None:
     """Rows dropped, doubled and put in another order: the cache goes with them, target and source alike."""
-    both = [_Targets(model.eval(), ids_of(model, SOURCES), Search(), cache=cache) for cache in (True, False)]
+    both = [Targets(model.eval(), ids_of(model, SOURCES), Search(), cache=cache) for cache in (True, False)]
     with torch.inference_mode():
         for rows in (torch.tensor([4, 1, 1, 0]), torch.tensor([2, 0, 3]), torch.tensor([1, 2, 2, 2, 0])):
             cached, plain = (targets.log_probabilities() for targets in both)
@@ -339,12 +341,23 @@ def test_a_source_that_is_too_long_is_named(model: EncoderDecoder) -> None:
         answer(model, [fits, fits + "는"])
 
 
+def test_a_repetition_penalty_of_an_answer_is_refused(model: EncoderDecoder) -> None:
+    """It was accepted as a part of the sampling settings, and changed nothing."""
+    with pytest.raises(ConfigError, match=r"repetition_penalty=1\.2 is for a GPT.*no_repeat_ngram"):
+        answer(model, SOURCES, repetition_penalty=1.2)
+
+
+@pytest.mark.parametrize(("settings", "of"), [(SamplingSettings, Sampling), (SearchSettings, Search)])
+def test_keywords_are_the_fields_with_their_types(settings: type, of: type) -> None:
+    assert get_type_hints(settings) == {field.name: get_type_hints(of)[field.name] for field in fields(of)}
+
+
 def test_a_gpt_does_not_answer_and_says_what_to_call(model: EncoderDecoder) -> None:
     gpt: Any = GPT(GPTConfig(vocab_size=300, context_length=8, n_layer=1, n_head=1, n_embd=8))
     with pytest.raises(ConfigError, match=r"kind GPT.*jumok\.generate"):
         answer(gpt, ["나는"])
     other: Any = model
-    with pytest.raises(ConfigError, match=r"kind EncoderDecoder.*from jumok\.answer import answer"):
+    with pytest.raises(ConfigError, match=r"kind EncoderDecoder.*from jumok\.inference\.answer import answer"):
         generate(other, "나는")
 
 

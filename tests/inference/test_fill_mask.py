@@ -16,7 +16,7 @@ import jumok
 from jumok.cli.fill import run_fill
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
-from jumok.inference.fill_mask import Filled, fill
+from jumok.inference.fill_mask import FilledText, fill_mask
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.bert import BERT
@@ -76,11 +76,11 @@ def backwards() -> Backwards:
 
 def test_the_surest_blank_comes_first() -> None:
     """From left to right, or all at once, the first two would be guesses."""
-    filled = fill(backwards(), "[MASK][MASK][MASK]라")
+    filled = fill_mask(backwards(), "[MASK][MASK][MASK]라")
     assert filled.text == "가나다라"
-    assert [blank.candidates[0].token for blank in filled.blanks] == ["가", "나", "다"]
-    assert [blank.position for blank in filled.blanks] == [0, 6, 12]
-    assert all(blank.candidates[0].probability > 0.9 for blank in filled.blanks)
+    assert [blank.candidates[0].token for blank in filled.masks] == ["가", "나", "다"]
+    assert [blank.position for blank in filled.masks] == [0, 6, 12]
+    assert all(blank.candidates[0].probability > 0.9 for blank in filled.masks)
 
 
 def test_candidates_are_the_softmax_of_the_model() -> None:
@@ -92,11 +92,11 @@ def test_candidates_are_the_softmax_of_the_model() -> None:
     framed = [words.special_tokens["[CLS]"], *ids, words.special_tokens["[SEP]"]]
     shares = model.mlm_logits(model(torch.tensor([framed])))[0, 7].softmax(0)
     shares[list(words.special_tokens.values())] = -1
-    filled = fill(model, MASKED, top=7)
-    (blank,) = filled.blanks
+    filled = fill_mask(model, MASKED, top=7)
+    (blank,) = filled.masks
     assert blank.position == 6
-    assert [share for _, share in blank.candidates] == pytest.approx(shares.topk(7).values.tolist())
-    assert [token for token, _ in blank.candidates] == words.pieces(shares.topk(7).indices.tolist())
+    assert [share for _, _, share in blank.candidates] == pytest.approx(shares.topk(7).values.tolist())
+    assert [token for _, token, _ in blank.candidates] == words.pieces(shares.topk(7).indices.tolist())
     best = int(shares.argmax())
     assert filled.text == words.decode([best if i == mask else i for i in ids])
 
@@ -109,15 +109,15 @@ def test_no_special_token_and_no_unknown_id_is_a_candidate() -> None:
     assert model.mlm_head is not None
     model.mlm_head.bias.data[-3:] = 1e4
     model.mlm_head.bias.data[list(words.special_tokens.values())] = 1e3
-    (blank,) = fill(model, MASKED, top=10_000).blanks
+    (blank,) = fill_mask(model, MASKED, top=10_000).masks
     assert len(blank.candidates) == words.vocab_size - len(words.special_tokens)
-    assert {token for token, _ in blank.candidates}.isdisjoint(SPECIAL_TOKENS)
+    assert {token for _, token, _ in blank.candidates}.isdisjoint(SPECIAL_TOKENS)
 
 
 def test_filling_changes_neither_the_mode_nor_the_weights() -> None:
     model = tiny(dropout=0.5).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    assert fill(model, MASKED) == fill(model, MASKED)  # no dropout
+    assert fill_mask(model, MASKED) == fill_mask(model, MASKED)  # no dropout
     assert model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
@@ -129,21 +129,21 @@ def test_a_text_may_be_longer_than_the_context() -> None:
     assert model.mlm_head is not None
     model.mlm_head.bias.data[model.tokenizer.encode("책")] += 1e3  # bytes alone would not read as they are listed
     head, tail = "너는 밥을 먹었다. " * 40, " 나는 학교에 갔다." * 40
-    filled = fill(model, f"{head}[MASK]{tail}[MASK]")
-    first, last = (blank.candidates for blank in filled.blanks)
-    near = fill(model, f"{head[-5:]}[MASK]{tail[:4]}").blanks[0].candidates
-    end = fill(model, f"{tail[-9:]}[MASK]").blanks[0].candidates
+    filled = fill_mask(model, f"{head}[MASK]{tail}[MASK]")
+    first, last = (blank.candidates for blank in filled.masks)
+    near = fill_mask(model, f"{head[-5:]}[MASK]{tail[:4]}").masks[0].candidates
+    end = fill_mask(model, f"{tail[-9:]}[MASK]").masks[0].candidates
     for found, wanted in ((first, near), (last, end)):
         assert found[0].token == "책"
-        assert [token for token, _ in found] == [token for token, _ in wanted]
-        assert [share for _, share in found] == pytest.approx([share for _, share in wanted])
+        assert [token for _, token, _ in found] == [token for _, token, _ in wanted]
+        assert [share for _, _, share in found] == pytest.approx([share for _, _, share in wanted])
     assert filled.text == f"{head}책{tail}책"
 
 
 def test_more_blanks_than_a_batch_of_windows() -> None:
     model = tiny(context_length=6)
-    filled = fill(model, "[MASK]는 책을 " * 40)
-    assert len(filled.blanks) == 40
+    filled = fill_mask(model, "[MASK]는 책을 " * 40)
+    assert len(filled.masks) == 40
     assert "[MASK]" not in filled.text
 
 
@@ -152,7 +152,7 @@ def test_more_blanks_than_a_batch_of_windows() -> None:
 
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_the_rest_of_the_text_stays(kind: str) -> None:
-    filled = fill(tiny(kind), f"{TEXT}[MASK]{TEXT}")
+    filled = fill_mask(tiny(kind), f"{TEXT}[MASK]{TEXT}")
     assert filled.text.startswith(TEXT)
     assert filled.text.endswith(TEXT)
     assert len(filled.text) > 2 * len(TEXT)
@@ -163,8 +163,8 @@ def test_bpe_candidates_carry_the_blank_that_was_written() -> None:
     and "나는[MASK]" could grow one that nobody wrote."""
     model = tiny("bpe")
     for text, carries in (("나는 [MASK] 읽었다", True), ("나는[MASK] 읽었다", False), ("[MASK] 읽었다", False)):
-        filled = fill(model, text, top=50)
-        tokens = [token for token, _ in filled.blanks[0].candidates]
+        filled = fill_mask(model, text, top=50)
+        tokens = [token for _, token, _ in filled.masks[0].candidates]
         words = [token for token in tokens if token.strip()]
         assert words
         assert words == tokens or not carries
@@ -192,10 +192,10 @@ def test_a_stock_model_with_wordpiece(tmp_path: Path) -> None:
     ids = torch.tensor([[WORDPIECE.index(piece) for piece in ("[CLS]", "나", "##는", "[MASK]", "읽", ".", "[SEP]")]])
     shares = stock(ids).logits[0, 3].softmax(0)
     shares[:5] = -1  # its special tokens
-    filled = fill(model, "나는 [MASK] 읽.", top=3)
-    found = filled.blanks[0].candidates
-    assert [token for token, _ in found] == [WORDPIECE[i] for i in shares.topk(3).indices.tolist()]
-    assert [share for _, share in found] == pytest.approx(shares.topk(3).values.tolist())
+    filled = fill_mask(model, "나는 [MASK] 읽.", top=3)
+    found = filled.masks[0].candidates
+    assert [token for _, token, _ in found] == [WORDPIECE[i] for i in shares.topk(3).indices.tolist()]
+    assert [share for _, _, share in found] == pytest.approx(shares.topk(3).values.tolist())
 
 
 @pytest.mark.parametrize(("token", "text"), [("##을", "나는을 읽."), ("책", "나는 책 읽.")])
@@ -204,8 +204,8 @@ def test_a_wordpiece_that_continues_a_word_stands_close_to_it(tmp_path: Path, to
     model = jumok.load(tmp_path / "stock", kind=BERT)
     assert model.mlm_head is not None
     model.mlm_head.bias.data[WORDPIECE.index(token)] = 1e4
-    filled = fill(model, "나는 [MASK] 읽.")
-    assert filled.blanks[0].candidates[0].token == token
+    filled = fill_mask(model, "나는 [MASK] 읽.")
+    assert filled.masks[0].candidates[0].token == token
     assert filled.text == text
 
 
@@ -221,8 +221,8 @@ def test_stock_code_fills_the_same(tmp_path: Path, kind: str) -> None:
     words = model.tokenizer
     assert words is not None
     named = {words.pieces([i])[0]: share for i, share in theirs.items()}
-    ours = fill(model, text, top=5).blanks[0].candidates
-    assert [share for _, share in ours] == pytest.approx([named[token] for token, _ in ours], rel=1e-4)
+    ours = fill_mask(model, text, top=5).masks[0].candidates
+    assert [share for _, _, share in ours] == pytest.approx([named[token] for _, token, _ in ours], rel=1e-4)
 
 
 # --- what cannot be filled ---
@@ -231,47 +231,47 @@ def test_stock_code_fills_the_same(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("text", ["", "나는 책을 읽었다", "나는 [mask] 읽었다", "나는 <mask> 읽었다"])
 def test_a_text_without_a_blank(text: str) -> None:
     with pytest.raises(ConfigError, match=r"the text has no \[MASK\].*write it where"):
-        fill(tiny(), text)
+        fill_mask(tiny(), text)
 
 
 @pytest.mark.parametrize("top", [0, -3])
 def test_too_few_candidates(top: int) -> None:
     with pytest.raises(ConfigError, match=f"top={top} is out of range: it must be at least 1"):
-        fill(tiny(), MASKED, top)
+        fill_mask(tiny(), MASKED, top)
 
 
 def test_a_tokenizer_without_the_token() -> None:
     model = tiny()
     model.tokenizer = train_tokenizer(TEXT, special_tokens=["[PAD]", "[CLS]"])
     with pytest.raises(TokenizerError, match=r"need a tokenizer with \[MASK\] / <mask>.*this one has \[PAD\], \[CLS"):
-        fill(model, MASKED)
+        fill_mask(model, MASKED)
     model.tokenizer = train_tokenizer(TEXT)
     with pytest.raises(TokenizerError, match="this one has none at all"):
-        fill(model, MASKED)
+        fill_mask(model, MASKED)
     model.tokenizer = None
     with pytest.raises(TokenizerError, match="this model has no tokenizer"):
-        fill(model, MASKED)
+        fill_mask(model, MASKED)
 
 
 def test_a_model_that_fills_nothing() -> None:
     with pytest.raises(
         JumokError, match='a BERT with head="pooler", and hidden words are found by a BERT with head="mlm"'
     ):
-        fill(tiny(head="pooler"), MASKED)
+        fill_mask(tiny(head="pooler"), MASKED)
     with pytest.raises(JumokError, match="this model is a GPT"):
-        fill(build(GPTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, context_length=4)), MASKED)
+        fill_mask(build(GPTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, context_length=4)), MASKED)
 
 
 def test_damaged_weights() -> None:
     model = tiny()
     model.token_embedding.weight.data[:] = torch.nan
     with pytest.raises(JumokError, match="not finite"):
-        fill(model, MASKED)
+        fill_mask(model, MASKED)
 
 
 def test_text_that_is_none() -> None:
     with pytest.raises(TokenizerError, match="surrogate"):
-        fill(tiny(), "\ud800[MASK]")
+        fill_mask(tiny(), "\ud800[MASK]")
 
 
 # --- in a terminal ---
@@ -290,7 +290,7 @@ def test_json_has_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     model = backwards()
     run_fill(model, "가[MASK]다라", top=2, as_json=True)
     told = json.loads(capsys.readouterr().out)
-    wanted: Filled = fill(model, "가[MASK]다라", top=2)
+    wanted: FilledText = fill_mask(model, "가[MASK]다라", top=2)
     assert told == {
         "text": "가나다라",
         "prompt": "가[MASK]다라",
@@ -299,7 +299,7 @@ def test_json_has_it_all(capsys: pytest.CaptureFixture[str]) -> None:
                 "position": 1,
                 "candidates": [
                     {"token": token, "probability": pytest.approx(share, abs=1e-6)}
-                    for token, share in wanted.blanks[0].candidates
+                    for _, token, share in wanted.masks[0].candidates
                 ],
             }
         ],

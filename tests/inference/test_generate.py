@@ -24,9 +24,11 @@ from transformers import (
 
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
-from jumok.inference import packed as decode
-from jumok.inference.generate import generate, rollout, stream
-from jumok.inference.packed import next_logits
+from jumok.inference import logits as next_token
+from jumok.inference.decoding import generate_ids
+from jumok.inference.generate import generate, stream
+from jumok.inference.logits import next_logits
+from jumok.inference.packed import PackedGPT
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
@@ -89,7 +91,7 @@ class Parrot(GPT):
         ({"repetition_penalty": -1}, "repetition_penalty=-1 is out of range"),
         ({"repetition_penalty": math.inf}, "repetition_penalty=inf is out of range"),
         ({"seed": -1}, "seed=-1 is out of range"),
-        ({"weights": "int4"}, r"weights='int4' is not known; choose from full, int8\. Did you mean 'int8'\?"),
+        ({"quantize": "int4"}, r"quantize='int4' is not known; choose from int8\. Did you mean 'int8'\?"),
         ({"stop": "끝"}, r"stop='끝' is one string; give a list: \['끝'\]"),
         ({"stop": ["끝", ""]}, "stop holds an empty string"),
     ],
@@ -318,7 +320,7 @@ def test_the_ends_of_the_interval_never_hit_what_is_ruled_out():
 def test_sampled_ids_follow_the_model():
     """The whole way from logits to ids: 4,000 first tokens against the probabilities of the model."""
     model = tiny(seed=3)
-    with closing(rollout(model, [5], Sampling(temperature=1, top_k=4), samples=4000, seed=0)) as steps:
+    with closing(generate_ids(model, [5], Sampling(temperature=1, top_k=4), samples=4000, seed=0)) as steps:
         counts = Counter(next(steps))
     with torch.no_grad():
         logits = next_logits(model, torch.tensor([[5]]))
@@ -587,16 +589,16 @@ def test_each_sample_stops_by_itself():
 def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.MonkeyPatch):
     """Samples that had met their stop string went on until the last one did."""
     rows: list[int] = []
-    logits = decode.Decoder.logits
+    logits = PackedGPT.logits
 
-    def counting(self: decode.Decoder, ids: Tensor, *more: Any) -> Tensor:
+    def counting(self: PackedGPT, ids: Tensor, *more: Any) -> Tensor:
         rows.append(len(ids))
         return logits(self, ids, *more)
 
     model = tiny()
     plain = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2)
     mark = nfc(plain[0].text)[3]
-    monkeypatch.setattr(decode.Decoder, "logits", counting)
+    monkeypatch.setattr(PackedGPT, "logits", counting)
     stopped = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2, stop=[mark])
     assert len({one.tokens for one in stopped}) > 1
     assert rows == [sum(one.tokens > step for one in stopped) for step in range(max(one.tokens for one in stopped))]
@@ -604,7 +606,7 @@ def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.Monke
 
 def test_nothing_is_computed_after_the_last_sample_has_stopped(monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
-    monkeypatch.setattr(decode, "next_logits", lambda *given: (calls.append(1), next_logits(*given))[1])
+    monkeypatch.setattr(next_token, "next_logits", lambda *given: (calls.append(1), next_logits(*given))[1])
     generate(Parrot("가나다라마"), "나", tokens=1000, temperature=0, stop=["다"])
     assert len(calls) == 3
 

@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from jumok.config import GPTConfig, RungConfig
 from jumok.errors import ConfigError, JumokError
-from jumok.inference import packed as decode
-from jumok.inference.generate import Rollout, generate, rollout
-from jumok.inference.packed import PANEL, Decoder, Texts, can_decode, next_logits, window_start
+from jumok.inference import matrices
+from jumok.inference.decoding import Decoding, generate_ids
+from jumok.inference.generate import generate
+from jumok.inference.logits import GrowingTexts, next_logits, window_start
+from jumok.inference.matrices import PANEL
+from jumok.inference.packed import PackedGPT, can_pack
 from jumok.inference.sampling import Sampling
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
@@ -55,7 +58,7 @@ def some_ids(*shape: int, seed: int = 0) -> Tensor:
 
 def written(model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling: Sampling = GREEDY, **how: Any) -> Any:
     """The ids that each row gets, (rows, number)."""
-    texts = Rollout(model, prompts, sampling, seed=3, **how)
+    texts = Decoding(model, prompts, sampling, seed=3, **how)
     return [list(row) for row in zip(*(texts.step() for _ in range(number)), strict=True)]
 
 
@@ -63,13 +66,13 @@ def written(model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows the decoder was given at each step that it took."""
     calls: list[int] = []
-    logits = Decoder.logits
+    logits = PackedGPT.logits
 
-    def counting(self: Decoder, ids: Tensor, cache: KVCache, positions: Tensor | None = None) -> Tensor:
+    def counting(self: PackedGPT, ids: Tensor, cache: KVCache, positions: Tensor | None = None) -> Tensor:
         calls.append(len(ids))
         return logits(self, ids, cache, positions)
 
-    monkeypatch.setattr(Decoder, "logits", counting)
+    monkeypatch.setattr(PackedGPT, "logits", counting)
     return calls
 
 
@@ -141,8 +144,8 @@ def test_logits_are_those_of_the_model(shape: dict[str, Any], dtype: torch.dtype
     """At every step of two texts over several windows. In float64 RMSNorm's statistics are float32 in the model."""
     model = tiny(dtype=dtype, context_length=24, **shape)
     ids = some_ids(2, 60)
-    texts = Texts(model, ids[:, :3].tolist())
-    assert can_decode(model)
+    texts = GrowingTexts(model, ids[:, :3].tolist())
+    assert can_pack(model)
     for length in range(3, 60):
         found, wanted = texts.next_logits(), next_logits(model, ids[:, :length])
         assert found.dtype == dtype
@@ -155,7 +158,7 @@ def test_classic_logits_are_exact_in_float64():
     """What differs in float32 is rounding if it is gone here."""
     model = tiny(dtype=torch.float64, family="classic")
     ids = some_ids(3, 9)
-    found = Texts(model, ids.tolist()).next_logits()
+    found = GrowingTexts(model, ids.tolist()).next_logits()
     torch.testing.assert_close(found, model(ids)[:, -1], rtol=0, atol=1e-12)
 
 
@@ -163,9 +166,9 @@ def test_classic_logits_are_exact_in_float64():
 def test_without_mkl_the_products_are_the_usual_ones(monkeypatch: pytest.MonkeyPatch):
     """Panels are for MKL; other libraries would run them one by one."""
     model, ids = tiny(), some_ids(2, 9)
-    wanted = Texts(model, ids.tolist()).next_logits()
+    wanted = GrowingTexts(model, ids.tolist()).next_logits()
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    torch.testing.assert_close(Texts(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
+    torch.testing.assert_close(GrowingTexts(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
 
 
 @each_shape
@@ -245,7 +248,7 @@ OTHERS: dict[str, Callable[[], GPT]] = {
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
 def test_any_other_model_does_it_itself(make: Callable[[], GPT], taken: list[int]):
     model = make()
-    assert not can_decode(model)
+    assert not can_pack(model)
     assert written(model, [[1, 2, 3]], 5) == written(model, [[1, 2, 3]], 5, cache=False)
     assert taken == []
 
@@ -254,10 +257,10 @@ def test_hooks_for_all_modules_count_too():
     model = tiny()
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:
-        assert not can_decode(model)
+        assert not can_pack(model)
     finally:
         handle.remove()
-    assert can_decode(model)
+    assert can_pack(model)
 
 
 def test_who_begins_to_watch_in_the_middle_sees_everything(taken: list[int]):
@@ -271,7 +274,7 @@ def test_who_begins_to_watch_in_the_middle_sees_everything(taken: list[int]):
         seen.append((given[0].shape[-2], given[1].shape[-2]))
 
     ids = []
-    with closing(rollout(model, [1, 2, 3], GREEDY)) as steps:
+    with closing(generate_ids(model, [1, 2, 3], GREEDY)) as steps:
         ids += [next(steps)[0] for _ in range(3)]
         seams = [part for part in model.modules() if isinstance(part, ScaledDotProductAttention)]
         handles = [seam.register_forward_pre_hook(note) for seam in seams]
@@ -290,7 +293,7 @@ def test_what_grew_while_somebody_watched_is_read_again(watched: int):
     model = tiny()
     alone = written(model, [[1, 2, 3, 4]], 24)[0]
     ids = []
-    with closing(rollout(model, [1, 2, 3, 4], GREEDY)) as steps:
+    with closing(generate_ids(model, [1, 2, 3, 4], GREEDY)) as steps:
         ids += [next(steps)[0] for _ in range(3)]
         handle = model.blocks[0].register_forward_hook(lambda *_: None)
         ids += [next(steps)[0] for _ in range(watched)]
@@ -311,7 +314,7 @@ def test_logits_side_by_side_are_those_of_each_alone(shape: dict[str, Any], leng
     """Each text has its own window, which moves when it is its turn."""
     model = tiny(**shape)
     ids = [some_ids(length + 40, seed=row) for row, length in enumerate(lengths)]
-    texts = Texts(model, [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)])
+    texts = GrowingTexts(model, [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)])
     for step in range(40):
         found = texts.next_logits()
         for row, length in enumerate(lengths):
@@ -368,7 +371,7 @@ def test_generate_takes_a_list_of_prompts(family: str, tales: str):
 
 
 def test_equal_prompts_without_a_seed_give_different_texts():
-    texts = Rollout(tiny(), [[1], [1]], Sampling(temperature=5))
+    texts = Decoding(tiny(), [[1], [1]], Sampling(temperature=5))
     first, second = zip(*(texts.step() for _ in range(30)), strict=True)
     assert first != second
 
@@ -378,7 +381,7 @@ def test_equal_prompts_without_a_seed_give_different_texts():
 
 def ids_of(model: GPT, prompts: Sequence[Sequence[int]], lengths: Sequence[int], **how: Any) -> list[list[Any]]:
     """What each prompt gets when it is let go after so many ids."""
-    texts, found = Rollout(model, prompts, Sampling(), seed=3, **how), [[] for _ in prompts]  # type: ignore[var-annotated]
+    texts, found = Decoding(model, prompts, Sampling(), seed=3, **how), [[] for _ in prompts]  # type: ignore[var-annotated]
     while True:
         for row, token in zip(texts.rows, texts.step(), strict=True):
             found[row].append(token)
@@ -417,11 +420,11 @@ def test_a_text_without_finite_logits_fails_alone():
     with torch.no_grad():
         model.token_embedding.weight[damaged] = math.nan
     prompts = [[1, 2], [3, damaged], [4]]
-    texts = Rollout(model, prompts, GREEDY)
+    texts = Decoding(model, prompts, GREEDY)
     assert texts.step()[1] is None
     with pytest.raises(JumokError, match="not finite"):
         texts.step()
-    texts = Rollout(model, prompts, GREEDY)
+    texts = Decoding(model, prompts, GREEDY)
     first = texts.step()
     texts.keep([0, 2])
     rest = [texts.step() for _ in range(3)]
@@ -435,7 +438,7 @@ def test_a_text_without_finite_logits_fails_alone():
 def packed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of the matrices that are packed."""
     shapes: list[tuple[int, ...]] = []
-    for kind in (decode._Product, decode._Panels, decode._Rounded):
+    for kind in (matrices.Product, matrices.PanelProduct, matrices.Int8Product):
         pack = kind.pack
 
         def watching(matrix: Tensor, pack: Any = pack) -> Any:
@@ -455,7 +458,7 @@ def test_matrices_are_packed_once(packed: list[tuple[int, ...]]):
     assert written(model, [[1, 2]], 3) == first
     assert written(model, [[1, 2], [1]], 3)[0] == first[0]  # another batch, the same matrices
     assert packed == []
-    written(model, [[1, 2]], 3, weights="int8")
+    written(model, [[1, 2]], 3, quantize="int8")
     assert packed
 
 
@@ -499,11 +502,11 @@ def by_a_new_layer(model: GPT) -> None:
 def test_changed_weights_are_packed_again(change: Callable[[GPT], None], family: str, packed: list[tuple[int, ...]]):
     """PyTorch's count of versions knows nothing of changes through `.data` or numpy; the logits must."""
     model = tiny(family=family)
-    Texts(model, [[1, 2, 3]]).next_logits()
+    GrowingTexts(model, [[1, 2, 3]]).next_logits()
     del packed[:]
     change(model)
     with torch.no_grad():
-        found, wanted = Texts(model, [[1, 2, 3]]).next_logits(), next_logits(model, torch.tensor([[1, 2, 3]]))
+        found, wanted = GrowingTexts(model, [[1, 2, 3]]).next_logits(), next_logits(model, torch.tensor([[1, 2, 3]]))
     assert packed
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
 
@@ -512,7 +515,7 @@ def test_packed_matrices_go_with_their_model():
     model = tiny()
     written(model, [[1]], 1)
     head = model.head
-    assert head in decode._PACKED
+    assert head in matrices._PACKED
     gone = weakref.ref(head)
     del model, head
     gc.collect()
@@ -568,7 +571,7 @@ def test_int8_logits_are_close(shape: dict[str, Any]):
     model = tiny(n_embd=64, **{"head_dim": 16, **shape})
     ids = some_ids(3, 10)
     wanted = model(ids)[:, -1]
-    found = Texts(model, ids.tolist(), weights="int8").next_logits()
+    found = GrowingTexts(model, ids.tolist(), quantize="int8").next_logits()
     assert found.dtype == torch.float32
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
 
@@ -580,20 +583,20 @@ def test_int8_takes_rows_of_zeros_and_of_very_different_sizes():
     layer.weight[1] *= 1e6
     layer.weight[2] *= 1e-6
     x = torch.randn(2, 64)
-    found, wanted = decode._Matrices("int8").product(2, layer)(x), layer(x)
+    found, wanted = matrices.Matrices("int8").product(2, layer)(x), layer(x)
     assert torch.equal(found[:, 0], torch.zeros(2))
     torch.testing.assert_close(found[:, 1:] / wanted[:, 1:], torch.ones(2, 2), rtol=0, atol=0.2)
 
 
 def test_int8_needs_the_decoder():
     model = hooked(tiny())
-    with pytest.raises(ConfigError, match="weights='int8' is for a plain GPT in float32 on the CPU"):
-        written(model, [[1]], 1, weights="int8")
-    with pytest.raises(ConfigError, match="weights='int8' is for a plain GPT"):
-        written(tiny(), [[1]], 1, weights="int8", cache=False)
+    with pytest.raises(ConfigError, match="quantize='int8' is for a plain GPT in float32 on the CPU"):
+        written(model, [[1]], 1, quantize="int8")
+    with pytest.raises(ConfigError, match="quantize='int8' is for a plain GPT"):
+        written(tiny(), [[1]], 1, quantize="int8", cache=False)
 
 
 def test_int8_needs_a_pytorch_that_has_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(torch, "_weight_int8pack_mm")
-    with pytest.raises(ConfigError, match="needs a PyTorch that multiplies 8-bit weights"):
-        written(tiny(), [[1]], 1, weights="int8")
+    with pytest.raises(ConfigError, match="needs a PyTorch that multiplies 8-bit matrices"):
+        written(tiny(), [[1]], 1, quantize="int8")

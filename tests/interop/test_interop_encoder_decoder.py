@@ -28,7 +28,7 @@ import jumok
 from jumok.config import EncoderDecoderConfig
 from jumok.errors import JumokError, RunError
 from jumok.evaluation.seq2seq import encode_pair
-from jumok.inference.answer import answer, closed
+from jumok.inference.answer import answer, with_special_tokens
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.interop.huggingface.encoder_decoder import reordered
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -235,7 +235,7 @@ def test_a_published_bart_reads_what_it_was_trained_on(folder: Path, tmp_path: P
     for text in ("나는 학교에", "갔다", ""):
         read = their_tokenizer(text, return_tensors="pt", return_token_type_ids=False)
         assert read["input_ids"][0].tolist()[:: len(read["input_ids"][0]) - 1] == [0, 2]
-        assert closed(model.tokenizer, text, model.config).tolist() == read["input_ids"][0].tolist()
+        assert with_special_tokens(model.tokenizer, text, model.config).tolist() == read["input_ids"][0].tolist()
         written = stock.generate(**read, max_new_tokens=12, num_beams=1, do_sample=False)
         theirs = their_tokenizer.decode(written[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         assert answer(model, [text], max_tokens=12)[0][0].text == theirs

@@ -15,19 +15,11 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, RungConfig
 from jumok.errors import ConfigError, TextError, TokenizerError, ViewError
 from jumok.evaluation.language_model import score
 from jumok.inference.answer import answer
-from jumok.interpret.ablation import (
-    HIDDEN,
-    Head,
-    Passage,
-    ablate,
-    ablation,
-    heads_of,
-    profile,
-    ranking,
-    repetition,
-    rollout,
-)
+from jumok.interpret.ablation import ablate, ablation, losses_without, ranking
+from jumok.interpret.heads import Head, heads_of, profile, repetition
+from jumok.interpret.passage import MASKED_EVERY, Passage
 from jumok.interpret.record import record
+from jumok.interpret.rollout import attention_rollout
 from jumok.models import build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer
@@ -102,15 +94,15 @@ def test_rows_that_look_at_nothing_do_not_count_and_nan_is_not_hidden() -> None:
 def test_rollout_multiplies_layers_with_the_residual_stream() -> None:
     one = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])  # two heads: to the first token, to itself
     expected = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
-    torch.testing.assert_close(rollout([one]), expected)
-    torch.testing.assert_close(rollout([one, one]), expected @ expected)
+    torch.testing.assert_close(attention_rollout([one]), expected)
+    torch.testing.assert_close(attention_rollout([one, one]), expected @ expected)
 
 
 def test_rollout_of_a_model_sums_to_one_and_never_looks_ahead() -> None:
     model = tiny()
     with record(model) as recording, torch.inference_mode():
         model(torch.tensor([[5, 6, 7, 8]]))
-    reached = rollout([attention.weights() for attention in recording.attentions])
+    reached = attention_rollout([attention.weights() for attention in recording.attentions])
     torch.testing.assert_close(reached.sum(dim=-1), torch.ones(1, 4, dtype=torch.float64))
     assert not reached.triu(1).any()
 
@@ -118,7 +110,7 @@ def test_rollout_of_a_model_sums_to_one_and_never_looks_ahead() -> None:
 def test_rollout_needs_one_stack_of_self_attention() -> None:
     for wrong in ([], [torch.ones(2, 3, 4)], [torch.ones(2, 3, 3), torch.ones(2, 4, 4)]):
         with pytest.raises(ConfigError, match="all layers of one stack"):
-            rollout(wrong)
+            attention_rollout(wrong)
 
 
 # --- repeated tokens ---
@@ -211,7 +203,7 @@ def test_many_heads_at_once_are_each_head_alone(kind: str) -> None:
     for head in heads:
         with ablate(model, [head]):
             alone.append(passage(model, kind).nats())
-    assert passage(model, kind).nats_without(heads) == pytest.approx(alone, rel=1e-12)
+    assert losses_without(passage(model, kind), heads) == pytest.approx(alone, rel=1e-12)
 
 
 def test_all_heads_of_a_model_have_names() -> None:
@@ -282,8 +274,8 @@ def test_a_bert_predicts_each_token_while_it_is_hidden() -> None:
     plain = model.tokenizer.encode(text).tolist()
     ids = [special["[CLS]"], *plain, special["[SEP]"]]
     nats = 0.0
-    for first in range(HIDDEN):
-        places = range(1 + first, 1 + len(plain), HIDDEN)
+    for first in range(MASKED_EVERY):
+        places = range(1 + first, 1 + len(plain), MASKED_EVERY)
         hidden = [special["[MASK]"] if place in places else token for place, token in enumerate(ids)]
         shares = model.mlm_logits(model(torch.tensor([hidden])))[0].detach().log_softmax(dim=-1)
         nats -= sum(float(shares[place, ids[place]]) for place in places)

@@ -11,7 +11,7 @@ from torch import Tensor
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, RungConfig
 from jumok.errors import ConfigError, ViewError
-from jumok.inference.generate import rollout
+from jumok.inference.decoding import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import record
 from jumok.models import Model, build
@@ -198,7 +198,7 @@ def test_generated_tokens_are_recorded_with_and_without_a_cache() -> None:
     seen = []
     for cache in (True, False):
         with record(model) as recording:
-            written = rollout(model, [1, 2, 3], Sampling(temperature=0), cache=cache)
+            written = generate_ids(model, [1, 2, 3], Sampling(temperature=0), cache=cache)
             tokens = [next(written)[0] for _ in range(40)]
         seen.append((tokens, recording.attentions[1].weights()))
     assert seen[0][0] == seen[1][0]

@@ -42,8 +42,8 @@ from jumok.lessons.ladder.words import words
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.trainer import Finish, Save, Step, Trainer
-from jumok.view import figures
-from jumok.view.figures import _apart, draw_ladder
+from jumok.view import training_pictures as pictures
+from jumok.view.training_pictures import _apart, draw_ladder
 
 LEARN = Path(__file__).resolve().parents[2] / "docs" / "learn"
 SLUGS = [rung.slug for rung in RUNGS]
@@ -572,13 +572,13 @@ def test_the_time_axis_counts_seconds_or_minutes(
         drawn.append((curves, how["x_label"], ticks[-1]))
 
     ticks: list[list[str]] = []
-    quiet = figures._quiet
+    quiet = pictures._quiet
 
     def look(axes: Any, *how: Any) -> None:
         quiet(axes, *how)
         ticks.append([axes.xaxis.get_major_formatter()(x) for x in (0.5, 2.0, 500.0, 20_000.0)])
 
-    monkeypatch.setattr(figures, "_quiet", look)
+    monkeypatch.setattr(pictures, "_quiet", look)
     monkeypatch.setattr(report, "draw_ladder", note)
     report._picture(record, "en")
     ((curves, said, labels),) = drawn
@@ -727,8 +727,8 @@ def test_any_curves_make_a_picture(drawn: dict[str, Any], tmp_path: Path) -> Non
 def test_the_ends_of_the_curves_have_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each name stands beside the marker of its curve, at the end of a line as dashed as the curve."""
     lines: list[Any] = []
-    named = figures._name_ends
-    monkeypatch.setattr(figures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
+    named = pictures._name_ends
+    monkeypatch.setattr(pictures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
     draw_ladder(curves(10), tmp_path / "ladder.png", x_label="x", y_label="y")
     looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
     assert len(looks) == 20

@@ -36,7 +36,7 @@ from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.training.tasks.classify import Classification, in_order, next_token_losses, thinned
 from jumok.training.trainer import Eval, Finish, Notice, Sample, Trainer
-from jumok.view.figures import draw_confusion
+from jumok.view.training_pictures import draw_confusion
 
 GOOD, BAD = ("재미있어요", "최고예요", "감동이에요"), ("지루해요", "별로예요", "실망이에요")
 LABELS = ("긍정", "부정")

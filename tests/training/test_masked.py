@@ -24,8 +24,9 @@ from jumok.config import BERTConfig
 from jumok.data.ids import Ids
 from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
-from jumok.evaluation.masked import ALL_ALONE, NOTHING, Masking, evaluate_masked
-from jumok.inference.fill_mask import fill
+from jumok.evaluation.masked import ALL_ALONE, evaluate_masked
+from jumok.evaluation.masking import NOTHING, Masking
+from jumok.inference.fill_mask import fill_mask
 from jumok.interop.huggingface import to_hf
 from jumok.interop.huggingface.tokenizer import read_tokenizer
 from jumok.models import build
@@ -154,7 +155,7 @@ def test_special_tokens_in_the_text_are_not_hidden() -> None:
     assert places.shape == (3, 2)
     assert places[0].tolist() == [0, 1]
     assert places[1].tolist() == [NOTHING, NOTHING]
-    for shown in (masking.hidden(block, places), masking.corrupted(block, places, random())):
+    for shown in (masking.masked(block, places), masking.corrupted(block, places, random())):
         assert (shown[1] == block[1]).all()
         assert (shown[0, 2:] == 2).all()
 
@@ -270,7 +271,7 @@ def test_the_same_window_hides_the_same_tokens_however_much_is_read(begin: Start
     """So that figures of validations and the last ones differ by how much was read alone."""
     task = task_of(begin())
     seen = [
-        {window.tobytes(): places.tobytes() for window, places in task.cloze._chosen(task.val, most // 16)}
+        {window.tobytes(): places.tobytes() for window, places in task.scorer._chosen(task.val, most // 16)}
         for most in (64, 10_000)
     ]
     common = seen[0].keys() & seen[1].keys()
@@ -288,7 +289,7 @@ def test_figures_are_what_they_say(begin: Start) -> None:
     for start in starts:
         block = task.val[start : start + room].astype(np.int64)[None]
         places = task.masking.choose(block, np.random.Generator(np.random.PCG64((0, start, 2))))
-        shown = task.masking.hidden(block, places)[0].tolist()
+        shown = task.masking.masked(block, places)[0].tolist()
         ids = torch.tensor([special["[CLS]"], *shown, special["[SEP]"]])
         for place in places[0].tolist():
             assert shown[place] == special["[MASK]"]  # all of them are
@@ -312,8 +313,8 @@ def test_the_pseudo_perplexity_hides_one_token_at_a_time(begin: Start) -> None:
         ids = torch.tensor([special["[CLS]"], *task.val.tolist(), special["[SEP]"]])
         ids[place + 1] = special["[MASK]"]
         nats.append(naive_nats(model, ids, place + 1, target))
-    assert task.cloze.alone(model, task.val, 16).nats_per_token == pytest.approx(np.mean(nats))
-    assert task.cloze.alone(model, task.val, 3).nats == pytest.approx(sum(nats[i] for i in (0, 7, 15)))
+    assert task.scorer.score_alone(model, task.val, 16).nats_per_token == pytest.approx(np.mean(nats))
+    assert task.scorer.score_alone(model, task.val, 3).nats == pytest.approx(sum(nats[i] for i in (0, 7, 15)))
     assert math.log(task.final(model, 10**6)["pseudo_perplexity"]) == pytest.approx(np.mean(nats))
     few = task.final(model, 3 * 4 * 16)  # a quarter of what may be read: three windows
     assert math.log(few["pseudo_perplexity"]) == pytest.approx(np.mean([nats[0], nats[7], nats[15]]))
@@ -441,7 +442,7 @@ def test_it_learns(begin: Start) -> None:
     assert finish.figures["accuracy"] > 0.95
     assert finish.figures["pseudo_perplexity"] < 2
     model = jumok.load(trainer.folder.path)
-    assert fill(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
+    assert fill_mask(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
 
 
 def test_the_run_folder(begin: Start, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from jumok.models import build
 from jumok.view.coding import (
     FACTORS,
     FINEST,
+    Floats,
     decode_vectors,
     decode_weights,
     encode_exactly,
@@ -35,7 +36,7 @@ from jumok.view.coding import (
 from jumok.view.live import live
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
-from jumok.view.trace import Floats, trace
+from jumok.view.trace import trace
 
 
 def softmax(scores: Floats, causal: bool) -> Floats:
@@ -218,7 +219,7 @@ def test_lens_and_predictions() -> None:
     for told, one in zip(objects["predictions"]["tokens"][1:], found.predictions.tokens[1:], strict=True):
         assert one is not None
         assert told["p"] == pytest.approx(one.p, rel=1e-3)
-        assert [guess[1] for guess in told["top"]] == [guess.text for guess in one.top]
+        assert [guess[1] for guess in told["top"]] == [guess.token for guess in one.top]
     assert objects["lens"]["top"][0][0] == []
     assert objects["lens"]["p"][3][0] is None
     assert objects["lens"]["p"][3][2] == pytest.approx(objects["predictions"]["tokens"][2]["p"], rel=1e-2)
@@ -285,7 +286,7 @@ def test_events_say_what_the_whole_trace_says() -> None:
     assert [event["token"]["id"] for event in events] == list(written.ids)
     assert end["event"] == "end"
     assert "".join(event["token"]["added"] for event in events) == written.text
-    whole = trace(model, "나는 어", tokens=5, temperature=0.7, seed=4)
+    whole = trace(model, "나는 어", tokens=5, sampling=Sampling(temperature=0.7), seed=4)
     (attention,) = whole.attentions
     for place, event in enumerate(events, 4):
         for layer, heads in enumerate(event["rows"]["self"]):

@@ -17,7 +17,8 @@ from jumok.inference.answer import answer
 from jumok.inference.generate import generate
 from jumok.models import Model, build
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.trace import Trace, head_statistics, trace
+from jumok.view.trace import Trace, trace
+from jumok.view.traced_attention import head_statistics
 
 TEXT = "나는 어제 학교에 갔다. 그러나 비가 와서 집에 왔다.\n"
 SHAPE = {"n_layer": 3, "n_head": 2, "n_embd": 16, "context_length": 24}
@@ -89,7 +90,8 @@ def test_predictions_are_those_of_the_model(family: str) -> None:
         assert told.nats == pytest.approx(-math.log(p), rel=1e-4)
         assert told.rank == 1 + int((chances[i - 1] > chances[i - 1, ids[i]]).sum())
         assert [guess.id for guess in told.top] == chances[i - 1].topk(10).indices.tolist()
-        assert [guess.p for guess in told.top] == pytest.approx(chances[i - 1].topk(10).values.tolist(), rel=1e-5)
+        best = chances[i - 1].topk(10).values.tolist()
+        assert [guess.probability for guess in told.top] == pytest.approx(best, rel=1e-5)
     after = found.predictions.after
     assert after is not None
     assert (after.p, after.rank, after.nats) == (None, None, None)

@@ -8,7 +8,7 @@ from jumok.cli._verbs import print_json, write
 from jumok.messages import tr
 
 if TYPE_CHECKING:
-    from jumok.inference.fill_mask import Filled
+    from jumok.inference.fill_mask import FilledText
     from jumok.models import Model
 
 DIGITS = 6  # of a probability in --json
@@ -18,15 +18,15 @@ def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
     """Show the prompt with its blanks filled, and the candidates for each.
 
     Args:
-        model: as for `jumok.inference.fill_mask.fill`. prompt: with [MASK] in it. top: candidates for each blank.
+        model: as for `jumok.inference.fill_mask.fill_mask`. prompt: with [MASK] in it. top: candidates for each blank.
         as_json: one JSON object instead: prompt, text, blanks, each with its position and its candidates.
 
     Raises:
-        JumokError: as `jumok.inference.fill_mask.fill`.
+        JumokError: as `jumok.inference.fill_mask.fill_mask`.
     """
-    from jumok.inference.fill_mask import fill
+    from jumok.inference.fill_mask import fill_mask
 
-    filled = fill(model, prompt, top)
+    filled = fill_mask(model, prompt, top)
     if as_json:
         print_json({"text": filled.text, "prompt": prompt, "blanks": _plain(filled)})
     else:
@@ -34,17 +34,17 @@ def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
         _show_candidates(filled)
 
 
-def _plain(filled: Filled) -> list[dict[str, object]]:
+def _plain(filled: FilledText) -> list[dict[str, object]]:
     return [
         {
             "position": blank.position,
-            "candidates": [{"token": token, "probability": round(share, DIGITS)} for token, share in blank.candidates],
+            "candidates": [{"token": one, "probability": round(share, DIGITS)} for _, one, share in blank.candidates],
         }
-        for blank in filled.blanks
+        for blank in filled.masks
     ]
 
 
-def _show_candidates(filled: Filled) -> None:
+def _show_candidates(filled: FilledText) -> None:
     """A row for each candidate. White space alone is shown as it is written in Python, for it could not be seen."""
     from rich.console import Console
     from rich.table import Table
@@ -56,7 +56,7 @@ def _show_candidates(filled: Filled) -> None:
     for heading in (tr("blank"), tr("probability")):
         table.add_column(heading, justify="right")
     table.add_column(tr("token"))
-    for number, blank in enumerate(filled.blanks, 1):
-        for place, (token, share) in enumerate(blank.candidates):
+    for number, blank in enumerate(filled.masks, 1):
+        for place, (_, token, share) in enumerate(blank.candidates):
             table.add_row("" if place else str(number), f"{share:.1%}", Text(with_signs(token.strip() or repr(token))))
     Console().print(table)

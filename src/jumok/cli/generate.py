@@ -35,8 +35,8 @@ from jumok.messages import shell, tr
 @option("--repetition-penalty", type=float, help="above 1: makes tokens that were there less likely [1.0]")
 @option("--samples", type=int, help="how many continuations, or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
-@option("--weights", type=click.Choice(["full", "int8"]), help="int8: rounded to 8 bits; faster if large [full]")
-@option("--beam", type=int, section="Encoder-decoder", help="beginnings that the search for an answer keeps [1]")
+@option("--quantize", type=click.Choice(["int8"]), help="round matrices to 8 bits: faster if the model is large [off]")
+@option("--beam", type=int, section="Encoder-decoder", help="beams that beam search keeps [1]")
 @option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: longer answers [1.0]")
 @option("--no-repeat-ngram", type=int, section="Encoder-decoder", help="no so many tokens twice [0: off]")
 @option("--top", type=int, section="Hidden words", help="candidates to show for each [MASK] [5]")
@@ -102,7 +102,7 @@ def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None
 
 WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
 OPTIONS = {
-    "lm": (*WRITING, "repetition_penalty", "stop", "weights"),
+    "lm": (*WRITING, "repetition_penalty", "stop", "quantize"),
     "mlm": ("prompt", "top"),
     "seq2seq": (*WRITING, "beam", "length_penalty", "no_repeat_ngram"),
 }

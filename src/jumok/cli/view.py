@@ -94,20 +94,21 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         )
 
     from jumok import device as devices
+    from jumok.inference.sampling import Sampling
     from jumok.interpret.ablation import ablation
     from jumok.runs import folder as checkpoint
-    from jumok.view.heads import chosen, draw_heads
+    from jumok.view.head_pictures import draw_heads
     from jumok.view.probes import passage_of, probe_trace, rows
-    from jumok.view.trace import trace
+    from jumok.view.trace import attention_of, trace
 
     began = time.perf_counter()
     model = checkpoint.load(run, str(devices.choose_device(device)))
     seen = trace(
-        model, given, target=flags["target"], tokens=flags["tokens"], temperature=flags["temperature"],
-        seed=flags["seed"], layers=layers, heads=heads, exact=flags["exact"], neurons=neurons,
-        open_layer=where["layer"], name=run.resolve().name,
+        model, given, target=flags["target"], tokens=flags["tokens"],
+        sampling=Sampling(temperature=flags["temperature"]), seed=flags["seed"], layers=layers, heads=heads,
+        exact=flags["exact"], neurons=neurons, open_layer=where["layer"], name=run.resolve().name,
     )  # fmt: skip
-    chosen(seen, **where)
+    attention_of(seen, **where)  # it must exist
     for note in seen.notes:
         say(note.ko if users_language() == "ko" else note.en, quiet=quiet)
     done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}

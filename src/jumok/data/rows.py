@@ -52,6 +52,11 @@ class Rows:
         return torch.from_numpy(block)
 
 
+def evenly_spread(count: int, wanted: int) -> NDArray[np.int64]:
+    """Places of so many of `count` things, in the middles of `wanted` equal parts: (wanted,), rising."""
+    return (np.arange(wanted) * 2 + 1) * count // (2 * wanted)
+
+
 def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Rows:
     """Write sequences of ids to `path`, a .npy file, and their ends beside it."""
     lengths, pieces = [], [np.empty(0, dtype)]

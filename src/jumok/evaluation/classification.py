@@ -24,10 +24,10 @@ COLUMNS = ("text", "label")
 
 @dataclass(frozen=True, kw_only=True)
 class ClassEvaluation:
-    """How well a classifier does; the head of this module defines the figures.
+    """How well a classifier does; `jumok.inference.classify` defines the figures.
 
     loss: cross-entropy in nats per text. f1: of each class that was met. confusion: for each label, how many of its
-    texts were taken for which, in the order of `labels`. rows: that were read. skipped: rows with an empty cell.
+    texts were predicted as which, in the order of `labels`. rows: that were read. skipped: rows with an empty cell.
     cut: texts that lost their end. tokens: that were read.
     """
 
@@ -44,7 +44,7 @@ class ClassEvaluation:
 
 
 def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
-    """Hold the answers of a classifier against labels.
+    """Compare the predictions of a classifier with labels.
 
     Args:
         model: as for `predict`. table: with two columns, the texts and their labels; rows with an empty cell are left

@@ -9,7 +9,7 @@ from typing import overload
 from jumok.errors import ConfigError
 from jumok.evaluation.classification import COLUMNS as CLASS_COLUMNS
 from jumok.evaluation.classification import ClassEvaluation, evaluate_classes
-from jumok.evaluation.language_model import Evaluation, evaluate_text
+from jumok.evaluation.language_model import TextEvaluation, evaluate_text
 from jumok.evaluation.masked import MaskedEvaluation, evaluate_masked
 from jumok.evaluation.seq2seq import COLUMNS as PAIR_COLUMNS
 from jumok.evaluation.seq2seq import Pair, PairEvaluation, evaluate_pairs
@@ -45,7 +45,7 @@ def evaluate(
     *,
     columns: Sequence[str] | None = None,
     stride: int | None = None,
-) -> Evaluation | ClassEvaluation: ...
+) -> TextEvaluation | ClassEvaluation: ...
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     columns: Sequence[str] | None = None,
     stride: int | None = None,
     beam: int | None = None,
-) -> Evaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
+) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
     """How good a model is, by figures of its kind.
 
     >>> jumok.evaluate(model, Path("other.txt")).nats_per_char
@@ -69,7 +69,7 @@ def evaluate(
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
         stride: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an encoder–decoder, see
-        `jumok.inference.answer.Search`.
+        `jumok.inference.targets.Search`.
 
     Raises:
         ConfigError: a string looks like the name of a file, or a setting is for another kind of model.

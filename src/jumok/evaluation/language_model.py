@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from jumok.config import require_range
 from jumok.data.ids import Ids, tokenize
+from jumok.data.rows import evenly_spread
 from jumok.device import autocast
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
@@ -49,7 +50,7 @@ LARGEST_BATCH = 32  # windows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class TextEvaluation:
     """How well a model predicts a text; the head of this module defines each number."""
 
     nats_per_char: float
@@ -69,8 +70,10 @@ class Score(NamedTuple):
     tokens: int
 
 
-def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None, precision: str = "float32") -> Evaluation:
-    """Predict each token of a text once, and say how well that went.
+def evaluate_text(
+    model: GPT, text: str | Text, *, stride: int | None = None, precision: str = "float32"
+) -> TextEvaluation:
+    """Predict each token of a text once, and measure how well.
 
     Args:
         model: with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
@@ -94,7 +97,7 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None, pr
     with encoded(text, tokenizer) as ids:
         nats, tokens = score(model, ids, stride=stride, before=start_id(tokenizer), precision=precision)
     per_token = nats / tokens
-    return Evaluation(
+    return TextEvaluation(
         nats_per_char=nats / chars,
         bits_per_char=nats / math.log(2) / chars,
         bits_per_byte=nats / math.log(2) / size,
@@ -198,8 +201,7 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     if limit is None or limit >= len(found):
         return found
     require_range("max_windows", limit, 1)
-    middles = (np.arange(limit) * 2 + 1) * len(found) // (2 * limit)
-    return found[middles]
+    return found[evenly_spread(len(found), limit)]
 
 
 def _cut(ids: Ids, before: int | None, start: int, stop: int) -> NDArray[np.int64]:

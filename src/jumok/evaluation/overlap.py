@@ -1,9 +1,11 @@
-"""How much of a text stands in another text as well: what a model can know by heart."""
+"""How much of a text occurs in another text too: what a model may have memorised."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jumok.data.ids import Ids
 
 PASSAGE = 50  # characters, more than two texts share by chance; formulas and refrains are shorter
 WORTH_TELLING = 0.01  # share of a text or of rows from which on it changes what the figures mean
@@ -14,8 +16,6 @@ BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial; odd, so that it has a
 INVERSE = np.uint64(pow(int(BASE), -1, 1 << 64))
 SCATTER = np.uint64(0xBF58476D1CE4E5B9)  # small ids alone would leave the upper bits of a product alike
 TABLE_BITS = 22
-
-Ids = NDArray[np.unsignedinteger]
 
 
 def overlap(known: Ids, asked: Ids, width: int) -> float:
@@ -39,7 +39,7 @@ def overlap(known: Ids, asked: Ids, width: int) -> float:
     chosen = np.arange(min(count, MOST_PASSAGES)) * count // min(count, MOST_PASSAGES)
     rows = asked[: count * width].reshape(count, width)[chosen]  # (passages, width)
     passages, times = np.unique((_scattered(rows) * powers[:width]).sum(axis=1), return_counts=True)
-    # Most windows are no passage, which a table tells in one look.
+    # Most windows are no passage, which one look into a table shows.
     shift = np.uint64(64 - TABLE_BITS)
     table = np.zeros(1 << TABLE_BITS, np.bool_)
     table[passages >> shift] = True

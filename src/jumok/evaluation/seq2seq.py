@@ -19,6 +19,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -31,7 +32,8 @@ from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.language_model import MOST_LOGITS
-from jumok.inference.answer import Answer, Search, answer_ids, closed, require_answering
+from jumok.inference.answer import answer_ids, require_answering, with_special_tokens
+from jumok.inference.targets import Answer, Search, SearchSettings
 from jumok.models.checks import require_finite_losses
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.losses import cross_entropies
@@ -71,19 +73,16 @@ def evaluate_pairs(
     model: EncoderDecoder,
     pairs: Table | Sequence[Pair],
     *,
-    beam: int = 1,
-    length_penalty: float = 1.0,
-    no_repeat_ngram: int = 0,
-    max_tokens: int | None = None,
     metrics: bool = True,
+    **search: Unpack[SearchSettings],
 ) -> PairEvaluation:
     """Answer each source, and compare with its target.
 
     Args:
         model: with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
         pairs: a table with the columns source and target, or the pairs themselves.
-        beam, length_penalty, no_repeat_ngram, max_tokens: see `jumok.inference.answer.Search`.
         metrics: compute chrF and BLEU, for which sacrebleu is needed; without it they are None.
+        search: beam, length_penalty, no_repeat_ngram, max_tokens: see `jumok.inference.targets.Search`.
 
     Raises:
         ConfigError: a setting is out of range, or the model is no encoder–decoder.
@@ -91,7 +90,7 @@ def evaluate_pairs(
         TokenizerError: the model cannot read or write text.
         JumokError: sacrebleu is not installed, or the model's figures are not finite.
     """
-    search = Search(beam=beam, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram, max_tokens=max_tokens)
+    how = Search(**search)
     tokenizer = require_answering(model)
     if metrics and not has_sacrebleu():
         raise JumokError(
@@ -106,7 +105,7 @@ def evaluate_pairs(
         )
     coded = [encode_pair(tokenizer, model.config, pair) for pair in kept]
     loss, accuracy = forced_figures(model, coded)
-    answers = answer_ids(model, [one.source for one in coded], search, seed=0)
+    answers = answer_ids(model, [one.source for one in coded], how, seed=0)
     texts, targets = [nfc(best(found)) for found in answers], [nfc(target) for _, target in kept]
     chrf, bleu = corpus_scores(texts, targets) if metrics else (None, None)
     return PairEvaluation(
@@ -159,18 +158,18 @@ class CodedPair:
 def encode_pair(tokenizer: Tokenizer, config: EncoderDecoderConfig, pair: Pair) -> CodedPair:
     """A pair as the ids that a model learns from.
 
-    A source is its text and [EOS], or what `jumok.inference.answer.closed` puts around it; a long text is cut before
-    [EOS]. A target is the same, and always ends with [EOS]; but where a long one is cut it has no [EOS], so that a
-    model does not learn to stop there.
+    A source is its text and [EOS], or what `with_special_tokens` puts around it; a long text is cut before [EOS]. A
+    target is the same, and always ends with [EOS]; but a long one that is cut has no [EOS], so that a model does not
+    learn to stop there.
     """
     assert config.eos_id is not None
     most = config.context_length
-    source, target = (closed(tokenizer, text, config) for text in pair)
+    source, target = (with_special_tokens(tokenizer, text, config) for text in pair)
     if target[-1:] != [config.eos_id]:  # nothing around a text may say that it ends
         target = np.append(target, np.int64(config.eos_id))
     longest = max(len(source), len(target))
     if len(source) > most:
-        source = closed(tokenizer, pair[0], config, most)
+        source = with_special_tokens(tokenizer, pair[0], config, most)
     return CodedPair(source=source, target=target[:most], longest=longest, is_cut=longest > most)
 
 

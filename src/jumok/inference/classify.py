@@ -1,12 +1,12 @@
-"""Which class a text belongs to, with what probability; and how often that is right.
+"""Classification: the probability of each class for a text, and the figures of a classifier.
 
-For a class c, among the texts that are held against their labels,
+For a class c, over the texts with labels,
 
-    precision = right among those said to be c       recall = found among those that are c
-    f1 = 2 · precision · recall / (precision + recall) = 2 · right / (said + are)
+    precision = right / predicted as c       recall = right / labelled c
+    f1 = 2 · precision · recall / (precision + recall) = 2 · right / (predicted + labelled)
 
-`f1_macro` is the mean of f1 over the classes that were met, as a label or as an answer: a rare class counts as much as
-a common one, which accuracy does not show.
+`f1_macro` is the mean of f1 over the classes that occur, as a label or as a prediction. Unlike in accuracy, a
+rare class counts as much as a common one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN = 3  # of many, in a message
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """The answer for one text.
+    """The prediction for one text.
 
     label: the likeliest one; None where the model's numbers for this text are not finite, while those for others are.
     probabilities: of all labels, in the order of the model's; then none. cut: the text was longer than the context, and

@@ -1,9 +1,9 @@
-"""Filling blanks: a BERT that was trained on hidden tokens says what stood where a text has [MASK].
+"""Fill-mask: a BERT that was trained on masked tokens predicts the tokens at each [MASK] of a text.
 
-Of several blanks the one that the model is surest of is filled first, by its likeliest token; the rest are then looked
-at again with that token in place. One pass over all blanks would choose each as if it were alone, and so could join
-the beginning of one word with the end of another. One blank is one token: a character, a letter of a syllable or a
-piece of a word, as the tokenizer has it.
+Of several masks the one with the most confident prediction is filled first; the others are then predicted again with
+that token in place. One pass over all masks would choose each token on its own, and so could join the beginning of one
+word with the end of another. A mask is one token of the tokenizer: a character, a letter of a syllable or a piece of a
+word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError, TokenizerError
+from jumok.inference.sampling import Candidate
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
@@ -32,56 +32,41 @@ LARGEST_BATCH = 32  # windows of a long text that are read at once
 JOINED = "##"  # how WordPiece marks a token that continues the word before it
 
 
-class Candidate(NamedTuple):
-    """A token that may stand in a blank, readable, and its probability among all tokens."""
-
-    token: str
-    probability: float
-
-
 @dataclass(frozen=True, kw_only=True)
-class Blank:
-    """One blank. position: of its [MASK] in the text that was given, in characters. candidates: the likeliest first."""
+class FilledMask:
+    """One mask. position: of its [MASK] in the text that was given, in characters. candidates: the likeliest first."""
 
     position: int
     candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filled:
-    """A text without blanks, and what may stand in each of them, in the order of the text."""
+class FilledText:
+    """A text whose masks are filled, and the candidates for each of them, in the order of the text."""
 
     text: str
-    blanks: tuple[Blank, ...]
+    masks: tuple[FilledMask, ...]
 
 
-class Choice(NamedTuple):
-    """Token ids and their probabilities, the likeliest first."""
-
-    ids: tuple[int, ...]
-    probabilities: tuple[float, ...]
-
-
-def fill(model: Model, text: str, top: int = 5) -> Filled:
+def fill_mask(model: Model, text: str, top: int = 5) -> FilledText:
     """Fill each [MASK] of a text.
 
     Args:
         model: a BERT with head="mlm" and its tokenizer, as `jumok.load` returns it; a stock BertForMaskedLM too.
-        text: with one blank or more, each written as the model's mask token, mostly "[MASK]". It may be longer than
-            the context: each blank is then looked at in the middle of a window.
-        top: how many candidates to return for each blank.
+        text: with one mask or more, each written as the model's mask token, mostly "[MASK]". It may be longer than
+            the context: each mask is then predicted in the middle of a window.
+        top: how many candidates to return for each mask.
 
     Returns:
-        The text with the first candidate in each blank, in NFC for a jumok tokenizer. Candidates and probabilities
-        are those at the time when the blank was filled: given the blanks that were filled before it. A WordPiece
-        candidate that continues a word is written with its "##", which the text leaves out. With a bpe tokenizer,
-        whose words carry the space before them, only words with one are candidates after a space, and only words
-        without one elsewhere.
+        The text with the first candidate at each mask, in NFC for a jumok tokenizer. Candidates and probabilities are
+        those when the mask was filled, given the masks that were filled before it. A WordPiece candidate that continues
+        a word has its "##", which the text leaves out. With a bpe tokenizer, whose words include the space before them,
+        only words with a space are candidates after a space, and only words without one elsewhere.
 
     Raises:
-        ConfigError: the text has no blank; or top is less than 1.
+        ConfigError: the text has no mask; or top is less than 1.
         TokenizerError: the model has no tokenizer, or it has no mask token, or it cannot encode the text.
-        JumokError: the model does not fill blanks; or its logits are not finite.
+        JumokError: the model does not predict masked tokens; or its logits are not finite.
     """
     require_range("top", top, 1)
     bert = require_masked_model(model)
@@ -95,22 +80,21 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
             mask=name,
         )
     ids, places, allowed = _draft(parts, tokenizer, tokenizer.special_tokens[name])
-    filled, choices = fill_ids(bert, ids, places, allowed, top)
+    filled, candidates = fill_ids(bert, ids, places, allowed, top)
     positions = (end + i * len(name) for i, end in enumerate(accumulate(map(len, parts[:-1]))))
-    blanks = tuple(
-        Blank(position=position, candidates=_readable(choice, tokenizer))
-        for position, choice in zip(positions, choices, strict=True)
+    masks = tuple(
+        FilledMask(position=position, candidates=found) for position, found in zip(positions, candidates, strict=True)
     )
     # A foreign tokenizer may lose spaces and capitals, so there the text is kept as it was given.
     own = tokenizer.kind != "other"
-    return Filled(text=tokenizer.decode(filled) if own else _joined(parts, blanks), blanks=blanks)
+    return FilledText(text=tokenizer.decode(filled) if own else _joined(parts, masks), masks=masks)
 
 
 def require_masked_model(model: Model) -> BERT:
-    """The model, which finds hidden tokens.
+    """The model, which must predict masked tokens.
 
     Raises:
-        JumokError: it does not.
+        JumokError: it does not predict them.
     """
     if not isinstance(model, BERT) or model.config.head != "mlm":
         found = (
@@ -125,7 +109,7 @@ def require_masked_model(model: Model) -> BERT:
 
 
 def mask_token(tokenizer: Tokenizer) -> str:
-    """The name of the token that stands for a hidden one.
+    """The name of the mask token.
 
     Raises:
         TokenizerError: there is none.
@@ -154,38 +138,39 @@ def ordinary_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 @torch.inference_mode()
 def fill_ids(
     model: BERT, ids: Sequence[int], places: Sequence[int], allowed: Tensor, top: int = 1
-) -> tuple[NDArray[np.int64], list[Choice]]:
-    """Fill blanks among ids, the one that the model is surest of first.
+) -> tuple[NDArray[np.int64], list[tuple[Candidate, ...]]]:
+    """Fill masks among ids, the one with the most confident prediction first.
 
     Args:
         model: with its tokenizer; it is in eval mode meanwhile.
-        ids: (n,), of a text without [CLS] and [SEP], with the mask token's id at each blank.
-        places: (N,), where the blanks are, rising. allowed: (N, V), bool, what may stand in each, V being the ids that
-            the tokenizer knows. top: how many ids to return for each blank.
+        ids: (n,), of a text without [CLS] and [SEP], with the mask token's id at each mask.
+        places: (N,), where the masks are, rising. allowed: (N, V), bool, what may stand in each, V being the ids that
+            the tokenizer knows. top: how many candidates to return for each mask.
 
     Returns:
-        (n,), the ids with the likeliest one in each blank; and the choice for each blank.
+        (n,), the ids with the likeliest one at each mask; and the candidates for each mask, the likeliest first.
 
     Raises:
         JumokError: the logits are not finite.
     """
     filled = np.array(ids, np.int64)
     where = np.array(places, np.int64)
-    choices: dict[int, Choice] = {}
+    tokenizer = require_tokenizer(model)
+    found: dict[int, tuple[Candidate, ...]] = {}
     with eval_mode(model):
-        while len(choices) < len(where):
-            left = [i for i in range(len(where)) if i not in choices]
-            logits = _blank_logits(model, filled, where[left])[:, : allowed.shape[1]].cpu()  # (N, V)
+        while len(found) < len(where):
+            left = [i for i in range(len(where)) if i not in found]
+            logits = _mask_logits(model, filled, where[left])[:, : allowed.shape[1]].cpu()  # (N, V)
             require_finite(logits)
             shares = logits.softmax(dim=-1).masked_fill(~allowed[left], -1.0)  # (N, V), below what any token has
             surest = int(shares.amax(dim=-1).argmax())
             best = shares[surest].topk(min(top, int(allowed[left[surest]].sum())))
-            choices[left[surest]] = Choice(tuple(best.indices.tolist()), tuple(best.values.tolist()))
-            filled[where[left[surest]]] = choices[left[surest]].ids[0]
-    return filled, [choices[i] for i in range(len(where))]
+            found[left[surest]] = _candidates(best.indices.tolist(), best.values.tolist(), tokenizer)
+            filled[where[left[surest]]] = found[left[surest]][0].id
+    return filled, [found[i] for i in range(len(where))]
 
 
-def _blank_logits(model: BERT, ids: NDArray[np.int64], places: NDArray[np.int64]) -> Tensor:
+def _mask_logits(model: BERT, ids: NDArray[np.int64], places: NDArray[np.int64]) -> Tensor:
     """Logits at rising places of a text of any length, each in a window that has it in the middle: (N, V)."""
     framing = Framing.of(model.config, require_tokenizer(model))
     device = model.token_embedding.weight.device
@@ -205,9 +190,9 @@ def _blank_logits(model: BERT, ids: NDArray[np.int64], places: NDArray[np.int64]
 
 
 def _draft(parts: Sequence[str], tokenizer: Tokenizer, mask: int) -> tuple[list[int], list[int], Tensor]:
-    """The ids of a text with blanks between its parts, where the blanks are, and what may stand in each: (N, V)."""
+    """The ids of a text with masks between its parts, where the masks are, and what may stand in each: (N, V)."""
     ordinary = torch.from_numpy(ordinary_ids(tokenizer))  # (V,)
-    spaced = _spaced(tokenizer) & ordinary  # (V,): carries the space before a word
+    spaced = _spaced(tokenizer) & ordinary  # (V,): begins with the space before a word
     ids: list[int] = []
     places: list[int] = []
     allowed: list[Tensor] = []
@@ -228,18 +213,17 @@ def _spaced(tokenizer: Tokenizer) -> Tensor:
     return torch.tensor([piece[:1] == " " and piece.strip() != "" for piece in pieces])
 
 
-def _readable(choice: Choice, tokenizer: Tokenizer) -> tuple[Candidate, ...]:
-    """Ids as text. Bytes that are no whole character look like "<EA>"; of foreign tokens their decoder knows more."""
-    ids = list(choice.ids)
+def _candidates(ids: list[int], probabilities: list[float], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
+    """Ids as text. Bytes that are no whole character look like "<EA>"; other tokenizers decode their own."""
     names = [tokenizer.decode([i]) for i in ids] if tokenizer.kind == "other" else tokenizer.pieces(ids)
-    return tuple(map(Candidate, names, choice.probabilities))
+    return tuple(map(Candidate, ids, names, probabilities))
 
 
-def _joined(parts: Sequence[str], blanks: Sequence[Blank]) -> str:
-    """The parts of a text with the first candidates between them, one that continues a word close to it."""
+def _joined(parts: Sequence[str], masks: Sequence[FilledMask]) -> str:
+    """The parts of a text with the first candidates between them; one that continues a word is joined to it."""
     text = parts[0]
-    for blank, part in zip(blanks, parts[1:], strict=True):
-        token = blank.candidates[0].token
+    for mask, part in zip(masks, parts[1:], strict=True):
+        token = mask.candidates[0].token
         joined = token.startswith(JOINED)
         text = (text.rstrip() + token.removeprefix(JOINED) if joined else text + token) + part
     return text

@@ -1,37 +1,32 @@
-"""Writing with a model: choose the next token, show the text as soon as it is whole, stop where asked.
+"""Text generation: continue a prompt, show the text as soon as it is final, stop where asked.
 
-Ids go in and ids come out of one loop, `rollout`; around it `generate` returns finished texts and `stream` yields one
-text piece by piece. What the model says comes next, and how it says it quickly, is in `jumok.inference.packed`.
+`generate` returns finished texts, `stream` yields one text piece by piece. The loop over ids is in
+`jumok.inference.decoding`.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict, Unpack, overload
-
-import numpy as np
-import torch
-from torch import Tensor
+from itertools import islice
+from typing import Literal, Unpack, overload
 
 from jumok.config import require_choice, require_range
 from jumok.errors import ConfigError
-from jumok.inference.packed import WEIGHTS, Texts, Weights
-from jumok.inference.sampling import Sampling, drawn, filtered
+from jumok.inference.decoding import Decoding, generate_ids
+from jumok.inference.matrices import QUANTIZATIONS, Quantization
+from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.models import Model, require_room_to_write
-from jumok.models.checks import finite_rows, not_finite, require_tokenizer
+from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
-from jumok.models.modes import parts_in_eval_mode
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a model wrote after a prompt.
+    """A continuation of a prompt.
 
     Fields:
         prompt: as it was given.
@@ -51,32 +46,24 @@ class Completion:
     finish: Literal["length", "stop", "not finite"]
 
 
-# --- the public calls -------------------------------------------------------------------------------------------------
-
-
-class Settings(TypedDict, total=False):
-    """What `generate` takes beside the prompt, which decides what it returns."""
+class GenerateSettings(SamplingSettings, total=False):
+    """The keywords of `generate`, for its overloads."""
 
     tokens: int
-    temperature: float
-    top_k: int | None
-    top_p: float
-    min_p: float
-    repetition_penalty: float
     samples: int
     seed: int | None
     stop: Sequence[str]
     cache: bool
-    weights: Weights
+    quantize: Quantization | None
 
 
 @overload
-def generate(model: GPT, prompt: str = "", **settings: Unpack[Settings]) -> list[Completion]: ...
+def generate(model: GPT, prompt: str = "", **settings: Unpack[GenerateSettings]) -> list[Completion]: ...
 
 
 @overload
 def generate(
-    model: GPT, prompt: list[str] | tuple[str, ...], **settings: Unpack[Settings]
+    model: GPT, prompt: list[str] | tuple[str, ...], **settings: Unpack[GenerateSettings]
 ) -> list[list[Completion]]: ...
 
 
@@ -85,34 +72,27 @@ def generate(
     prompt: str | list[str] | tuple[str, ...] = "",
     *,
     tokens: int = 200,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
     samples: int = 1,
     seed: int | None = None,
     stop: Sequence[str] = (),
     cache: bool = True,
-    weights: Weights = "full",
+    quantize: Quantization | None = None,
+    **sampling: Unpack[SamplingSettings],
 ) -> list[Completion] | list[list[Completion]]:
-    """Continue a prompt, or several side by side.
+    """Continue a prompt, or several in one batch.
 
-    The model is in eval mode meanwhile and goes back to its mode afterwards; torch's own random numbers are not
-    touched.
+    The model is in eval mode meanwhile; torch's own random numbers are not touched.
 
     Args:
         model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
-        prompt: any text, also longer than the context; "" begins a new text, as after a newline. Or a list of such
-            texts, of any lengths: each is continued as it would be alone, and all of them sooner than one by one.
-        tokens: the most tokens to write. samples: how many continuations of each prompt.
-        temperature, top_k, top_p, min_p, repetition_penalty: see `Sampling`.
-        seed: the same seed gives the same text, and sample i the same whatever the number of samples; None: a new
-            one each time.
+        prompt: any text, also longer than the context; "" begins a new text, as after a newline. Or a list of texts of
+            any lengths: each is continued as it would be alone, all of them sooner than one by one.
+        tokens: the most tokens to generate. samples: how many continuations of each prompt.
+        seed: None: a new one each time. With the same seed sample i is the same, whatever the number of samples.
         stop: strings that end a continuation where the first of them would begin.
-        cache: keep keys and values of past tokens; without it the result is the same, later.
-        weights: "full", or "int8": weights rounded to 8 bits, which is faster where a model is large, and writes
-            another text, a little worse (see `jumok.inference.packed.Decoder`).
+        cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
+        quantize: "int8" rounds the matrices to 8 bits: faster for a large model, and a little worse, see `PackedGPT`.
+        sampling: temperature [0.8], top_k, top_p, min_p, repetition_penalty: see `Sampling`.
 
     Returns:
         The samples; for a list of prompts, the samples of each.
@@ -120,37 +100,37 @@ def generate(
     Raises:
         ConfigError: a setting is out of range, or does not fit the model or the machine.
         TokenizerError: the model has no tokenizer, or the tokenizer cannot encode a prompt.
-        JumokError: the model's logits are not finite in any continuation; where they are in some, see
-            `Completion.finish`.
+        JumokError: the model's logits are not finite in any continuation; see also `Completion.finish`.
     """
-    sampling = Sampling(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
-    )
     require_range("samples", samples, 1)
     prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-    tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, weights)
+    how = Sampling(**sampling)
+    tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, quantize)
     if not prompts:
         return []
-    require_room_to_write(model.config, len(prompts) * samples)
     writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
-    texts = Rollout(model, starts, sampling, samples=samples, seed=seed, cache=cache, weights=weights)
+    require_room_to_write(model.config, len(writers))
+    _write(Decoding(model, starts, how, samples=samples, seed=seed, cache=cache, quantize=quantize), writers, tokens)
+    done = [
+        [writer.completion(one) for writer in writers[i * samples : (i + 1) * samples]] for i, one in enumerate(prompts)
+    ]
+    return done[0] if isinstance(prompt, str) else done
+
+
+def _write(decoding: Decoding, writers: Sequence[_Writer], tokens: int) -> None:
+    """Give each writer its ids until all of them have stopped, or have so many tokens."""
     for _ in range(tokens):
-        found = texts.step()
-        for row, token in zip(texts.rows, found, strict=True):
+        found = decoding.step()
+        for row, token in zip(decoding.rows, found, strict=True):
             writers[row].push(token)
-        going = [place for place, row in enumerate(texts.rows) if writers[row].goes_on]
+        going = [place for place, row in enumerate(decoding.rows) if writers[row].goes_on]
         if not going:
             break
-        texts.keep(going)
+        decoding.keep(going)
     if all(writer.failed for writer in writers):
         raise not_finite()
     for writer in writers:
         writer.finish()
-    done = [
-        [writer.completion(one) for writer in writers[first : first + samples]]
-        for one, first in zip(prompts, range(0, len(writers), samples), strict=True)
-    ]
-    return done[0] if isinstance(prompt, str) else done
 
 
 def stream(
@@ -158,37 +138,30 @@ def stream(
     prompt: str = "",
     *,
     tokens: int = 200,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
     seed: int | None = None,
     stop: Sequence[str] = (),
     cache: bool = True,
-    weights: Weights = "full",
+    quantize: Quantization | None = None,
+    **sampling: Unpack[SamplingSettings],
 ) -> Iterator[str]:
     """Continue a prompt, and yield each piece of text as soon as it is final.
 
-    The pieces join to the text of `generate` with the same settings. They are whole characters, and a beginning of a
-    stop string is held back until it is clear that it does not become one. The model is in eval mode while it writes,
-    and between two pieces in its own.
+    The pieces join to the text of `generate` with the same settings. They are whole characters, and what may be the
+    beginning of a stop string is held back until that is decided. The model is in eval mode during a step only.
 
     Args, Raises: as `generate`; settings are checked before the first piece is asked for.
     """
-    sampling = Sampling(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty
-    )
-    tokenizer, [start] = _prepare(model, [prompt], tokens, seed, stop, weights)
+    how = Sampling(**sampling)
+    tokenizer, [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
 
     def pieces() -> Iterator[str]:
         writer = _Writer(tokenizer, start, stop)
-        with closing(rollout(model, start, sampling, seed=seed, cache=cache, weights=weights)) as steps:
-            for _ in range(tokens):
-                if piece := writer.push(next(steps)[0]):
-                    yield piece
-                if writer.stopped:
-                    return
+        steps = generate_ids(model, start, how, seed=seed, cache=cache, quantize=quantize)
+        for [token] in islice(steps, tokens):
+            if piece := writer.push(token):
+                yield piece
+            if writer.stopped:
+                return
         if piece := writer.finish():
             yield piece
 
@@ -196,7 +169,7 @@ def stream(
 
 
 def _prepare(
-    model: Model, prompts: Sequence[str], tokens: int, seed: int | None, stop: Sequence[str], weights: str
+    model: Model, prompts: Sequence[str], tokens: int, seed: int | None, stop: Sequence[str], quantize: str | None
 ) -> tuple[Tokenizer, list[list[int]]]:
     """Check what the two calls share; the tokenizer, and the ids that each text starts from."""
     if not isinstance(model, GPT):
@@ -207,124 +180,14 @@ def _prepare(
         )
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
-    require_choice("weights", weights, WEIGHTS)
+    if quantize is not None:
+        require_choice("quantize", quantize, QUANTIZATIONS)
     if isinstance(stop, str):
         raise ConfigError("stop={stop!r} is one string; give a list: [{stop!r}].", stop=stop)
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)
     return tokenizer, [tokenizer.encode(prompt).tolist() or [start_id(tokenizer)] for prompt in prompts]
-
-
-# --- ids in, ids out --------------------------------------------------------------------------------------------------
-
-
-def rollout(
-    model: GPT,
-    prompt: Sequence[int],
-    sampling: Sampling,
-    *,
-    samples: int = 1,
-    seed: int | None = None,
-    cache: bool = True,
-    weights: Weights = "full",
-) -> Generator[list[int]]:
-    """Continue `prompt` without an end: each step yields the next id of each sample.
-
-    Raises:
-        JumokError: the logits of a sample are not finite. ConfigError: int8 weights where there is no decoder for them.
-    """
-    texts = Rollout(model, [prompt], sampling, samples=samples, seed=seed, cache=cache, weights=weights)
-    while True:
-        found = texts.step()
-        ids = [token for token in found if token is not None]
-        if len(ids) < len(found):
-            raise not_finite()
-        yield ids
-
-
-class Rollout:
-    """Prompts of any lengths that a model continues side by side: the samples of the first one, of the second one, ...
-
-    Each gets the random numbers that it would get alone. Ids that the model has but its tokenizer has not are never
-    drawn. The model is in eval mode during a step.
-
-    Args: as `rollout`.
-
-    Attributes:
-        rows: the texts under way, by their number.
-
-    Raises:
-        ConfigError: int8 weights where there is no decoder for them.
-    """
-
-    def __init__(
-        self,
-        model: GPT,
-        prompts: Sequence[Sequence[int]],
-        sampling: Sampling,
-        *,
-        samples: int = 1,
-        seed: int | None = None,
-        cache: bool = True,
-        weights: Weights = "full",
-    ) -> None:
-        seeds = [secrets.randbits(63) if seed is None else seed for _ in prompts]
-        # One generator for each sample, one number for each token, whatever the device or the size of the vocabulary.
-        self._random = [
-            np.random.Generator(np.random.PCG64((one, sample))) for one in seeds for sample in range(samples)
-        ]
-        self.rows = list(range(len(self._random)))
-        self._parts, self._sampling = list(model.modules()), sampling
-        self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
-        self._texts = Texts(model, [ids for ids in prompts for _ in range(samples)], cache=cache, weights=weights)
-        self._new: list[int | None] = []  # what the last step found
-        self._seen: Tensor | None = None
-        if sampling.repetition_penalty != 1:
-            self._seen = torch.zeros(len(self.rows), self._known, dtype=torch.bool)  # (B, V)
-            for row, ids in enumerate(self._texts.ids):
-                self._seen[row, ids] = True
-
-    @torch.inference_mode()
-    def step(self) -> list[int | None]:
-        """The next id of each text under way; None where the logits are not finite, so that it has to be let go.
-
-        Raises:
-            JumokError: one that had to be is still there.
-        """
-        if self._new:
-            ids = [token for token in self._new if token is not None]
-            if len(ids) < len(self._new):
-                raise not_finite()
-            self._texts.append(ids)
-        with parts_in_eval_mode(self._parts):
-            # On the CPU from here: the choice needs float64, which some devices have not.
-            logits = self._texts.next_logits()[:, : self._known].cpu()  # (B, V)
-        finite = finite_rows(logits)  # (B,)
-        logits = filtered(logits, self._sampling, self._seen)  # (B, V)
-        if self._sampling.temperature == 0:
-            new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
-        else:
-            new = drawn(logits, torch.tensor([[r.random()] for r in self._random], dtype=torch.float64))
-        if self._seen is not None:
-            self._seen.scatter_(1, new.masked_fill(~finite[:, None], 0), True)
-        fine = finite.tolist()
-        self._new = [token if ok else None for token, ok in zip(new[:, 0].tolist(), fine, strict=True)]
-        return self._new
-
-    def keep(self, places: Sequence[int]) -> None:
-        """Go on with these of `rows` alone, one or more, by their places in it, rising."""
-        if len(places) == len(self.rows):
-            return
-        self.rows = [self.rows[place] for place in places]
-        self._random = [self._random[place] for place in places]
-        self._new = [self._new[place] for place in places]
-        self._texts.select(places)
-        if self._seen is not None:
-            self._seen = self._seen[places]
-
-
-# --- which id comes next ----------------------------------------------------------------------------------------------
 
 
 # --- ids to text ------------------------------------------------------------------------------------------------------

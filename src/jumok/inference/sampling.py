@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -47,6 +48,24 @@ class Sampling:
         require_range("min_p", self.min_p, 0, 1)
 
 
+class SamplingSettings(TypedDict, total=False):
+    """The fields of `Sampling` as keywords of a call: `Sampling(**settings)`."""
+
+    repetition_penalty: float
+    temperature: float
+    top_k: int | None
+    top_p: float
+    min_p: float
+
+
+class Candidate(NamedTuple):
+    """A token that may stand at a place, readable, and its probability among all tokens."""
+
+    id: int
+    token: str
+    probability: float
+
+
 def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> Tensor:
     """The logits to draw from, -inf where a token is ruled out.
 
@@ -54,7 +73,7 @@ def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> 
         logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for a penalty alone.
 
     Returns:
-        (B, V); up to a constant for each row, which the softmax takes away again.
+        (B, V); up to a constant for each row, which cancels in the softmax.
     """
     if seen is not None:
         most = torch.finfo(logits.dtype).max  # a large logit times a penalty may be infinite

@@ -1,12 +1,12 @@
-"""Recording attention: what a model's heads looked at, caught at the seam while the model runs.
+"""Record attention: q, k, v and masks of each layer, taken at the seam while the model runs.
 
 >>> with record(model) as recording:
 ...     model(ids)
 >>> recording.attentions[0].weights()  # (B, H, T, S)
 
-Hooks on `ScaledDotProductAttention` (`jumok.nn.attention`) keep q, k, v and the mask of each call, and are gone when
-the block ends, also by an error. The model computes what it computes without them, bit for bit. Weights are computed
-from q and k each time they are asked for, so a recording is as small as its keys and queries.
+Hooks on `ScaledDotProductAttention` (`jumok.nn.attention`) keep q, k, v and the mask of each call, and are removed
+when the block ends, also by an error. They do not change what the model computes. Weights are computed from q and k
+each time they are asked for, so a recording is as small as its keys and queries.
 
 Shapes use the legend of `jumok.nn.attention`.
 """
@@ -34,16 +34,16 @@ BlockKind = Literal["self", "encoder", "decoder", "cross"]
 
 
 class AttentionRecord:
-    """What one attention layer did with the last sequence that it saw.
+    """What one attention layer computed on the last sequence.
 
-    Written token by token with a cache, a sequence has one row of queries for each token recorded; T counts them all,
-    and they are the last T of S positions. A sequence that begins anew takes the place of the one before.
+    With a cache, each call appends its queries; T counts all that were recorded, and they are the last T of S
+    positions. A call that begins a new sequence replaces the one before.
 
     Attributes:
         name: of the layer in its model, "blocks.3.attention".
         block: "self" (GPT, BERT), or "encoder", "decoder" and "cross" of an encoder–decoder. layer: from 0.
         n_head, n_kv_head, head_dim: H, G and D of the layer. heads: which of the H were kept.
-        causal: whether a position sees none behind it.
+        causal: whether a query attends to no later key.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AttentionRecord:
 
     @property
     def q(self) -> Tensor:
-        """Queries as the seam saw them, normed and rotated: (B, H, T, D), H being the heads that were kept."""
+        """Queries, after norm and rotation: (B, H, T, D), H being the heads that were kept."""
         return self._read(self._q)
 
     @property
@@ -99,7 +99,7 @@ class AttentionRecord:
 
     @property
     def mask(self) -> Tensor | None:
-        """What was ruled out beside the future: bool, broadcastable to (B, H, T, S); None: nothing."""
+        """What may be attended to, besides causality: bool, broadcastable to (B, H, T, S); None: everything."""
         if all(mask is None for mask, _, _ in self._masks):
             return None
         rows = []
@@ -111,7 +111,7 @@ class AttentionRecord:
         return torch.cat([row.expand(*shape, *row.shape[-2:]) for row in rows], dim=-2)
 
     def weights(self, head: int | None = None, rows: slice = slice(None)) -> Tensor:
-        """How much each query took from each key, computed now.
+        """The attention weights, computed now.
 
         Args:
             head: one head, by its number in the layer; None: all that were kept.
@@ -119,7 +119,7 @@ class AttentionRecord:
 
         Returns:
             (B, H, T, S), H = 1 for one head, of the type the model computed in. Rows sum to one, and are all zeros
-            where there was nothing to attend to; a NaN stays a NaN.
+            where a query may attend to nothing; a NaN stays a NaN.
 
         Raises:
             ConfigError: the head was not recorded. ViewError: see `Recording.attentions`.
@@ -139,7 +139,7 @@ class AttentionRecord:
             mask = mask[:, place : place + 1] if mask is not None and mask.dim() == 4 and mask.shape[1] > 1 else mask
         if rows == slice(None):
             return attention_weights(q, k, mask, self.causal)
-        if self.causal:  # fewer queries than those at the end: the triangle has to be cut out of the whole one
+        if self.causal:  # of fewer queries the mask is a part of the whole one
             triangle = causal_mask(self.t, self.s, q.device)
             mask = triangle if mask is None else mask & triangle
         if mask is not None:
@@ -159,7 +159,7 @@ class AttentionRecord:
     def _add(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, beside: AttentionRecord | None
     ) -> None:
-        """Take a call. beside: for cross-attention, the self-attention of the same block, which came before it."""
+        """Add a call. beside: for cross-attention, the self-attention of the same block, which came before it."""
         t, s = q.shape[-2], k.shape[-2]
         if len(self.heads) < self.n_head:
             picked = torch.tensor(self.heads, device=q.device)
@@ -295,23 +295,23 @@ def record(
     residual: bool = False,
     values: bool = True,
 ) -> Iterator[Recording]:
-    """Record what the model's attention does inside the block.
+    """Record the attention of a model inside the block.
 
-    The model may be called any number of times, with and without a cache, in any mode; recordings may be nested. What
-    is kept is the last sequence: a call with a cache goes on with it, and one that begins anew takes its place.
+    The model may be called any number of times, with and without a cache, in any mode; recordings may be nested. The
+    last sequence is kept: a call with a cache continues it, and a call that begins a new one replaces it.
 
-    `jumok.generate` has a faster way to write that no hook can watch (`jumok.inference.packed`), and inside the block
-    takes the plain one. The two add up in another order, so probabilities may differ in their last bits, and where two
-    tokens are as good as equally likely another one may be drawn.
+    `jumok.generate` does not use `jumok.inference.packed` inside the block, because it runs no hooks. The two ways add
+    in another order, so probabilities may differ in their last bits, and another token may be drawn where two are
+    almost equally likely.
 
     Args:
         layers, heads: those to keep, from 0; None: all. Of an encoder–decoder these are layers of both stacks.
-        residual: keep the residual stream too. values: keep v too, which weights are not made of.
+        residual: keep the residual stream too. values: keep v too; weights do not need it.
 
     Raises:
         ConfigError: there is no such layer or head, or the model is none of jumok, compiled or has no attention.
     """
-    stacks = _stacks(model)
+    stacks = stacks_of(model)
     if not any(stacks.values()):
         raise ConfigError("this model has no attention to record: it has no blocks.")
     kept_layers = _chosen("layer", layers, max(len(blocks) for blocks in stacks.values()))
@@ -330,8 +330,12 @@ def record(
         yield recording
 
 
-def _stacks(model: nn.Module) -> dict[BlockKind, list[Block]]:
-    """The model's blocks, by what their self-attention is called."""
+def stacks_of(model: nn.Module) -> dict[BlockKind, list[Block]]:
+    """The blocks of a model, by the name of their self-attention.
+
+    Raises:
+        ConfigError: the model is none of jumok, or compiled.
+    """
     if isinstance(model, EncoderDecoder):
         return {"encoder": _blocks(model.encoder), "decoder": _blocks(model.decoder)}
     if isinstance(model, GPT | BERT):
@@ -405,7 +409,7 @@ def _call(
 def _stream_hook(streams: dict[str, list[_Stream]], stack: str, layer: int) -> Callable[..., None]:
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> None:
         cache = args[2] if len(args) > 2 else kwargs.get("cache")
-        past = 0 if cache is None else cache.length - x.shape[1]  # which by now holds those of x
+        past = 0 if cache is None else cache.length - x.shape[1]  # the cache already contains x
         found = streams.setdefault(stack, [_Stream()])
         if layer == 0:
             found[0].add(args[0], past)

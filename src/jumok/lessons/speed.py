@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig
-from jumok.inference.generate import rollout
+from jumok.inference.decoding import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.lessons.heads import key_head, split
 from jumok.models.gpt import GPT
@@ -295,7 +295,7 @@ def watched_work(model: GPT, prompt: Sequence[int], new: int, *, cached: bool) -
     seam = next(part for part in model.modules() if isinstance(part, ScaledDotProductAttention))
     handle = seam.register_forward_pre_hook(note)
     try:
-        with closing(rollout(model, prompt, Sampling(temperature=0), cache=cached)) as steps:
+        with closing(generate_ids(model, prompt, Sampling(temperature=0), cache=cached)) as steps:
             written = sum(1 for _ in islice(steps, new))
     finally:
         handle.remove()

@@ -50,7 +50,7 @@ from jumok.training.autotune import Pace
 from jumok.training.optim import clip_gradients, make_optimizers, rate, set_rate
 from jumok.training.plan import Plan, make_plan, most_tokens, require_possible
 from jumok.training.tasks import TASKS, Task
-from jumok.view.figures import draw_loss
+from jumok.view.training_pictures import draw_loss
 
 VALIDATIONS = 12  # in a run, unless eval_every says otherwise
 # A token costs a forward pass in validation and about three times that in training, so these shares of the training

@@ -1,16 +1,16 @@
-"""Weights, queries and keys of one head as text: few bytes, and simple to read for a page.
+"""Compact text encodings of the weights, queries and keys of one head.
 
-Weights are bytes, compressed (raw deflate), in base64; the first byte says how they are written:
+Weights are bytes, compressed (raw deflate), in base64; the first byte is the encoding:
 
 - PLAIN: the root of each weight, q = round(levels · sqrt(w)), up to 255 levels. Of causal attention only what is on and
-  below the diagonal, row after row. A page takes q² and divides each row by its sum, so that rows sum to one again and
-  nobody needs to know the levels. UP: the same, as the difference from the row above, modulo 256.
-- FACTORS: the scores as a sum of products of a few numbers for each query and each key, which is what scores are,
-  rotated so that the sum is short, and rounded; then corrections to what the softmax of them makes.
+  below the diagonal, row after row. A page takes q² and divides each row by its sum, so that rows sum to one again,
+  whatever the levels. UP: the same, as the difference from the row above, modulo 256.
+- FACTORS: the scores as a low-rank product of a few rounded numbers for each query and each key; then corrections to
+  the softmax of them.
 
-Why both: with 255 levels a weight costs 3 to 5 bits, in trained models and in new ones, and nothing beside it predicts
-it; so 144 heads over 512 tokens would take 12 MB. But a head that has T² / 2 weights is made of only 2 · T · D numbers.
-Heads that look at few tokens are smaller as levels, heads that look everywhere a little mostly as factors.
+Why both: with 255 levels a weight costs 3 to 5 bits, in trained models and in new ones, and nothing
+predicts it; 144 heads over 512 tokens would take 12 MB. But the T² / 2 weights of a head are computed from only
+2 · T · D numbers. Heads with few large weights are smaller as levels, heads with many small ones mostly as factors.
 
 With `levels` L a weight is off by at most (sqrt(w) + 1 / 4L) / L before the rows are divided: 0.004 at w = 1 and 0.0004
 at w = 0.01 for 255. Long rows of many small weights lose about as much once more by the division.

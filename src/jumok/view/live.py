@@ -1,4 +1,4 @@
-"""A model while it writes, as a stream of JSON objects: a trace of the prompt, then an event for each token.
+"""Generation as a stream of JSON objects: a trace of the prompt, then an event for each token.
 
 The events are those of `docs/viewer.md`; `assets/live.js` reads them, one object a line.
 """
@@ -15,7 +15,7 @@ import torch
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
-from jumok.inference.generate import rollout
+from jumok.inference.decoding import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
@@ -24,8 +24,9 @@ from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
 from jumok.view.coding import FINEST
 from jumok.view.pieces import Pieces, Reader
+from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
-from jumok.view.trace import expectations, trace
+from jumok.view.trace import trace
 
 GROUPINGS = ("character", "word")
 
@@ -42,10 +43,10 @@ def live(
     top: int = 10,
     name: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Let a GPT continue a text, and yield what a page needs to show it meanwhile.
+    """Continue a text with a GPT, and yield what a page shows meanwhile.
 
-    A token's event comes when the model has read the token, one step after it was drawn; only then it has looked at
-    anything. Writing ends when the tokens or the context are used up. The recording ends with the iterator; close it.
+    The event of a token comes when the model has read it, one step after it was drawn; only then it has attention
+    weights. Generation ends when the tokens or the context are used up. The recording ends with the iterator; close it.
 
     Args:
         text: "" begins as after a newline. sampling: None is that of `jumok.generate`.
@@ -69,7 +70,7 @@ def live(
     found = trace(model, text, layers=layers, heads=heads, top=top, lens=False, neurons="none", name=name)
     header = to_json(found)
     pieces = found.sequences[0].pieces
-    for kind in GROUPINGS:  # later tokens may need a group even if those of the prompt did not
+    for kind in GROUPINGS:  # later tokens may need a group even if those of the prompt do not
         header["sequences"][0]["groups"].setdefault(kind, list(range(len(pieces.tokens))))
         header["sequences"][0]["group_texts"].setdefault(kind, [token.text for token in pieces.tokens])
     return _events(
@@ -93,7 +94,7 @@ def _events(
     room = min(tokens, model.config.context_length - len(ids))
     with (
         record(model, layers, heads, residual=True, values=False) as recording,
-        closing(rollout(model, ids, sampling, seed=seed)) as steps,
+        closing(generate_ids(model, ids, sampling, seed=seed)) as steps,
     ):
         drawn = next(steps)[0] if room else -1
         for _ in range(room):
@@ -113,9 +114,9 @@ def _events(
 
 @torch.inference_mode()
 def _expected(model: GPT, recording: Recording, token: int, top: int, reader: Reader) -> dict[str, Any] | None:
-    """What was to come behind all that was read; token: what did come, -1 for nothing yet."""
+    """The prediction after all that was read. token: the one that follows, -1 for none yet."""
     stream = recording.residual["self"][-1][0, -1:]  # (1, C)
-    (found,) = expectations(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
+    (found,) = token_predictions(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
     return prediction_json(found)
 
 

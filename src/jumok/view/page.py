@@ -1,8 +1,8 @@
-"""The page: one HTML file that holds the viewer and everything it shows, and needs nothing else.
+"""The page: one HTML file that holds the viewer and everything it shows.
 
-The viewer's modules are joined into one script. It, the style and nothing more may run: a content-security policy in
-the page names both by their SHA-256 and forbids every connection, so a text could do nothing even where it should never
-get. Texts reach the page as JSON alone, in which no "<" stands, and the viewer puts them into place as text.
+The viewer's modules are joined into one script. A content-security policy in the page allows this script and the style
+only, by their SHA-256, and forbids every connection. Texts are embedded as JSON without any "<", and the viewer inserts
+them as text, so that a text cannot run as code.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import Any
 
 from jumok.errors import ConfigError, ViewError
 from jumok.files import write_atomic
-from jumok.view.probes import Probes, probes_json
+from jumok.models import Model
+from jumok.view.probes import Probes, probe_trace, probes_json
 from jumok.view.schema import opened_layer, to_json
-from jumok.view.trace import Trace
+from jumok.view.trace import Trace, attention_of, trace
 
 ENTRY = "app.js"
 LONGEST_TITLE = 40  # characters of the text
@@ -79,7 +80,7 @@ class Page:
         return _MARKER.sub(lambda marker: parts[marker[1]], _asset("page.html"))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file, whole or not at all; an older one there is replaced. Returns where it is.
+        """Write the page to a file atomically; an older one there is replaced. Returns where it is.
 
         Raises:
             ConfigError: `path` is a folder, or its folder is not there.
@@ -126,17 +127,17 @@ def page_of(
     head: int | None = None,
     language: str | None = None,
 ) -> Page:
-    """The page of a trace, with what was found by probes.
+    """The page of a trace, with its probes.
 
     Args:
-        block, layer, head: where it opens; None: where there is something to see. language: "ko" or "en"; None: the
-            browser's.
+        block, layer, head: where it opens; None: at the layer with the most confident heads. language: "ko" or
+            "en"; None: the browser's.
     """
     found = to_json(trace, None if probes is None else probes_json(probes, trace), block=block)
     found["model"]["name"] = _visible(trace.model.name)
     opening = {
         "block": block,
-        # The viewer would find the same one; but it must be one whose queries and keys are here.
+        # The viewer would choose the same one, but its queries and keys may have no room.
         "layer": opened_layer(found, block) if layer is None else layer,
         "head": head,
         "heads": None if head is None else [head],
@@ -149,6 +150,24 @@ def page_of(
         title=f"{trace.model.name} · {text}",
         opening={name: value for name, value in opening.items() if value is not None},
     )
+
+
+def page_of_text(
+    model: Model,
+    text: str,
+    *,
+    probe: bool,
+    block: str | None,
+    layer: int | None,
+    head: int | None,
+    language: str | None,
+    **how: Any,
+) -> Page:
+    """Trace a model on a text and make the page of it; arguments as for `jumok.view` and, in `how`, `trace`."""
+    seen = trace(model, text, open_layer=layer, **how)
+    attention_of(seen, block, layer, head)  # it must exist
+    probes = probe_trace(model, seen) if probe else None
+    return page_of(seen, probes, block=block, layer=layer, head=head, language=language)
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:

@@ -1,4 +1,4 @@
-"""Probes of what a page shows: which heads matter for its text, how layers join, which heads copy."""
+"""Probes for a page: ablation of each head, attention rollout, and induction scores."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import Any
 
 import torch
 
-from jumok.interpret.ablation import (
-    Head,
-    Passage,
-    Ranking,
-    Repetition,
-    ranking,
-    repetition,
-    require_language_head,
-    rollout,
-)
+from jumok.interpret.ablation import Ranking, ranking
+from jumok.interpret.heads import Head, Repetition, repetition
+from jumok.interpret.passage import Passage, require_language_head
+from jumok.interpret.rollout import attention_rollout
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.view.coding import encode_weights
-from jumok.view.trace import Attention, Floats, HeadStatistics, Trace, head_statistics
+from jumok.view.coding import Floats, encode_weights
+from jumok.view.trace import Trace
+from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 
@@ -37,7 +32,7 @@ class Flow:
 
 @dataclass(frozen=True, kw_only=True)
 class Probes:
-    """What was found. flow: None where not all layers and heads are looked at. repetition: None but for a GPT."""
+    """The results. flow: None unless all layers and heads were recorded. repetition: None but for a GPT."""
 
     ranking: Ranking
     flow: Flow | None
@@ -62,7 +57,7 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
     """Probe a model on the tokens of a trace that was made of it.
 
     Raises:
-        ViewError: the model predicts no tokens. TextError: there is but one token.
+        ViewError: the model predicts no tokens. TextError: there is only one token.
     """
     require_language_head(model)
     return Probes(ranking=ranking(model, passage_of(model, trace)), flow=_flow(trace), repetition=_repetition(model))
@@ -88,7 +83,7 @@ def _flow(trace: Trace) -> Flow | None:
     if attention.block not in ("self", "encoder") or not whole:
         return None
     weights = [torch.from_numpy(attention.weights(layer).mean(axis=0))[None] for layer in attention.layers]
-    return Flow(attention=attention, weights=rollout(weights).numpy())
+    return Flow(attention=attention, weights=attention_rollout(weights).numpy())
 
 
 def _repetition(model: Model) -> Repetition | None:
@@ -98,7 +93,7 @@ def _repetition(model: Model) -> Repetition | None:
 
 
 def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
-    """The heads that the trace shows, the one that is missed most first."""
+    """The heads of the trace, the largest effect first."""
     found: dict[Head, tuple[HeadStatistics, int]] = {}
     for one in trace.attentions:
         for layer in one.layers:
@@ -126,7 +121,7 @@ def _one(figures: Floats | None, place: int) -> float | None:
 
 
 def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
-    """What stands under "probes" in a page, as docs/viewer.md has it: of the layers and heads that the trace shows."""
+    """The object "probes" of docs/viewer.md, for the layers and heads of the trace."""
     flow, repeated = probes.flow, probes.repetition
     shown = {Head(one.block, layer, head) for one in trace.attentions for layer in one.layers for head in one.heads}
     return {
@@ -143,5 +138,5 @@ def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
 
 
 def _rounded(scores: torch.Tensor, shown: Attention) -> list[list[float]]:
-    """Scores of all layers and heads, those that are shown."""
+    """Scores of the layers and heads that are shown."""
     return [[round(float(scores[layer, head]), 4) for head in shown.heads] for layer in shown.layers]

@@ -1,9 +1,8 @@
 """A trace as one versioned JSON object, "jumok-trace" (`docs/viewer.md`), small enough for a page.
 
-Weights are as fine as there is room for: with 255 levels wherever that fits, and with fewer in all heads alike where it
-does not, so that no head pays for another. What the rounding came to is measured, and stands in the object under
-"error", of which the page makes its sentence. Queries and keys take the room that is left. How heads are written:
-`jumok.view.coding`.
+Weights have 255 levels where that fits into the budget, else fewer levels, the same for all heads. The rounding error
+is measured and written under "error"; the page shows it. Queries and keys take the room that is left. Heads are encoded
+by `jumok.view.coding`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from numpy.typing import NDArray
 from jumok.messages import tr
 from jumok.version import __version__
 from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
-from jumok.view.trace import Attention, Prediction, TokenSequence, Trace, head_statistics
+from jumok.view.predictions import TokenPrediction
+from jumok.view.trace import TokenSequence, Trace
+from jumok.view.traced_attention import Attention, head_statistics
 
 FORMAT, VERSION = "jumok-trace", 1
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
@@ -37,7 +38,7 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
     layers have them.
 
     Args:
-        probes: what `docs/viewer.md` has under "probes". block: that the page is to open with, see `opened_layer`.
+        probes: what `docs/viewer.md` has under "probes". block: with which the page opens, see `opened_layer`.
     """
     found: dict[str, Any] = {
         "format": FORMAT,
@@ -69,13 +70,12 @@ def budget(tokens: int) -> int:
 
 
 def opened_layer(found: Mapping[str, Any], block: str | None = None) -> int:
-    """The layer of a trace's JSON object that shows most at a glance: where a page opens that was not told.
+    """The layer at which a page opens by default.
 
-    That is the one whose three best heads are surest of themselves, and look at neither the first token only nor at
-    the token itself.
+    Its three best heads have the lowest entropy, and attend neither to the first token only nor to the token itself.
 
     Args:
-        block: in this one; None: the last, of an encoder–decoder the cross-attention.
+        block: of the layer; None: the last, of an encoder–decoder the cross-attention.
     """
     attentions = {entry["block"]: entry for entry in found["attentions"]}
     entry = attentions[block] if block in attentions else found["attentions"][-1]
@@ -125,7 +125,7 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
 
 
 def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
-    """Add the weights of all heads, and how far off they are; the bytes that they took."""
+    """Add the weights of all heads and their errors; returns the bytes that they take."""
     levels = FINEST if trace.exact else _affordable(trace, room)
     coded = _coded(trace, levels)
     while _length(coded) > room and levels > LEVELS[-1] and not trace.exact:  # the estimate was too low
@@ -137,7 +137,7 @@ def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
 
 
 def _affordable(trace: Trace, room: int) -> int:
-    """The most levels with which the heads seem to fit, judged by some of them."""
+    """The most levels with which the heads are estimated to fit, from some of them."""
     heads = [(one, layer, i) for one in trace.attentions for layer in one.layers for i in range(len(one.heads))]
     tried = heads[:: -(-len(heads) // TRIED)]
 
@@ -175,7 +175,7 @@ def _length(coded: list[Coded]) -> int:
 
 
 def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
-    """How far what a page shows is from the model: the largest difference, and the mean share of a row misplaced."""
+    """The error of the encoded weights: the largest difference, and the mean share of a row that is misplaced."""
     most, total, count = 0.0, 0.0, 0
     for layer, heads in zip(one.layers, coded, strict=True):
         for weights, head in zip(one.weights(layer), heads, strict=True):
@@ -273,15 +273,15 @@ def _predictions(trace: Trace) -> dict[str, Any] | None:
     }
 
 
-def prediction_json(one: Prediction | None) -> dict[str, Any] | None:
-    """What was expected at one place."""
+def prediction_json(one: TokenPrediction | None) -> dict[str, Any] | None:
+    """What is predicted at one place."""
     if one is None:
         return None
     return {
         "p": None if one.p is None else _short(one.p),
         "rank": one.rank,
         "nats": None if one.nats is None else _short(one.nats),
-        "top": [[guess.id, guess.text, _short(guess.p, 3)] for guess in one.top],
+        "top": [[token, text, _short(p, 3)] for token, text, p in one.top],
     }
 
 

@@ -17,7 +17,7 @@ from jumok.lessons.ladder.rungs import RUNGS
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.lessons.ladder.words import say, words
 from jumok.messages import shell
-from jumok.view.figures import draw_ladder
+from jumok.view.training_pictures import draw_ladder
 
 TABLE, PICTURE, PAGE = "ladder.md", "ladder.png", "report.html"
 MINUS = "−"

@@ -16,7 +16,7 @@ from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
 from jumok.data.ids import load_ids
-from jumok.data.rows import MULTIPLE, Rows, load_rows, write_rows
+from jumok.data.rows import MULTIPLE, Rows, evenly_spread, load_rows, write_rows
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
 from jumok.files import atomic_path
@@ -31,7 +31,7 @@ from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
-from jumok.view.figures import draw_confusion
+from jumok.view.training_pictures import draw_confusion
 
 # Fewest held-out rows that a validation and the last figures read, if there are as many. A thousand know an accuracy
 # to 1.2 points (a standard error), and two models on the same rows apart much better.
@@ -292,7 +292,7 @@ class Classification(Task[Any]):
     def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
         rows, lengths = self.val.rows, self.val.rows.lengths
         wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())))
-        chosen = (np.arange(wanted) * 2 + 1) * len(rows) // (2 * wanted)
+        chosen = evenly_spread(len(rows), wanted)
         return judge(
             log_probabilities(model, rows, chosen),
             self.val.truth[chosen],

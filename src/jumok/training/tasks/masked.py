@@ -21,7 +21,8 @@ from jumok.data.batches import Batches
 from jumok.data.ids import Ids, load_ids
 from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
-from jumok.evaluation.masked import NOTHING, Cloze, Masking, at_places, random_for, token_losses
+from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
+from jumok.evaluation.masking import NOTHING, Masking, random_for
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
 from jumok.messages import message
@@ -59,7 +60,7 @@ class MaskedLanguageModelling(Task[BERT]):
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.framing = Framing.of(model, tokenizer)
         self.masking = Masking(tokenizer, config.mask_rate, config.whole_words)
-        self.cloze = Cloze(self.masking, self.framing)
+        self.scorer = MaskedScorer(self.masking, self.framing)
         self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
@@ -108,7 +109,7 @@ class MaskedLanguageModelling(Task[BERT]):
         block = self.batches.batch(number)[0].numpy()  # (B, W)
         random = random_for(self.seed, number, TRAINING)
         places = self.masking.choose(block, random)
-        return self.cloze.batch(block, self.masking.corrupted(block, places, random), places)
+        return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
 
     def share(self, batch: tuple[Tensor, ...]) -> float:
         """Of the rows."""
@@ -128,12 +129,12 @@ class MaskedLanguageModelling(Task[BERT]):
 
         All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
         """
-        found = self.cloze.together(model, self.val, max(1, max_tokens // self.framing.room))
+        found = self.scorer.score_together(model, self.val, max(1, max_tokens // self.framing.room))
         return {
             "loss": found.nats_per_token,
             "nats_per_hidden_token": found.nats_per_token,
             "accuracy": found.accuracy,
-            "hidden_tokens": found.hidden,
+            "hidden_tokens": found.masked,
             "tokens": found.tokens,
         }
 
@@ -143,13 +144,13 @@ class MaskedLanguageModelling(Task[BERT]):
         Beside them stands what is reached by the frequencies of the tokens alone.
         """
         count = self._alone(max_tokens)
-        figures = self.validate(model, max_tokens - count * self.cloze.width(len(self.val)))
-        figures["pseudo_perplexity"] = self.cloze.alone(model, self.val, count).perplexity
+        figures = self.validate(model, max_tokens - count * self.scorer.width(len(self.val)))
+        figures["pseudo_perplexity"] = self.scorer.score_alone(model, self.val, count).perplexity
         return figures | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
         """Each token once, and a window for each that is hidden alone."""
-        alone = self._alone(max_tokens) * self.cloze.width(len(self.val))
+        alone = self._alone(max_tokens) * self.scorer.width(len(self.val))
         return min(len(self.val), max_tokens - alone) + alone
 
     def headline(self, figures: Mapping[str, float]) -> str:
@@ -169,7 +170,7 @@ class MaskedLanguageModelling(Task[BERT]):
         block = source[start : start + width].astype(np.int64)[None]  # (1, W)
         places = self.masking.choose(block, random_for(seed, start, SAMPLE))
         chosen = places[places != NOTHING].tolist()
-        hidden = self.masking.hidden(block, places)[0]
+        hidden = self.masking.masked(block, places)[0]
         allowed = torch.from_numpy(self.masking.ordinary).expand(len(chosen), -1)  # (N, V)
         filled, _ = fill_ids(model, hidden.tolist(), chosen, allowed) if chosen else (hidden, [])
         lines = (self.tokenizer.decode(ids) for ids in (hidden, filled, block[0]))
@@ -206,7 +207,7 @@ class MaskedLanguageModelling(Task[BERT]):
     def _alone(self, max_tokens: int) -> int:
         """How many tokens the last figures hide alone."""
         size = len(self.val)
-        return min(int(ONE_BY_ONE * max_tokens) // self.cloze.width(size), self.cloze.usual_count(size))
+        return min(int(ONE_BY_ONE * max_tokens) // self.scorer.width(size), self.scorer.usual_count(size))
 
 
 def _counts(ids: Ids, size: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from jumok.config import SENTENCE_DEFAULTS, EncoderDecoderConfig, TrainConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.ids import REMEDY
-from jumok.data.rows import load_rows, write_rows
+from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
@@ -35,7 +35,8 @@ from jumok.evaluation.seq2seq import (
     whole_pairs,
 )
 from jumok.files import write_atomic
-from jumok.inference.answer import Search, answer_ids, require_answering
+from jumok.inference.answer import answer_ids, require_answering
+from jumok.inference.targets import Search
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -270,8 +271,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         return min(self.validation_tokens, max_tokens // ANSWER_COST)
 
     def _figures(self, model: EncoderDecoder, rows: int) -> dict[str, float]:
-        middles = (np.arange(rows) * 2 + 1) * len(self.held_out) // (2 * rows)
-        pairs = [self.held_out[row] for row in middles.tolist()]
+        pairs = [self.held_out[row] for row in evenly_spread(len(self.held_out), rows).tolist()]
         found = evaluate_pairs(model, pairs, metrics=has_sacrebleu())
         figures = {
             "loss": found.loss_per_token,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jumok.view.figures import _smoothed, draw_loss, loss_limits
+from jumok.view.training_pictures import _smoothed, draw_loss, loss_limits
 
 
 def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, Any]:

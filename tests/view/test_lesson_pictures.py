@@ -17,7 +17,7 @@ from matplotlib import font_manager
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
 from jumok.view.canvas import MASKED, canvas, line_look
-from jumok.view.pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
+from jumok.view.lesson_pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
 
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
 
@@ -82,7 +82,7 @@ def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path
 
 def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom jumok.view.pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
+        "import sys\nfrom jumok.view.lesson_pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
         "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.png")], capture_output=True, check=True)

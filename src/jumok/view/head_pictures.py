@@ -1,4 +1,4 @@
-"""Attention as a picture, for whoever has no browser at hand: the heads of one layer, or all of a model."""
+"""Attention weights as a picture: the heads of one layer, or all of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.view.canvas import INK, MASKED, canvas
-from jumok.view.trace import Attention, Trace
+from jumok.view.trace import Trace, attention_of
+from jumok.view.traced_attention import Attention
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,38 +59,13 @@ def draw_heads(
         raise ConfigError(
             "{--scale {scale:g}} is out of range: it goes from 0.1 to {largest}.", scale=scale, largest=LARGEST_SCALE
         )
-    attention = chosen(trace, block, layer, head)
+    attention = attention_of(trace, block, layer, head)
     if head is not None and layer is None:
         raise ConfigError("head={head} was given without a layer; name the layer too.", head=head)
     if layer is None:
         _draw_all(trace, attention, path, scale * DPI)
     else:
         _draw_layer(trace, attention, path, scale * DPI, layer, attention.heads if head is None else (head,))
-
-
-def chosen(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:
-    """The attention of a block, which has this layer and this head.
-
-    Raises:
-        ConfigError: the trace has no such block, layer or head.
-    """
-    by_block = {attention.block: attention for attention in trace.attentions}
-    name = block or ("cross" if "cross" in by_block else next(iter(by_block)))
-    attention = next((found for known, found in by_block.items() if known == name), None)
-    if attention is None:
-        raise ConfigError(
-            "block={name!r} does not exist; this model has {blocks}.", name=name, blocks=", ".join(map(repr, by_block))
-        )
-    for what, number, there in (("layer", layer, attention.layers), ("head", head, attention.heads)):
-        if number is not None and number not in there:
-            known = ", ".join(map(str, there))
-            raise ConfigError(
-                "{what}={number} does not exist here; counted from 0, there are {known}.",
-                what=what,
-                number=number,
-                known=known,
-            )
-    return attention
 
 
 def _draw_layer(

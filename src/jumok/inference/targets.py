@@ -1,0 +1,226 @@
+"""The targets that an encoder–decoder is writing, how their tokens are chosen, and the answers that they become.
+
+The decoder begins with `decoder_start_id` and continues until it writes [EOS], or until the tokens are used up. The
+score of an answer is the sum of the log-probabilities of its tokens, in nats, divided by tokens**length_penalty; [EOS]
+is a token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from jumok.config import EncoderDecoderConfig, require_range
+from jumok.data.rows import Rows
+from jumok.errors import ConfigError
+from jumok.inference.sampling import Sampling, SamplingSettings
+from jumok.models.checks import finite_rows, require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.framing import Ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A target that a model wrote for a source.
+
+    Fields:
+        text: without special tokens.
+        score: see the head of this module; 0 is the highest.
+        ids: every id that was written, [EOS] included. tokens: their number.
+        finish: "stop" at [EOS], or "length" when the tokens were used up; a last character whose bytes are not
+            complete by then is left out of the text. "not finite" where the model's logits were not finite after these
+            ids, while other answers went on; the score is then -inf.
+    """
+
+    text: str
+    score: float
+    ids: tuple[int, ...]
+    tokens: int
+    finish: Literal["stop", "length", "not finite"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Sampling):
+    """How the tokens of an answer are chosen: greedily, by beam search, or drawn where the temperature is above 0.
+
+    Fields:
+        temperature, top_k, top_p, min_p: as in `Sampling`, but the temperature is 0 unless given.
+        beam: beams that are kept; 1 is greedy, or sampling.
+        n_best: answers for each source.
+        length_penalty: power of the length by which a score is divided; more favours longer answers.
+        no_repeat_ngram: no sequence of so many tokens occurs twice in an answer; 0 is off.
+        max_tokens: the most tokens of an answer, [EOS] included; None: as many as the model has positions.
+
+    Raises:
+        ConfigError: a value is out of range, or two of them do not fit together.
+    """
+
+    temperature: float = 0.0
+    beam: int = 1
+    n_best: int = 1
+    length_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("beam", self.beam, 1)
+        require_range("n_best", self.n_best, 1)
+        require_range("length_penalty", self.length_penalty, -100, 100)
+        require_range("no_repeat_ngram", self.no_repeat_ngram, 0)
+        draws = self.temperature > 0
+        if draws and self.beam > 1:
+            raise ConfigError(
+                "beam={beam} and temperature={temperature:g} were both given: beam search looks for the "
+                "likeliest answer, while a temperature above 0 draws answers at random; use "
+                "temperature=0, or beam=1.",
+                beam=self.beam,
+                temperature=self.temperature,
+            )
+        if self.repetition_penalty != 1:
+            raise ConfigError(
+                "repetition_penalty={penalty:g} is for a GPT that continues a text; for an answer use no_repeat_ngram.",
+                penalty=self.repetition_penalty,
+            )
+        if not draws and self.n_best > self.beam:
+            raise ConfigError(
+                "n_best={n_best} is more than beam={beam}: beam search finds as many answers as it has "
+                "beams; use beam={n_best}, or a temperature above 0 to draw several answers.",
+                n_best=self.n_best,
+                beam=self.beam,
+            )
+
+    def limit(self, config: EncoderDecoderConfig) -> int:
+        """The most tokens of an answer of a model.
+
+        Raises:
+            ConfigError: max_tokens is more than the model has positions for.
+        """
+        if self.max_tokens is None:
+            return config.context_length
+        require_range("max_tokens", self.max_tokens, 1, config.context_length)
+        return self.max_tokens
+
+    def score(self, total: float, tokens: int) -> float:
+        """The score of an answer whose log-probabilities have the sum `total`."""
+        return float(total / tokens**self.length_penalty)
+
+
+class SearchSettings(SamplingSettings, total=False):
+    """The fields of `Search` as keywords of a call: `Search(**settings)`."""
+
+    beam: int
+    n_best: int
+    length_penalty: float
+    no_repeat_ngram: int
+    max_tokens: int | None
+
+
+class Targets:
+    """Targets that a model is writing, one a row, each beside its source; rows can be dropped and doubled."""
+
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, *, cache: bool) -> None:
+        self.model, self.config, self.tokenizer = model, model.config, require_tokenizer(model)
+        assert model.config.decoder_start_id is not None  # `require_answering` has checked both
+        assert model.config.eos_id is not None
+        self.device = model.token_embedding.weight.device
+        self.limit = search.limit(model.config)
+        self.no_repeat_ngram = search.no_repeat_ngram
+        rows = Rows.of(sources)
+        block = rows.padded(range(len(rows)), model.config.pad_id or 0, multiple=1)  # (B, S)
+        mask = torch.arange(block.shape[1]) < torch.from_numpy(rows.lengths)[:, None]  # (B, S)
+        self._mask = None if bool(mask.all()) else mask.to(self.device)
+        self._encoded = model.encode(block.to(self.device), self._mask)  # (B, S, C)
+        self._cache = model.new_cache(len(sources)) if cache else None
+        start, self._end = model.config.decoder_start_id, model.config.eos_id
+        self.ids = torch.full((len(sources), 1), start, device=self.device)  # (B, T)
+        self.failed = torch.zeros(
+            len(sources), dtype=torch.bool, device=self.device
+        )  # (B,): whose last logits are not finite
+        self._special = {*self.tokenizer.special_tokens.values(), start, self._end, model.config.pad_id}
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the next token is the last one that there is room for."""
+        return self.ids.shape[1] == self.limit
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """Keep these rows, (N,), in this order. same_sources: row i still belongs to the same source as before."""
+        self.ids = self.ids[rows]  # (N, T)
+        if self._cache is not None:
+            self._cache.target.select(rows)
+        if same_sources:
+            return
+        self._encoded = self._encoded[rows]  # (N, S, C)
+        self._mask = None if self._mask is None else self._mask[rows]  # (N, S)
+        if self._cache is not None:
+            self._cache.source.select(rows)
+
+    def ends(self, new: Tensor) -> Tensor:
+        """Whether a target ends with this next token, bool: it is [EOS], or no other has room."""
+        return torch.ones_like(new, dtype=torch.bool) if self.is_last else new.eq(self._end)
+
+    def append(self, new: Tensor) -> None:
+        """The next token of each row, (B,)."""
+        self.ids = torch.cat((self.ids, new[:, None]), dim=1)  # (B, T+1)
+
+    def log_probabilities(self) -> Tensor:
+        """Of the next token of each row: (B, V), -inf where a rule forbids it.
+
+        Ids that only the model has, not its tokenizer, are never written. As in `transformers`, the probabilities of
+        the allowed tokens do not sum to one, and a forced token costs nothing. Rows whose logits are not finite are
+        marked in `failed`, and are all -inf.
+        """
+        past = 0 if self._cache is None else self._cache.length
+        hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
+        logits = self.model.logits(hidden)[:, : self.tokenizer.vocab_size]  # (B, V)
+        self.failed = ~finite_rows(logits)  # (B,)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
+        forbid_repeats(log_probabilities, self.ids, self.no_repeat_ngram, self._end)
+        forced = self.config.forced_bos_id if self.ids.shape[1] == 1 else None
+        if self.is_last and self.config.forced_eos_id is not None:
+            forced = self.config.forced_eos_id
+        if forced is not None:
+            log_probabilities = torch.full_like(log_probabilities, -math.inf)
+            log_probabilities[:, forced] = 0.0
+        return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
+
+    def finished(self, row: int, last: int, score: float) -> Answer:
+        """The answer of row `row` with the token `last`."""
+        ids = (*self.ids[row, 1:].tolist(), last)
+        return self._answer(ids, score, "stop" if last == self._end else "length")
+
+    def broken(self, row: int) -> Answer:
+        """The answer of row `row`, which failed."""
+        return self._answer(tuple(self.ids[row, 1:].tolist()), -math.inf, "not finite")
+
+    def _answer(self, ids: tuple[int, ...], score: float, finish: Literal["stop", "length", "not finite"]) -> Answer:
+        text = self.tokenizer.decode([token for token in ids if token not in self._special])
+        whole = text if finish == "stop" else text.rstrip("\ufffd")
+        return Answer(text=whole, score=score, ids=ids, tokens=len(ids), finish=finish)
+
+
+def forbid_repeats(log_probabilities: Tensor, ids: Tensor, n: int, end: int | None = None) -> None:
+    """Forbid, in place, each token with which `n` ids would occur in a row for the second time.
+
+    Args:
+        log_probabilities: (B, V), of the token after ids, (B, T). n: 0 forbids nothing. end: is never forbidden, so
+            that something can always come.
+    """
+    if n == 0 or ids.shape[1] < n:
+        return
+    grams = ids.unfold(1, n, 1)  # (B, T-n+1, n)
+    newest = ids[:, ids.shape[1] - n + 1 :]  # (B, n-1)
+    repeated = (grams[:, :, :-1] == newest[:, None]).all(dim=-1)  # (B, T-n+1)
+    rows, places = repeated.nonzero(as_tuple=True)
+    tokens = grams[rows, places, -1]
+    allowed = tokens < log_probabilities.shape[1]
+    if end is not None:
+        allowed &= tokens != end
+    log_probabilities[rows[allowed], tokens[allowed]] = -math.inf

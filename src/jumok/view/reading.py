@@ -1,0 +1,281 @@
+"""How a model of each kind reads a text: the ids, the call, and the places at which it predicts tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from jumok.config import require_range
+from jumok.errors import ConfigError, TextError
+from jumok.inference.answer import answer_ids, require_answering, with_special_tokens
+from jumok.inference.fill_mask import mask_token
+from jumok.inference.generate import generate
+from jumok.inference.sampling import Sampling
+from jumok.inference.targets import Search
+from jumok.interpret.passage import masked_in_turn
+from jumok.messages import tr
+from jumok.models import Model
+from jumok.models.bert import BERT
+from jumok.models.checks import require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.framing import Framing, start_id
+from jumok.models.gpt import GPT
+from jumok.tokenizers import ROLES, Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A sentence about what is not as someone might expect it, in two languages."""
+
+    ko: str
+    en: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A sequence as ids."""
+
+    name: Literal["text", "source", "target"]
+    ids: list[int]
+    prompt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedPlaces:
+    """The places at which a model predicts a token.
+
+    Fields:
+        stack: of the residual stream. part: which of the parts. logits: from the end of that stream, (N, C) -> (N, V).
+        rows: positions of the stream that predict. places: what they predict; one after the last is the token that
+            would follow. wanted: the ids that stand there, -1 for none.
+        masked: copies of the text, (R, T), from whose streams to predict instead: place i from copy masked_in[i].
+    """
+
+    stack: str
+    part: int
+    kind: Literal["next", "here"]
+    logits: Callable[[Tensor], Tensor]
+    rows: list[int]
+    places: list[int]
+    wanted: list[int]
+    masked: Tensor | None = None
+    masked_in: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What to run, and what a trace shows of it. predicted: None if the model predicts no tokens."""
+
+    parts: list[Part]
+    run: Callable[[], object]
+    predicted: PredictedPlaces | None
+    notes: list[Note]
+
+
+def read(
+    model: Model, text: str, target: str | None, tokens: int, sampling: Sampling | None, seed: int | None
+) -> Reading:
+    """How a model reads a text; arguments and errors as for `jumok.view.trace.trace`."""
+    require_range("tokens", tokens, 0)
+    if target is not None and not isinstance(model, EncoderDecoder):
+        raise ConfigError(
+            "target={target!r} is the answer of an encoder–decoder, and this model is of the kind "
+            "{kind}; leave it out.",
+            target=target,
+            kind=type(model).__name__,
+        )
+    if tokens and (isinstance(model, BERT) or (isinstance(model, GPT) and model.config.labels)):
+        raise ConfigError(
+            "tokens={tokens}: this {kind} reads texts and writes none; leave it out.",
+            tokens=tokens,
+            kind=type(model).__name__,
+        )
+    if isinstance(model, GPT):
+        return _read_by_gpt(model, text, tokens, sampling or Sampling(), seed)
+    if isinstance(model, BERT):
+        return _read_by_bert(model, text)
+    return _read_by_encoder_decoder(model, text, target, tokens)
+
+
+def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: int | None) -> Reading:
+    tokenizer = require_tokenizer(model)
+    context = model.config.context_length
+    ids: list[int] = tokenizer.encode(text).tolist()
+    if not ids and not tokens:
+        raise _empty(tr("text"), tr(" or ask for tokens, which then begin as after a newline"))
+    notes = _lost(tokenizer, ids)
+    if model.config.labels:
+        framed = Framing.of(model.config, tokenizer).frame(tokenizer.encode(text))
+        ids = [int(i) for i in framed.ids]
+        part = Part(name="text", ids=ids, prompt=len(ids))
+        notes += [_cut_end(context)] * framed.cut + [_no_language_head()]
+        return Reading(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
+    ids = ids or [start_id(tokenizer)]
+    prompt = len(ids)
+    if tokens:
+        ids += generate(model, text, tokens=tokens, seed=seed, **vars(sampling))[0].ids
+    cut = max(0, len(ids) - context)
+    if cut:
+        notes.append(
+            Note(
+                ko=f"글이 모델의 문맥({context}토큰)보다 길어서 앞의 {cut:,}토큰은 빼고 보여 줘요.",
+                en=f"The text is longer than the model's context of {context} tokens: the first {cut:,} are left out.",
+            )
+        )
+        ids, prompt = ids[cut:], max(0, prompt - cut)
+    predicted = PredictedPlaces(
+        stack="self",
+        part=0,
+        kind="next",
+        logits=lambda x: model.head(model.norm(x)),
+        rows=list(range(len(ids))),
+        places=list(range(1, len(ids) + 1)),
+        wanted=[*ids[1:], -1],
+    )
+    part = Part(name="text", ids=ids, prompt=prompt)
+    return Reading(parts=[part], run=_runner(model.hidden, model, ids), predicted=predicted, notes=notes)
+
+
+def _read_by_bert(model: BERT, text: str) -> Reading:
+    tokenizer = require_tokenizer(model)
+    mask = -1
+    parts = [text]
+    if model.config.head == "mlm":
+        name = mask_token(tokenizer)
+        mask, parts = tokenizer.special_tokens[name], text.split(name)
+    ids: list[int] = []
+    for i, part in enumerate(parts):
+        if i:
+            ids.append(mask)
+        # A bpe token includes the space before it, so the space before a mask belongs to the mask.
+        spaced = tokenizer.kind == "bpe" and i + 1 < len(parts)
+        ids += tokenizer.encode(part.removesuffix(" ") if spaced else part).tolist()
+    if not ids:
+        raise _empty(tr("text"))
+    notes = _lost(tokenizer, [i for i in ids if i != mask])
+    framing = Framing.of(model.config, tokenizer)
+    framed = framing.frame(np.array(ids))
+    ids = framed.ids.tolist()
+    if framed.cut:
+        notes.append(_cut_end(model.config.context_length))
+    predicted = None
+    if model.config.head == "mlm":
+        predicted = _masked_places(model, ids, mask)
+    else:
+        notes.append(_no_language_head())
+    whole = Part(name="text", ids=ids, prompt=len(ids))
+    return Reading(parts=[whole], run=_runner(model, model, ids), predicted=predicted, notes=notes)
+
+
+def _masked_places(model: BERT, ids: list[int], mask: int) -> PredictedPlaces:
+    """Where a BERT predicts: at the masks of the text, and at each other token while it is masked."""
+    text = torch.tensor(ids, device=model.token_embedding.weight.device)
+    masked, places = masked_in_turn(model, text)
+    order = [place for row in places for place in row.tolist()]
+    given = [place for place, token in enumerate(ids) if token == mask]
+    return PredictedPlaces(
+        stack="self",
+        part=0,
+        kind="here",
+        logits=model.mlm_logits,
+        rows=given + order,
+        places=given + order,
+        wanted=[-1] * len(given) + [ids[place] for place in order],
+        masked=torch.cat((text[None], masked)),
+        masked_in=[0] * len(given) + [row for row, inside in enumerate(places, 1) for _ in inside],
+    )
+
+
+def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | None, tokens: int) -> Reading:
+    tokenizer, config = require_answering(model), model.config
+    context = config.context_length
+    if not len(tokenizer.encode(text)):
+        raise _empty(tr("text"))
+    whole = with_special_tokens(tokenizer, text, config)
+    source: list[int] = with_special_tokens(tokenizer, text, config, context).tolist()
+    notes = _lost(tokenizer, tokenizer.encode(text).tolist()) + [_cut_end(context)] * (len(whole) > context)
+    if target is None:
+        search = Search(max_tokens=min(tokens, context) or None)
+        written = list(answer_ids(model, [np.array(source)], search)[0][0].ids)
+    elif len(tokenizer.encode(target)):
+        written = with_special_tokens(tokenizer, target, config).tolist()
+        notes += _lost(tokenizer, tokenizer.encode(target).tolist())
+    else:
+        raise _empty(tr("target"), tr("; without any the model writes one"))
+    assert config.decoder_start_id is not None  # `require_answering` has checked it
+    if written[-1:] == [config.eos_id]:
+        written = written[:-1]  # the decoder does not read it; it comes after the last token
+    if len(written) >= context:
+        notes.append(_full(context) if target is None else _cut_end(context))
+    ids = [config.decoder_start_id, *written][:context]
+    device = model.token_embedding.weight.device
+    prompt = len(ids) if target is not None else 1
+
+    def run() -> None:
+        encoded = model.encode(torch.tensor([source], device=device))
+        model.hidden(torch.tensor([ids], device=device), encoded)
+
+    parts = [
+        Part(name="source", ids=source, prompt=len(source)),
+        Part(name="target", ids=ids, prompt=prompt),
+    ]
+    predicted = PredictedPlaces(
+        stack="decoder",
+        part=1,
+        kind="next",
+        logits=model.logits,
+        rows=list(range(len(ids))),
+        places=list(range(1, len(ids) + 1)),
+        wanted=[*ids[1:], -1],
+    )
+    return Reading(parts=parts, run=run, predicted=predicted, notes=notes)
+
+
+def _runner(call: Callable[..., object], model: Model, ids: list[int]) -> Callable[[], object]:
+    device = model.token_embedding.weight.device
+    return lambda: call(torch.tensor([ids], device=device))
+
+
+def _empty(what: str, remedy: str = "") -> TextError:
+    return TextError(
+        "the {what} has nothing that the tokenizer can encode; give some words{remedy}.", what=what, remedy=remedy
+    )
+
+
+def _lost(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Note]:
+    """A note if the tokenizer has no token for some characters."""
+    unknown = [name for name in ROLES["unk_token"] if tokenizer.special_tokens.get(name, -1) in ids]
+    if tokenizer.kind != "other" or not unknown:
+        return []
+    return [
+        Note(
+            ko=f"이 모델의 토크나이저에 없는 글자가 있어서 {unknown[0]} 토큰으로 보여요.",
+            en=f"Some characters are not in the model's tokenizer; they are shown as {unknown[0]}.",
+        )
+    ]
+
+
+def _cut_end(context: int) -> Note:
+    return Note(
+        ko=f"글이 모델이 한 번에 읽을 수 있는 {context}토큰보다 길어서 뒷부분은 뺐어요.",
+        en=f"The text is longer than the {context} tokens that the model reads at once: its end is left out.",
+    )
+
+
+def _full(context: int) -> Note:
+    return Note(
+        ko=f"모델이 쓸 수 있는 {context}토큰을 다 쓸 때까지 대답을 끝내지 않았어요.",
+        en=f"The answer has no end: the model wrote until its {context} tokens were used up.",
+    )
+
+
+def _no_language_head() -> Note:
+    return Note(
+        ko="이 모델에는 다음 토큰이나 가려진 토큰을 맞히는 출력층이 없어서 확률과 로짓 렌즈는 보여 주지 않아요.",
+        en="This model has no output layer that predicts tokens, so there are no probabilities and no logit lens.",
+    )
