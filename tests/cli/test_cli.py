@@ -30,10 +30,9 @@ import pytest
 from rich.cells import cell_len
 
 from conftest import TINY, Jumok
-from jumok import cli
-from jumok.cli import _verbs
-from jumok.cli._verbs import plain_floats
-from jumok.cli.train import FROM_THE_TEXT
+from jumok.cli import material, process
+from jumok.cli.console.output import plain_floats
+from jumok.cli.train_options import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora.numbers import read_number
 from jumok.messages import shell
@@ -386,7 +385,7 @@ def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
 
 
 def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli._verbs, "STORIES_CHARS", 5_000)
+    monkeypatch.setattr(material, "STORIES_CHARS", 5_000)
     end = jumok("train", "--json", *FLAGS)
     assert end.code == 0, end.err
     assert end.json["run"] == "runs/stories"
@@ -1109,23 +1108,23 @@ def test_threads_sleep_where_others_work(
     monkeypatch: pytest.MonkeyPatch, others: int, processors: int, given: dict[str, str], policy: str | None
 ) -> None:
     """With a busy loop beside it a step took 0.95 s, at worst 13.8, for threads that wait took the processors."""
-    for name in _verbs.WAITING_POLICIES:
+    for name in process.WAITING_POLICIES:
         monkeypatch.setenv(name, "")  # so that it is as before when the test is over
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_verbs, "others_at_work", lambda: others)
+    monkeypatch.setattr(process, "other_running_threads", lambda: others)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     monkeypatch.delitem(sys.modules, "torch")
-    assert _verbs.make_room_for_others() is (policy == "PASSIVE")
+    assert process.let_waiting_threads_sleep() is (policy == "PASSIVE")
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_it_is_too_late_once_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenMP has read its environment by then; and a choice for this process is none for those that it starts."""
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(_verbs, "others_at_work", lambda: 99)
-    assert not _verbs.make_room_for_others()
+    monkeypatch.setattr(process, "other_running_threads", lambda: 99)
+    assert not process.let_waiting_threads_sleep()
     assert "OMP_WAIT_POLICY" not in os.environ
 
 
@@ -1134,6 +1133,6 @@ def test_a_busy_loop_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
         try:
             time.sleep(0.2)
-            assert _verbs.others_at_work() >= 1
+            assert process.other_running_threads() >= 1
         finally:
             loop.kill()

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from conftest import TINY
-from jumok.cli.console import LadderView
+from jumok.cli.console.ladder import LadderView
 from jumok.lessons.chapters import LANGUAGES, Language
 from jumok.lessons.ladder.run import RungStarted
 from jumok.lessons.ladder.rungs import RUNGS

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from conftest import TINY, End, Jumok
-from jumok.cli._verbs import print_json
+from jumok.cli.console.output import print_json
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.classification import evaluate_classes, judge

@@ -21,7 +21,7 @@ import pytest
 import jumok as package
 from conftest import TINY, Jumok
 from jumok import cli, errors
-from jumok.cli._verbs import stopping
+from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError
 from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
 from jumok.training.progress import TrainingView

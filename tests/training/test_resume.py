@@ -71,7 +71,7 @@ NURSERY = """
 import json, os, random, signal, sys, time
 
 import matplotlib.backends.backend_agg, matplotlib.figure, safetensors.torch, torch._dynamo
-import jumok.cli, jumok.cli.console, jumok.training.trainer
+import jumok.cli, jumok.cli.console.ladder, jumok.training.trainer
 
 torch.set_num_threads(1)
 reference, killed, text, kills, flags = json.loads(sys.argv[1])

@@ -52,8 +52,8 @@ class ModelConfig:
     """What the configurations of all models have; each field says what it is in its `help`."""
 
     vocab_size: int = field(metadata={"help": "number of token ids"})
-    context_length: int = setting(256, "most tokens the model sees at once")
-    dropout: float = setting(0.0, "rate on embeddings and all residual branches")
+    context_length: int = setting(256, "maximum number of tokens that the model sees at once")
+    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
 
     def _missing(self, name: str) -> bool:
         return getattr(self, name) is None
