@@ -165,9 +165,9 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--vocab-size", "300"], "vocab_size"),
     (["--resume"], "--resume needs --out RUN"),
     (["--task", "classfy"], "classify"),
-    (["--task", "mlm", "--text", "document"], "--text is for --task classify, and this task is mlm; leave it out."),
-    (["--task", "classify", "--column", "document"], "its columns are named by --text and --label; leave it out."),
-    (["--mask-rate", "0.2"], "--mask-rate is for --task mlm, and this task is lm; leave it out."),
+    (["--task", "mlm", "--text", "document"], "--text applies to --task classify, but the task is mlm; leave it out."),
+    (["--task", "classify", "--column", "document"], "its columns are named with --text and --label; leave it out."),
+    (["--mask-rate", "0.2"], "--mask-rate applies to --task mlm, but the task is lm; leave it out."),
     (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets family, head_dim,"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
@@ -758,8 +758,8 @@ def test_corpus_write_numbers(jumok: Jumok) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("numbers", "--chars", 5), "--chars is not for numbers"),
-        (("stories", "--rows", 5), "--rows is not for stories"),
+        (("numbers", "--chars", 5), "--chars does not apply to numbers"),
+        (("stories", "--rows", 5), "--rows does not apply to stories"),
         (("numbers", "--kind", "nummber"), "did you mean 'number'"),
         (("numbers", "--rows", -1), "rows=-1"),
         (("tales",), "tales"),
@@ -860,15 +860,18 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
     (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
     (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
-    (["4", "--seed", "1"], "--seed makes no sense here: it belongs to the ladder"),
-    (["4", "--device", "auto"], "--device makes no sense here"),
-    (["4", "--out", "run"], "--out makes no sense here"),
-    (["4", "--steps-per-rung", "5"], "--steps-per-rung makes no sense here"),
-    (["--minutes-per-rung", "5"], "--minutes-per-rung makes no sense here"),
-    (["4", "--column", "text"], "--column makes no sense here"),
-    (["4", "--encoding", "cp949"], "--encoding makes no sense here"),
-    (["--notebook", "a.ipynb"], "--notebook makes no sense here: say which chapter"),
-    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is not a chapter"),
+    (["4", "--seed", "1"], "--seed cannot be used here: it is an option of the ladder"),
+    (["4", "--device", "auto"], "--device cannot be used here"),
+    (["4", "--out", "run"], "--out cannot be used here"),
+    (["4", "--steps-per-rung", "5"], "--steps-per-rung cannot be used here"),
+    (["--minutes-per-rung", "5"], "--minutes-per-rung cannot be used here"),
+    (["4", "--column", "text"], "--column cannot be used here"),
+    (["4", "--encoding", "cp949"], "--encoding cannot be used here"),
+    (["--notebook", "a.ipynb"], "--notebook cannot be used here: name a chapter"),
+    (
+        ["ladder", "tales.txt", "--notebook", "a.ipynb"],
+        "--notebook cannot be used here: it is an option of the chapters",
+    ),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]
 
@@ -962,7 +965,7 @@ def test_learn_ladder_without_a_text_is_the_page_on_it(
     assert end.out.startswith(f"{title}\n")
     assert "<!--" not in end.out
     assert "407,040" in end.out
-    assert end.err == "To climb it: jumok learn ladder TEXT\n"
+    assert end.err == "To train the ladder: jumok learn ladder TEXT\n"
     values = jumok("learn", "ladder", "--lang", language, "--json").json
     assert (values["slug"], values["title"]) == ("ladder", title)
     assert values["text"].startswith(f"# {title}\n")
@@ -1011,7 +1014,7 @@ def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | N
         monkeypatch.delenv(name, raising=False)
     environment = {"LC_ALL": locale, "LANG": locale, **({"PAGER": pager} if pager else {})}
     seen = in_terminal("learn", "3", "--lang", language, columns=80, lines=24, keys=b"q", **environment)
-    assert ("질의" if language == "ko" else "Queries") in seen
+    assert ("쿼리" if language == "ko" else "Queries") in seen
     assert "ESC" not in seen
     assert not re.search(r"<[0-9A-F]{2}>", seen)
     assert "\x1b[1m" in seen

@@ -150,7 +150,7 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
     """The best validation and the last figure differ, for they read different parts, and nothing said so."""
     shown, summary = summary_of(start(eval_tokens=64), capsys)
     held_out = RunFolder(tmp_path / "run").read_config()["data"]["val_tokens"]
-    assert shown["read"] == f"all {held_out:,} tokens held out; validations 64, with less context"
+    assert shown["read"] == f"all {held_out:,} held-out tokens; validations 64, with less context"
     assert (summary["held_out_tokens"], summary["tokens"], summary["validation_tokens"]) == (held_out, held_out, 64)
     again, same = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)
     assert again == shown
@@ -160,9 +160,9 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("read", "validation", "more_context", "sentence"),
     [
-        (500, 200, False, "500 of 9,000 rows held out; validations 200"),
-        (9_000, 9_000, False, "all 9,000 rows held out"),
-        (9_000, 0, False, "all 9,000 rows held out"),
+        (500, 200, False, "500 of 9,000 held-out rows; validations 200"),
+        (9_000, 9_000, False, "all 9,000 held-out rows"),
+        (9_000, 0, False, "all 9,000 held-out rows"),
     ],
 )
 def test_what_was_read_of_a_table(
