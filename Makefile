@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs package bench clean
+.PHONY: help demo quick test check docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,8 +26,14 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, write
 	$(BIN)/jumok generate runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 
+# Without cached bytecode each worker, and each process that a test starts, compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
+quick: $(READY)           ## run the quick tests, in under a minute on two cores
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not browser and not compile"
+
 test: $(READY)            ## run the whole test suite
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 check: $(READY)           ## check style and types
 	$(BIN)/ruff check .

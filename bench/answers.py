@@ -27,7 +27,8 @@ from jumok.errors import JumokError
 from jumok.evaluation.seq2seq import Pair, best, corpus_scores, whole_pairs
 from jumok.inference.answer import answer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.runs.folder import RunFolder, load
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
 from jumok.text import read_table
 from jumok.text.hangul import nfc
 from speed import describe

@@ -30,6 +30,7 @@ def main() -> None:
 
     import tokenizers
     from jumok.corpora import stories
+    from jumok.text.hangul import nfc
     from jumok.tokenizers import train_tokenizer
 
     if arguments.text:
@@ -52,7 +53,7 @@ def main() -> None:
             fast.append(size / 1e6 / _seconds(lambda: ours.encode(text)))  # noqa: B023 - called at once
             slow.append(size / 1e6 / _seconds(lambda: plain.encode(text)))  # noqa: B023
         ratio = statistics.median(fast) / statistics.median(slow)
-        compression = ours.compression(text)
+        compression = len(nfc(text)) / len(ours.encode(text))
         print(f"{kind:6}{ours.vocab_size:11}{compression:13.2f}  {_range(fast):24}{_range(slow):24}{ratio:6.1f}")
 
 

@@ -33,7 +33,8 @@ from typing import Any
 from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
 from jumok.device import choose_device, has_compiler, keep_memory, wait
 from jumok.models.gpt import GPT
-from jumok.runs.folder import RunFolder, load
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
 from jumok.training.tasks import TASKS
 from plain_gpt import PlainGPT, PlainTraining
 from speed import OurTraining, Rounds, StockTraining, describe, interleave, our_training

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import os
+import re
 import signal
 import sys
 import warnings
@@ -13,13 +16,17 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.text import Text
 from jumok.training.trainer import Trainer
 
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # A model of a few thousand parameters, and nothing left to a measurement.
@@ -29,6 +36,11 @@ TINY: dict[str, Any] = {
     "attention": "chunked",
 }  # fmt: skip
 
+# What runs draw, and one white pixel instead.
+RUN_PICTURE = re.compile(r"loss\.png|confusion\.png|ladder\.png")
+DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==")
+savefig = Figure.savefig
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
@@ -37,9 +49,40 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """No test pulls the plug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runs_draw_a_dot() -> Iterator[pytest.MonkeyPatch]:
+    """Most of the time of a run of a few steps goes into its pictures, so these are one pixel. See `drawn`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save_dot)
+        yield patch
+
+
+def save_dot(figure: Figure, path: Path, **settings: Any) -> None:
+    """Save the picture of a run as one pixel, and any other as it is."""
+    if RUN_PICTURE.search(Path(path).name):
+        Path(path).write_bytes(DOT)
+    else:
+        savefig(figure, path, **settings)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pictures of runs are drawn in this test."""
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests and the processes they start measure is none of the user's."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
@@ -56,14 +99,33 @@ def story_text(tales: str) -> Text:
     return reader.from_string(tales)
 
 
+def tiny_run(out: Path, text: Text, *, val_text: Text | None = None, **settings: Any) -> Trainer:
+    """Begin a tiny run; settings go before those of TINY, and None takes one away."""
+    return Trainer.start(out, text, {**TINY, **settings}, val_text=val_text, device="cpu")
+
+
 @pytest.fixture
 def start(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
     """Begin a tiny run in tmp_path/run; settings go before those of TINY, and None takes one away."""
 
     def begin(out: str = "run", *, text: Text | None = None, val_text: Text | None = None, **settings: Any) -> Trainer:
-        return Trainer.start(tmp_path / out, text or story_text, {**TINY, **settings}, val_text=val_text, device="cpu")
+        return tiny_run(tmp_path / out, text or story_text, val_text=val_text, **settings)
 
     return begin
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Begin work() in a copy of this process, which ends with its exit code. Returns the id of the process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that other threads exist, from Python 3.12 on
+        child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return child
 
 
 @pytest.fixture(scope="session")
@@ -75,13 +137,64 @@ def corpora() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", params=["tale", "novels"])
+def prose(request: pytest.FixtureRequest) -> str:
+    """A tale of our own with all that Korean prose has; and real novels, where they are beside the checkout."""
+    own = FIXTURES / "tale.txt"
+    path = own if request.param == "tale" else request.getfixturevalue("corpora") / "novels.txt"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session", params=["own", "nsmc"])
+def reviews(request: pytest.FixtureRequest) -> Path:
+    """A table of unquoted reviews of our own, in the form of NSMC; and NSMC, where it is beside the checkout."""
+    own = FIXTURES / "reviews.tsv"
+    return own if request.param == "own" else request.getfixturevalue("corpora") / "nsmc_train.tsv"
+
+
 @pytest.fixture(scope="session")
-def reference() -> Path:
-    """Folder of published numbers that lives beside the checkout."""
-    folder = SHARED / "reference"
-    if not folder.is_dir():
-        pytest.skip(f"the published numbers are not beside this checkout ({folder.name}/ is absent)")
-    return folder
+def published() -> dict[str, Any]:
+    """Tables that a book prints; the file names the source."""
+    tables: dict[str, Any] = json.loads((FIXTURES / "attention.json").read_text(encoding="utf-8"))
+    return tables
+
+
+# --- what is left of a run ---
+
+TIMES = ("seconds", "remaining", "tokens_per_second")  # in an event: what no two runs have in common
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without the times."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    assert lines[-1] == ""
+    events = [json.loads(line) for line in lines[:-1]]
+    return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
+
+
+def state_of(run: Path) -> State:
+    state, damaged = RunFolder(run).read_state()
+    assert state is not None
+    assert damaged == []
+    return state
+
+
+def assert_same(run: Path, reference: Path) -> None:
+    """Weights, training state, metrics and samples are equal, bit for bit."""
+    for name in ("model.safetensors", "samples.txt", "tokenizer.json"):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    ours, theirs = state_of(run), state_of(reference)
+    assert ours.step == theirs.step
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    different = [name for name, tensor in ours.tensors.items() if not torch.equal(tensor, theirs.tensors[name])]
+    assert different == []
+    ignored = ("seconds", "foreseen", "logs")  # times, and sizes of logs that hold times
+    assert {k: v for k, v in ours.numbers.items() if k not in ignored} == {
+        k: v for k, v in theirs.numbers.items() if k not in ignored
+    }
+    assert events_of(run) == events_of(reference)
+    configs = [json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (run, reference)]
+    assert configs[0] == configs[1]
 
 
 # --- the command line ---

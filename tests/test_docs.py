@@ -219,12 +219,14 @@ def python_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, printed.getvalue()
 
 
+@pytest.mark.slow
 def test_the_python_of_its_page_runs(python_page: tuple[Path, str]) -> None:
     _, printed = python_page
     assert "그날 밤" in printed
     assert re.search(r"^2 \d+\.\d+$", printed, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_viewer_runs(
     python_page: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,6 +240,7 @@ def test_the_python_of_the_viewer_runs(
     assert "torch.Size([1, 4, " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_exported_folder_loads_as_its_page_says(
     python_page: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

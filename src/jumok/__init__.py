@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jumok.models.bert import BERT
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
-    from jumok.runs.folder import load, save
+    from jumok.runs.load import load, save
     from jumok.tokenizers import train_tokenizer
     from jumok.training.train import train
     from jumok.training.trainer import Trainer
@@ -66,10 +66,10 @@ _HOME = {
     "Trainer": "jumok.training.trainer",
     "evaluate": "jumok.evaluation.evaluate",
     "generate": "jumok.inference.generate",
-    "load": "jumok.runs.folder",
+    "load": "jumok.runs.load",
     "predict": "jumok.inference.classify",
     "record": "jumok.interpret.record",
-    "save": "jumok.runs.folder",
+    "save": "jumok.runs.load",
     "stream": "jumok.inference.generate",
     "train": "jumok.training.train",
     "train_tokenizer": "jumok.tokenizers",

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there: written beside their place, flushed, moved into it; and file locks."""
+"""Files and folders that are written atomically: beside their place, flushed, renamed into it. File locks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jumok.messages import tr
 
 
 def cache_folder() -> Path:
-    """Where jumok keeps what it could fetch again: JUMOK_CACHE, or else the platform's place for such."""
+    """Where jumok keeps what can be downloaded again: JUMOK_CACHE, or else the cache folder of the platform."""
     chosen = os.environ.get("JUMOK_CACHE")
     return Path(chosen) if chosen else user_cache_path("jumok")
 
@@ -37,7 +37,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        with suppress(OSError):  # it is in the way of nobody, and must not hide what went wrong before
+        with suppress(OSError):  # must not hide what went wrong before
             temporary.unlink(missing_ok=True)
 
 
@@ -76,7 +76,7 @@ def copy_or_link(source: Path, target: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a whole file at once, or leave the old one as it was.
+    """Write a file atomically: after an error or a kill the old one is unchanged.
 
     Text is UTF-8 with "\\n" newlines. Half surrogates, which stand for the bytes of a file name that is not UTF-8, are
     written as JSON writes them: \\udcb0.
@@ -86,20 +86,20 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 
 class LockHeld(Exception):
-    """Somebody else holds a lock that was not to be waited for."""
+    """The lock is held already, and `wait` was false."""
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock at `path` inside the block; the system takes it back even from a process that is killed.
+    """Hold the lock at `path` inside the block; the system releases it when the process ends, however it ends.
 
-    It keeps out whoever asks for the same lock, in other processes and in this one, and nobody else. What is at `path`
-    is an empty file, which may outlive the lock and then means nothing.
+    The lock is exclusive between processes and inside this one. `path` is an empty file, which may outlive the lock and
+    then means nothing.
 
     wait: until it is free, looking some twenty times a second.
 
     Raises:
-        LockHeld: somebody else holds it, and `wait` is false.
+        LockHeld: it is held already, and `wait` is false.
         OSError: the file cannot be made.
     """
     from filelock import FileLock, Timeout  # takes longer to load than the rest of this package without torch

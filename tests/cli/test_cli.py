@@ -359,6 +359,7 @@ def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:
         assert jumok("train", text, "--json", *FLAGS).json["run"] == expected
 
 
+@pytest.mark.slow
 def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
     """UTF-8, with BOM, UTF-16, decomposed, CP949, with any newlines: one text, one tokenizer, the same ids."""
     tales = tales.encode("cp949", "ignore").decode("cp949")
@@ -392,6 +393,7 @@ def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.Mo
     assert 0 < end.json["floor"] < end.json["nats_per_char"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> None:
     end = jumok("train", text, "--tokenizer", kind, "--out", "run", *FLAGS)
@@ -458,6 +460,7 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
 def test_a_real_limit_on_file_sizes(jumok: Jumok, text: Path) -> None:
     """The system itself refuses to write more than 64 kB into a file, as a full disk does: a sentence, exit code 1."""
@@ -565,6 +568,7 @@ def test_infinity_is_null_in_json() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_terminal_without_hangul(model: Path) -> None:
     """Where stdout is Latin-1, Korean output ended in a UnicodeEncodeError."""
     done = subprocess.run(
@@ -578,6 +582,7 @@ def test_a_terminal_without_hangul(model: Path) -> None:
     assert done.stdout.startswith(b"\\uc61b\\ub0a0")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(model: Path) -> None:
     """`jumok generate ... | head -1` ends without a complaint."""
     done = subprocess.run(
@@ -603,6 +608,7 @@ def odd_names() -> None:
     Path(f"{ODD}.probe").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("odd_names")
 def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
     """A text out of a zip archive from Windows ended a run in a UnicodeEncodeError when its config.json was written."""
@@ -645,6 +651,7 @@ def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) 
     assert "$'\\260\\241\\263\\252.txt'" in record.command
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX closes the streams")
 @pytest.mark.parametrize(
     ("command", "code", "said"),
@@ -705,6 +712,7 @@ def test_an_interrupt_is_json_too(
     assert (end.code, end.out) == (130, '{"error": "interrupted"}\n')
 
 
+@pytest.mark.slow
 def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
     """The command to go on with was cut in two at a blank in the folder's name."""
     end = jumok("train", text, "--out", "my run; rm", *FLAGS)
@@ -760,7 +768,7 @@ def test_corpus_write_numbers(jumok: Jumok) -> None:
     [
         (("numbers", "--chars", 5), "--chars does not apply to numbers"),
         (("stories", "--rows", 5), "--rows does not apply to stories"),
-        (("numbers", "--kind", "nummber"), "did you mean 'number'"),
+        (("numbers", "--kind", "nummber"), "Did you mean 'number'"),
         (("numbers", "--rows", -1), "rows=-1"),
         (("tales",), "tales"),
     ],
@@ -996,6 +1004,7 @@ def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **
 PAGER = "sed s/^/|/"  # marks each line that went through it
 
 
+@pytest.mark.slow
 def test_a_long_chapter_goes_through_the_pager() -> None:
     seen = in_terminal("learn", CHAPTER, "--lang", "ko", columns=60, lines=24, PAGER=PAGER)
     lines = seen.splitlines()
@@ -1003,9 +1012,11 @@ def test_a_long_chapter_goes_through_the_pager() -> None:
     assert all(line.startswith("|") for line in lines)
 
 
-@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["C.UTF-8", "ko_XX.UTF-8"])
-@pytest.mark.parametrize("pager", [None, "less", "less -X", "cat"])
+@pytest.mark.parametrize(
+    ("language", "pager"), [("ko", None), ("ko", "less"), ("ko", "less -X"), ("ko", "cat"), ("en", None)]
+)
 def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | None, monkeypatch: Any) -> None:
     """`jumok learn 3` showed raw escape codes in less, and Hangul as <EC> under a locale that is not installed."""
     if pager != "cat" and not shutil.which("less"):
@@ -1030,6 +1041,7 @@ def test_a_short_list_does_not() -> None:
     assert max(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in seen.splitlines()) <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
     for arguments in (["learn"], ["learn", CHAPTER]):

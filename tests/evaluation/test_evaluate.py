@@ -113,8 +113,8 @@ def test_losses_that_are_not_finite_are_an_error():
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stride", [1, 3, CONTEXT // 2, CONTEXT])
-@pytest.mark.parametrize("length", [1, 2, CONTEXT - 1, CONTEXT, CONTEXT + 1, 3 * CONTEXT, 50])
+@pytest.mark.parametrize("stride", [1, 3, CONTEXT])
+@pytest.mark.parametrize("length", [1, 2, CONTEXT, CONTEXT + 1, 50])
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_score_equals_a_double_loop(family: str, length: int, stride: int):
     """Texts shorter than, as long as, and longer than the context, with and without an id before them."""

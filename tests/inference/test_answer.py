@@ -99,6 +99,7 @@ def test_greedy_answers_are_those_of_the_stock_class(family: str, changes: dict[
     assert len(lengths) > 1, "a test of answers that all end at once would prove little"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["classic", "original"])
 @pytest.mark.parametrize(
     ("ours", "theirs"),

@@ -110,16 +110,16 @@ def test_the_window_fits_and_never_goes_back(context: int):
     assert moves <= -(-4 * context // max(1, context // 2))  # a refill costs as much as half a context of tokens
 
 
-@pytest.mark.parametrize("prompt_length", [1, 5, 12, 13, 100])
+@pytest.mark.parametrize("prompt_length", [1, 12, 13, 100])
 @pytest.mark.parametrize("context", [1, 2, 5, 12])
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
 def test_cached_and_uncached_logits_are_equal_past_the_context(family: str, context: int, prompt_length: int):
     """At every step, over several moves of the window, and for prompts that are much longer than the context."""
     model = tiny(dtype=torch.float64, family=family, context_length=context)
-    ids = some_ids(2, prompt_length + 40)
+    ids = some_ids(2, prompt_length + 26)
     cache = model.new_cache(2)
-    for length in range(prompt_length, prompt_length + 40):
+    for length in range(prompt_length, prompt_length + 26):
         cached, uncached = (next_logits(model, ids[:, :length], c) for c in (cache, None))
         torch.testing.assert_close(cached, uncached, rtol=0, atol=1e-10)
         assert 0 < cache.length <= context
@@ -171,6 +171,7 @@ def test_without_mkl_the_products_are_the_usual_ones(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(GrowingTexts(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @each_shape
 def test_greedy_ids_are_those_without_a_cache(shape: dict[str, Any]):
     model = tiny(**shape)
@@ -307,6 +308,7 @@ def test_what_grew_while_somebody_watched_is_read_again(watched: int):
 LENGTHS = ([1, 1], [1, 7], [12, 13, 1], [3, 30, 5, 12, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("shape", [SHAPES["shared-keys"], SHAPES["classic"]], ids=FAMILIES)
 @torch.no_grad()

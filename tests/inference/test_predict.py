@@ -24,7 +24,7 @@ from jumok.inference.classify import class_logits, predict
 from jumok.models import build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.gpt import GPT
-from jumok.runs.folder import save
+from jumok.runs.load import save
 from jumok.text import from_rows
 from jumok.tokenizers import train_tokenizer
 

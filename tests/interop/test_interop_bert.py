@@ -450,6 +450,7 @@ def minilm() -> Path:
     return Path(MINILM.origin).parent / "model"
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_published_model_says_here_what_it_says_there(minilm: Path):
     model = jumok.load(minilm).double()
@@ -464,6 +465,7 @@ def test_a_published_model_says_here_what_it_says_there(minilm: Path):
     torch.testing.assert_close(model.pooled(hidden), out.pooler_output, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_its_tokenizer_reads(minilm: Path, tmp_path: Path):
     """Also from the list of pieces alone, and after a journey through a run folder."""
     model = jumok.load(minilm)

@@ -328,6 +328,7 @@ def test_a_recording_of_nothing_is_an_error() -> None:
         _ = recording.residual
 
 
+@pytest.mark.slow
 def test_a_compiled_model_never_calls_its_hooks() -> None:
     """torch.compile traces the blocks as they are and ignores hooks that come later, without a word."""
     model = model_of("modern")

@@ -145,6 +145,7 @@ def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list
     assert trained["optimizer"] == "muon"
 
 
+@pytest.mark.slow
 def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEvent]], text: Text) -> None:
     """The same ids, held out the same, in the same batches, with the same tokenizer and the same settings."""
     out, _ = climbed
@@ -212,6 +213,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     assert steps == [1, 2, 3, 4] * 10
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_models(climbed: tuple[Path, list[LadderEvent]]) -> None:
     """A rung's figure is what its folder's model scores on the held-out text, and its samples are what it writes."""
     _, events = climbed
@@ -269,6 +271,7 @@ def stopped_in(rung: int, step: int, ladder: Ladder) -> list[LadderEvent]:
     return events
 
 
+@pytest.mark.slow
 def test_an_interrupted_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -288,6 +291,7 @@ def test_an_interrupted_ladder_continues_to_the_same_end(
     assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
 
 
+@pytest.mark.slow
 def test_a_killed_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -380,6 +384,7 @@ def test_another_text_or_other_settings_are_refused(
             Ladder(given, out, config(**settings), device="cpu")
 
 
+@pytest.mark.slow
 def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     """At the first rung; the others follow, so that they can be compared."""
     ladder = Ladder(text, tmp_path / "out", config(precision="auto", steps_per_rung=1), device="cpu")
@@ -389,6 +394,7 @@ def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     assert precision == ladder.record.precision != "auto"
 
 
+@pytest.mark.slow
 def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     """However small, each rung takes a step, and continues with the time that is left."""
     asked = config(steps_per_rung=None, minutes_per_rung=0.001)
@@ -702,6 +708,8 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
     return {f"{n} 칸 {n}.00": ([1.0, 2.0, 3.0], [7.0, 5.0, 5.0 - n / 10]) for n in range(count)}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
@@ -714,6 +722,7 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
     assert len(content) < 200_000
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize(
     "drawn",
     [{}, curves(1), {"a": ([1.0], [2.0])}, {"a": ([1.0], [float("inf")])}, {"a": ([0.0], [0.0]), "b": ([0.0], [0.0])}],
@@ -769,6 +778,7 @@ def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tale
     return partial(jumok, "learn", "ladder")
 
 
+@pytest.mark.slow
 def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
@@ -789,6 +799,7 @@ def test_the_command(ladder: Jumok) -> None:
     assert [path.name for path in Path("runs").iterdir()] == ["ladder"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_names_the_command_that_continues(
     ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
@@ -815,6 +826,7 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert len(taken) == 20
 
 
+@pytest.mark.slow
 def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
     end = ladder("-", "--steps-per-rung", 1, "--out", "piped", "--json", "--quiet", stdin=tales.encode("cp949"))
     assert end.code == 0
@@ -860,6 +872,7 @@ def test_a_folder_that_is_closed(ladder: Jumok) -> None:
     assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
 
 
+@pytest.mark.slow
 @languages
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_a_terminal_of_60_columns(
@@ -930,6 +943,7 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the page in the docs ---
 
 
+@pytest.mark.slow
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""

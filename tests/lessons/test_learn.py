@@ -75,13 +75,25 @@ def installed(package: str) -> bool:
 
 # --- the eleven chapters ---
 
+TRAINS = 7  # the chapters from here on train models or measure times; both languages have the same code
+
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_eleven_chapters_are_there(language: Language) -> None:
     assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS, 1))
 
 
-@each_chapter
+@pytest.mark.parametrize(
+    "chapter",
+    [
+        pytest.param(
+            each,
+            id=f"{each.language}-{each.number:02d}",
+            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en"),
+        )
+        for each in CHAPTERS
+    ],
+)
 def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None:
     """And draws the pictures it shows, no others, and leaves the settings of torch alone."""
     missing = [name for name in chapter.packages if not installed(name)]
@@ -484,7 +496,12 @@ def test_a_chapter_fits_a_terminal(chapter: Chapter, width: int) -> None:
         elif isinstance(part, Picture):
             assert part.title in text.replace("\n", " ")
             assert str(part.path) in text
-    coloured = render(chapter, width=width, colour=True)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_chapter_in_colour(language: Language) -> None:
+    chapter = written(language)[2]
+    coloured = render(chapter, width=80, colour=True)
     plain = re.sub(r"\x1b\[[\d;]*m", "", coloured)
     assert len(coloured) > len(plain)
 
@@ -562,8 +579,8 @@ def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
     assert run_notebook(notebook(chapter_of(library, text))["cells"])["x"] == [1, 2]
 
 
-@pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("language", "number"), [("en", 1), ("ko", 3)])
 def test_the_notebook_of_a_chapter_runs(
     language: Language, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -638,6 +655,7 @@ def can_build() -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_build(), reason="building a wheel without a network needs pip and setuptools 77 or newer")
 def test_a_wheel_carries_the_chapters(tmp_path: Path) -> None:
     """Built from a copy of what is built from; the chapters are read from what it installs."""

@@ -44,7 +44,7 @@ def sequences(*lengths: int, width: int = 6, dtype: torch.dtype = torch.float64)
 
 
 @DTYPES
-@pytest.mark.parametrize(("t", "s"), [(3, 5), (5, 3), (1, 4), (4, 1), (1, 1)])
+@pytest.mark.parametrize(("t", "s"), [(3, 5), (5, 3), (1, 1)])
 @pytest.mark.parametrize(("n_head", "n_kv_head"), [(1, 1), (4, 4), (4, 2)])
 @pytest.mark.parametrize("options", [{}, {"qkv_bias": True, "project": False}, {"head_dim": 3}])
 def test_cross_attention_by_loop_equals_the_layer(

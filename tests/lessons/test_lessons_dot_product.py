@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,11 +32,6 @@ SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (2, 1, 4), (3, 6, 1),
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.fixture
-def published(reference: Path) -> dict[str, Any]:
-    return json.loads((reference / "attention.json").read_text(encoding="utf-8"))
 
 
 def test_the_published_tables(published: dict[str, Any]) -> None:

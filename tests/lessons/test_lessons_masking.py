@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,42 +210,36 @@ def test_one_head_is_asked_for(function: Any) -> None:
 # --- published tables ---
 
 
-@pytest.fixture(scope="module")
-def tables(reference: Path) -> dict[str, Any]:
-    tables: dict[str, Any] = json.loads((reference / "attention.json").read_text(encoding="utf-8"))
-    return tables
-
-
 @pytest.fixture
-def published(tables: dict[str, Any]) -> tuple[MultiHeadAttention, Tensor, dict[str, Any]]:
+def layer_and_table(published: dict[str, Any]) -> tuple[MultiHeadAttention, Tensor, dict[str, Any]]:
     torch.manual_seed(789)
     attention = MultiHeadAttention(3, 2, 1, project=False)
-    return attention, torch.tensor(tables["inputs"]), tables["self_attention_linear"]
+    return attention, torch.tensor(published["inputs"]), published["self_attention_linear"]
 
 
 def numbers(table: list[list[Any]]) -> Tensor:
     return torch.tensor([[float(value) for value in row] for row in table])
 
 
-def test_table_of_masked_scores(published: tuple[MultiHeadAttention, Tensor, dict[str, Any]]) -> None:
-    attention, x, table = published
+def test_table_of_masked_scores(layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]]) -> None:
+    attention, x, table = layer_and_table
     masked = mask_scores(step_by_step(attention, x).scores, causal_mask(6, 6))
     torch.testing.assert_close(masked, numbers(table["masked_scores"]), **FOUR_DECIMALS)
 
 
 @pytest.mark.parametrize("way", [weights_masked_before, weights_masked_after, masked_weights])
-def test_table_of_causal_weights(published: tuple[MultiHeadAttention, Tensor, dict[str, Any]], way: Any) -> None:
-    attention, x, table = published
+def test_table_of_causal_weights(layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]], way: Any) -> None:
+    attention, x, table = layer_and_table
     expected = numbers(table["causal_weights"])
     torch.testing.assert_close(causal_weights(attention, x), expected, **FOUR_DECIMALS)
     torch.testing.assert_close(way(step_by_step(attention, x).scaled, causal_mask(6, 6)), expected, **FOUR_DECIMALS)
 
 
 def test_tables_of_dropout(
-    tables: dict[str, Any], published: tuple[MultiHeadAttention, Tensor, dict[str, Any]]
+    published: dict[str, Any], layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]]
 ) -> None:
     """What is kept may differ from platform to platform, but for that of the tables; what becomes of it may not."""
-    attention, x, _ = published
+    attention, x, _ = layer_and_table
     weights = causal_weights(attention, x)
     torch.manual_seed(123)
     of_ones = F.dropout(torch.ones(6, 6), 0.5)
@@ -256,8 +248,8 @@ def test_tables_of_dropout(
     assert set(of_ones.unique().tolist()) == {0.0, 2.0}
     close(drop(weights, of_ones != 0, 0.5), of_weights)
     # With the published choice of elements instead of this platform's:
-    kept = numbers(tables["dropout"]["of_ones"]) != 0
-    expected = numbers(tables["dropout"]["of_causal_weights"])
+    kept = numbers(published["dropout"]["of_ones"]) != 0
+    expected = numbers(published["dropout"]["of_causal_weights"])
     torch.testing.assert_close(drop(weights, kept, 0.5), expected, rtol=0, atol=1.01e-4)  # twice a rounded number
     if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
         assert torch.equal(of_ones != 0, kept)

@@ -71,6 +71,7 @@ def test_states_weights_and_values_are_those_of_production(dtype: torch.dtype, s
     torch.testing.assert_close(lesson.value_lengths(model, ids), lengths, **close)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_published_encoder_attends_here_as_there(encoder: BERT) -> None:
     """All 72 maps of the stock model in transformers, and its hidden states from layer to layer."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +30,6 @@ SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (2, 1, 4), (3, 6, 1),
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.fixture
-def published(reference: Path) -> dict[str, Any]:
-    return json.loads((reference / "attention.json").read_text(encoding="utf-8"))
 
 
 # --- the published tables, and others made the same way ---

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
 
-from jumok.config import BERTConfig, GPTConfig, from_dict, to_dict
-from jumok.config.huggingface import our_config
+from jumok.config import BERTConfig, from_dict, to_dict
+from jumok.config.huggingface import our_config, read_stock
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.interop.huggingface.convert import from_stock, to_stock
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.gpt import GPT
-from jumok.runs.folder import load, save
+from jumok.runs.load import load, save
 from jumok.tokenizers import train_tokenizer
 
 V, T = 37, 12
@@ -363,25 +363,20 @@ def test_a_configuration_comes_back_from_json():
     assert isinstance(build(config), BERT)
 
 
-def test_from_config_gives_a_new_model(tmp_path: Path):
-    """A stock config.json, or its folder, is enough; without a class it is a BertModel."""
+def test_a_stock_configuration_gives_a_new_model(tmp_path: Path):
+    """A stock config.json is enough; without a class it is a BertModel."""
     settings = BertConfig(
         vocab_size=50, hidden_size=12, num_hidden_layers=1, num_attention_heads=3, intermediate_size=7
     ).to_dict()
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    model = BERT.from_config(tmp_path / "config.json")
-    assert model.config == BERT.from_config(str(tmp_path)).config
+    model = build(our_config(read_stock(tmp_path / "config.json"), "here"))
+    assert isinstance(model, BERT)
     assert (model.config.head, model.config.context_length, model.config.n_head) == ("pooler", 512, 3)
     assert model.training
     assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 12)
     assert all(not block.causal for block in model.blocks)
 
 
-def test_from_config_says_what_is_wrong(tmp_path: Path):
+def test_a_folder_without_a_configuration_is_refused(tmp_path: Path):
     with pytest.raises(RunError, match=r"has no config\.json"):
-        BERT.from_config(tmp_path / "config.json")
-    sizes = {"vocab_size": 9, "n_positions": 4, "n_layer": 1, "n_head": 1, "n_embd": 4}
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"], **sizes}))
-    assert GPTConfig(family="classic", vocab_size=9, context_length=4, n_layer=1, n_head=1, n_embd=4).mlp_width == 16
-    with pytest.raises(JumokError, match="describes a model that is no BERT"):
-        BERT.from_config(tmp_path)
+        read_stock(tmp_path / "config.json")

@@ -20,7 +20,7 @@ from jumok.interop.huggingface.convert import from_stock, to_stock
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.runs.folder import load, save
+from jumok.runs.load import load, save
 from jumok.tokenizers import train_tokenizer
 
 V, LENGTH = 37, 12
@@ -395,6 +395,7 @@ def test_the_seed_decides_the_weights(family: str):
     assert not torch.equal(weights(3), weights(4))
 
 
+@pytest.mark.slow
 @FAMILIES
 def test_a_step_of_training_helps(family: str):
     """One and the same pair, a few steps: the loss falls far below that of guessing."""

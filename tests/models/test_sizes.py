@@ -115,6 +115,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
         build(config)
 
 
+@pytest.mark.slow
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits is never refused, not on a machine with 8 GB either."""
     monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
@@ -217,6 +218,7 @@ def test_any_value_in_a_config_ends_in_words(kind: str, tokenizer: Tokenizer, tm
             assert len(said) < 20_000, (name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_a_stock_config_ends_in_words(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "stock"
@@ -314,6 +316,7 @@ def test_options_that_no_machine_can_follow(
     assert not (own_folder / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "flags", "words"),
     [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +57,7 @@ def random_mask(kind: str, b: int, h: int, t: int, s: int) -> Tensor | None:
 @pytest.mark.parametrize("kind", ["none", "padding", "scattered"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (1, 6), (3, 6), (1, 1)])
-@pytest.mark.parametrize(("h", "g"), [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize(("h", "g"), [(4, 4), (6, 2)])
 def test_seam_equals_weights_times_values(h: int, g: int, t: int, s: int, causal: bool, kind: str, training: bool):
     """Both ways through the seam, the lazily computed weights and plain Python agree."""
     q, k, v = heads(2, h, t, 4, 1), heads(2, g, s, 4, 2), heads(2, g, s, 4, 3)
@@ -170,16 +168,10 @@ def test_hooking_the_seam_shows_the_queries_keys_and_values():
 # --- published tables -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def tables(reference: Path) -> dict[str, Any]:
-    tables: dict[str, Any] = json.loads((reference / "attention.json").read_text(encoding="utf-8"))
-    return tables
-
-
-def test_table_self_attention_linear(tables: dict[str, Any]):
+def test_table_self_attention_linear(published: dict[str, Any]):
     """Parameters come in the order q, k, v with PyTorch's default initialisation, so a book's table comes out."""
-    x = torch.tensor(tables["inputs"])[None]  # (1, 6, 3)
-    table = tables["self_attention_linear"]
+    x = torch.tensor(published["inputs"])[None]  # (1, 6, 3)
+    table = published["self_attention_linear"]
     torch.manual_seed(789)
     attention = MultiHeadAttention(3, 2, 1, project=False)
     torch.testing.assert_close(attention(x)[0], torch.tensor(table["context"]), **FOUR_DECIMALS)
@@ -189,31 +181,31 @@ def test_table_self_attention_linear(tables: dict[str, Any]):
     torch.testing.assert_close(causal, torch.tensor(table["causal_weights"], dtype=torch.float32), **FOUR_DECIMALS)
 
 
-def test_table_stacked_heads(tables: dict[str, Any]):
+def test_table_stacked_heads(published: dict[str, Any]):
     """Two causal heads made one after the other."""
-    x = torch.tensor(tables["inputs"]).expand(2, -1, -1)  # (2, 6, 3)
+    x = torch.tensor(published["inputs"]).expand(2, -1, -1)  # (2, 6, 3)
     torch.manual_seed(123)
     one, two = MultiHeadAttention(3, 2, 1, project=False), MultiHeadAttention(3, 2, 1, project=False)
     context = torch.cat((one(x, causal=True), two(x, causal=True)), dim=-1)  # (2, 6, 4)
     torch.testing.assert_close(
-        context, torch.tensor(tables["stacked_heads"]["context"]).expand(2, -1, -1), **FOUR_DECIMALS
+        context, torch.tensor(published["stacked_heads"]["context"]).expand(2, -1, -1), **FOUR_DECIMALS
     )
 
 
-def test_table_dot_product(tables: dict[str, Any]):
+def test_table_dot_product(published: dict[str, Any]):
     """Attention without parameters and without the scale: q grows by sqrt(D) to take the scale away."""
-    x = torch.tensor(tables["inputs"])[None, None]  # (1, 1, 6, 3)
+    x = torch.tensor(published["inputs"])[None, None]  # (1, 1, 6, 3)
     weights = attention_weights(x * 3**0.5, x)[0, 0]
-    torch.testing.assert_close(weights, torch.tensor(tables["dot_product"]["weights"]), **FOUR_DECIMALS)
+    torch.testing.assert_close(weights, torch.tensor(published["dot_product"]["weights"]), **FOUR_DECIMALS)
     context = ScaledDotProductAttention()(x * 3**0.5, x, x)[0, 0]
-    torch.testing.assert_close(context, torch.tensor(tables["dot_product"]["context"]), **FOUR_DECIMALS)
+    torch.testing.assert_close(context, torch.tensor(published["dot_product"]["context"]), **FOUR_DECIMALS)
 
 
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 
 def test_parameters_are_created_in_the_promised_order():
-    """q, k, v, o, nothing drawn before or between; needs no published table beside the checkout."""
+    """q, k, v, o, nothing drawn before or between; needs no published table."""
     torch.manual_seed(5)
     attention = MultiHeadAttention(6, 8, 2, n_kv_head=1, qkv_bias=True, d_context=5)
     torch.manual_seed(5)
@@ -250,7 +242,7 @@ def test_cross_attention_takes_a_context_of_another_width_and_length():
 
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "chunked"])
 @pytest.mark.parametrize("length", [1, 5, 20])
-@pytest.mark.parametrize("n_kv_head", [4, 2, 1])
+@pytest.mark.parametrize("n_kv_head", [4, 2])
 @pytest.mark.parametrize("call", ["plain", "causal", "mask", "mask and causal", "context", "context and mask"])
 def test_one_sequence_needs_no_batch(call: str, n_kv_head: int, length: int, training: bool):
     """(T, C) in, (T, C) out: the very numbers of a batch of one, for each way of calling the layer."""

@@ -34,7 +34,7 @@ MASKS = {
 @pytest.mark.parametrize("tile", [1, 2 * 40 * 70, 2**20], ids=["a head", "a row", "all"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("t", "s"), [(3, 3), (40, 40), (35, 70), (9, 4)])
+@pytest.mark.parametrize(("t", "s"), [(40, 40), (35, 70), (9, 4)])
 def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, monkeypatch):
     """In float64, over several chunks of queries and several parts of the batch."""
     monkeypatch.setattr(chunked_attention_module, "LONGEST_KEPT", longest)
@@ -104,6 +104,7 @@ def test_autocast_reaches_the_operator():
     assert q.grad.dtype == torch.float32
 
 
+@pytest.mark.compile
 def test_compiled_is_equal():
     if not torch._dynamo.is_dynamo_supported():
         pytest.skip("torch.compile does not support this Python")

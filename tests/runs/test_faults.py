@@ -23,20 +23,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import jumok.training.trainer as trainer_module
 import pytest
 import torch
 
-from conftest import TINY
+import jumok.training.trainer as trainer_module
+from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import folder as checkpoint
+from jumok.runs import state as states
+from jumok.runs import weights as weight_files
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.trainer import Eval, Event, Save, Trainer
-from test_resume import assert_same, state_of
 
 FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
@@ -128,14 +128,14 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         with opened(path, "wb") as file:
             WatchedFile(file, disk).write(content)
 
-    saved = checkpoint.save_file
+    saved = states.save_file
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
             patch.setattr(os, name, guarded(name, getattr(os, name)))
         patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
         patch.setattr(io, "open", open_watched)
         patch.setattr(builtins, "open", open_watched)
-        for module in (checkpoint, export):
+        for module in (states, weight_files, export):
             patch.setattr(module, "save_file", save_watched)
         patch.setattr(trainer_module, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
         patch.setattr(trainer_module, "DRAW_EVERY", 0.0)
@@ -202,13 +202,13 @@ def killed(act: Act, run: Path, text: Text, n: int) -> int:
 
 def die_in_child(work: Callable[[], None], n: int) -> None:
     """Do it in a child process, which ends by SIGKILL at operation n."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with watched(n, "kill"):
-                work()
-        finally:
-            os._exit(1)
+
+    def until_killed() -> int:
+        with watched(n, "kill"):
+            work()
+        return 1
+
+    child = fork(until_killed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
@@ -269,6 +269,7 @@ SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:

@@ -72,6 +72,7 @@ def ways(trainer: Trainer) -> set[str]:
 # --- what computes attention ---
 
 
+@pytest.mark.slow
 def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
@@ -90,6 +91,7 @@ def test_both_ways_learn_the_same(start: Start, monkeypatch: pytest.MonkeyPatch)
     assert losses["fused"] == pytest.approx(losses["chunked"], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["chunked", "fused"])
 def test_the_faster_way_is_written_and_kept_to(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
@@ -357,6 +359,7 @@ def told(events: list[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice) and event.text.startswith(("A step", "Other"))]
 
 
+@pytest.mark.slow
 def test_a_wrong_measurement_is_noticed(
     tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch, watchful: list[float]
 ) -> None:
@@ -396,6 +399,7 @@ def test_a_wrong_measurement_is_noticed(
     assert state.numbers["foreseen"] == trainer.foreseen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("foreseen", "said"), [(1e-6, 1), (1e6, 0), (0.0, 0)])
 def test_a_run_by_steps_depends_on_no_clock(
     start: Start, watchful: list[float], foreseen: float, said: int, tmp_path: Path
@@ -412,6 +416,7 @@ def test_a_run_by_steps_depends_on_no_clock(
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["", "passive"])
 def test_a_busy_neighbour_is_told_of_once(
     start: Start, watchful: list[float], policy: str, monkeypatch: pytest.MonkeyPatch
@@ -441,6 +446,7 @@ def test_a_window_lasts_some_seconds() -> None:
     assert [window is not None for window in windows] == [False] * 9 + [True]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux alone tells how long threads have waited")
 def test_waiting_for_a_processor_is_seen() -> None:
     """Two that compute on one processor wait for each other about half of the time."""

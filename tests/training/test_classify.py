@@ -292,6 +292,8 @@ def test_a_bert_predicts_no_next_token(start_run: Start):
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
 def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path):
     trainer = start_run(kind=kind, labels=None)
@@ -313,6 +315,7 @@ def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path
     assert {one.label for one in predict(model, ["재미있어요", "지루해요"])} <= set(LABELS)
 
 
+@pytest.mark.slow
 def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
     *_, finish = start_run(pooling="mean", steps=60, eval_every=30, lm_weight=0.2, dropout=0.0).run()
     assert isinstance(finish, Finish)
@@ -321,6 +324,7 @@ def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
     assert [one.label for one in found] == ["긍정", "부정"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(start_run: Start, tmp_path: Path):
     """Also where a step takes several passes, each with a dropout of its own."""
     rows = [(" ".join([text] * (n % 4 + 1)), label) for n, (text, label) in enumerate(reviews().rows)]
@@ -452,6 +456,7 @@ def test_a_language_model_from_a_classifier_is_none(start_run: Start, tmp_path: 
     assert not any(name.startswith("classifier.") for name in trainer.model.state_dict())
 
 
+@pytest.mark.slow
 def test_the_time_for_the_last_figures_is_that_of_what_they_read(start_run: Start):
     """Four times the held-out part was set aside, or ten thousand rows were read in the time of a few."""
     task = start_run().task
@@ -503,6 +508,7 @@ def test_a_held_out_part_of_one_class_is_told(start_run: Start):
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 12, 90])
 def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_path: Path):
     """No warning of a missing glyph, and no picture larger than a screen."""
@@ -537,6 +543,7 @@ def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:
     assert left.tolist() == (thin != 0).sum(dim=1).tolist()
 
 
+@pytest.mark.slow
 def test_token_dropout_depends_on_the_number_of_the_batch_alone(start_run: Start) -> None:
     """Or a resumed run would see other texts."""
     one, other = (start_run(out=out, token_dropout=0.5).task for out in ("one", "other"))

@@ -16,7 +16,8 @@ from conftest import TINY, End, Jumok
 from jumok import text as reader
 from jumok.errors import TextError
 from jumok.evaluation.bigram import Bigram
-from jumok.runs.folder import RunFolder, unseen_characters
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import unseen_characters
 from jumok.text import Table, Text, from_rows, from_string
 from jumok.training.tasks import task_of_run
 from jumok.training.trainer import Finish, Trainer
@@ -135,6 +136,7 @@ def evaluated(jumok: Jumok, *arguments: object) -> tuple[End, dict[str, Any]]:
     return end, end.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
 @pytest.mark.parametrize("task", ["lm", "mlm"])
 def test_a_text_that_was_trained_on_is_recognised(
@@ -160,6 +162,7 @@ def test_a_text_that_was_trained_on_is_recognised(
     assert "seen_in_training" not in quiet.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
 def test_rows_that_were_trained_on_are_recognised(task: str, jumok: Jumok, tmp_path: Path) -> None:
     columns, make = ("text\tlabel", reviews) if task == "classify" else ("source\ttarget", numbers)

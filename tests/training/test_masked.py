@@ -21,7 +21,6 @@ from conftest import TINY
 from jumok import cli
 from jumok import text as reader
 from jumok.config import BERTConfig
-from jumok.data.ids import Ids
 from jumok.device import has_compiler
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.evaluation.masked import ALL_ALONE, evaluate_masked
@@ -35,7 +34,7 @@ from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Event, Finish, Notice, Sample, Step, Trainer
 
@@ -432,6 +431,7 @@ def test_the_command(
 # --- runs ---
 
 
+@pytest.mark.slow
 def test_it_learns(begin: Start) -> None:
     """In a text that repeats itself, a hidden letter follows from its neighbours."""
     text = reader.from_string("가나다라마바사아자차" * 200)
@@ -474,6 +474,7 @@ def losses(events: list[Event]) -> list[float]:
     return [event.loss for event in events if isinstance(event, Step)]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_in_the_same_bits(begin: Start, tmp_path: Path) -> None:
     whole = losses(list(begin("whole", whole_words=True).run()))
     trainer, first = begin("stopped", whole_words=True), []
@@ -494,6 +495,7 @@ def test_without_validation(begin: Start) -> None:
     assert "[MASK]" in next(event.text for event in events if isinstance(event, Sample))
 
 
+@pytest.mark.compile
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled(begin: Start) -> None:
@@ -525,6 +527,7 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
 # --- leaving ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
 def test_a_run_leaves_for_stock_code(begin: Start, tmp_path: Path, kind: str) -> None:
     """BertForMaskedLM gives the same logits, and AutoTokenizer the same ids with [CLS], [SEP] and [MASK]."""

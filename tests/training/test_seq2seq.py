@@ -166,6 +166,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return out, list(trainer.run())
 
 
+@pytest.mark.slow
 def test_a_run_learns(run: tuple[Path, list[Any]]) -> None:
     _, events = run
     losses = [event.loss for event in events if isinstance(event, Step)]
@@ -210,6 +211,7 @@ def test_the_stock_class_gives_the_same_answers(run: tuple[Path, list[Any]], tmp
         assert [found[0].text for found in answer(model, sources, beam=beam)] == theirs
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_bit_identically(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     whole = begin("whole")
     list(whole.run())
@@ -269,6 +271,7 @@ def test_without_sacrebleu_there_are_fewer_figures(
     assert task_of(trainer).headline(told) == "exact 97.3%, tokens 99.0%, loss 0.031"
 
 
+@pytest.mark.slow
 def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     begin: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +290,7 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     assert RunFolder.open(trainer.folder.path).read_config()["metrics"]["step"] == 8
 
 
+@pytest.mark.slow
 def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..., Trainer]) -> None:
     words = begin("words", batch_size=None)
     said = [
@@ -318,6 +322,7 @@ def test_between_equals_the_loss_decides(begin: Callable[..., Trainer]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     list(begin("first").run())
     second = begin("second", init=tmp_path / "first")
@@ -386,6 +391,7 @@ def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     assert trainer.folder.read_config()["data"]["rows"] == 60
 
 
+@pytest.mark.slow
 def test_the_transformer_of_2017_learns_too(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = begin(family="original", label_smoothing=0.1, steps=30)
     events = list(trainer.run())

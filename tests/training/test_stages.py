@@ -44,6 +44,7 @@ def run(start: Start, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_trained_further(run: Path) -> None:
     """It could only be started anew: a resume told the result again, and another length was refused."""
     before = RunFolder(run).read_metrics()
@@ -97,6 +98,7 @@ def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
     assert only(events, Finish)[0].figures["nats_per_char"] == metrics["nats_per_char"]
 
 
+@pytest.mark.slow
 def test_patience_looks_at_the_stage_alone(run: Path) -> None:
     """While its rate is high a stage is worse than the weights before; that once ended it within a tenth of it."""
     losses = iter([1.0, 5.0, 4.0, 3.0, 2.0, 1.5, 1.2])  # of the weights before, then of the stage
@@ -106,6 +108,7 @@ def test_patience_looks_at_the_stage_alone(run: Path) -> None:
     assert list(trainer.run())[-1].step == 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [8, 9, 11, 14])
 def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path, stop: int) -> None:
     """At its very beginning, too, where the state of the first stage has the same number of steps."""
@@ -149,6 +152,7 @@ def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: 
     assert logged.count("step") == 12
 
 
+@pytest.mark.slow
 def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     """The time of the first stage, however long, is not taken from them."""
     state = next((run / "state").glob("step-*8"))
@@ -217,6 +221,7 @@ def test_a_finished_run_is_left_as_it_is(run: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
+@pytest.mark.slow
 def test_a_goal_holds_for_one_stage(start: Start, tmp_path: Path) -> None:
     """Or a run that has reached it would end with the first look."""
     list(start(stop_at=5.9, steps=60, dropout=0.0, eval_every=10, sample_tokens=0).run())
@@ -254,6 +259,7 @@ def test_a_resume_elsewhere_says_so(start: Start, tmp_path: Path) -> None:
 # --- the command line ---
 
 
+@pytest.mark.slow
 def test_the_command_names_the_one_that_trains_further(jumok: Jumok, run: Path) -> None:
     end = jumok("train", "--resume", "--out", "run", "--device=cpu")
     assert end.code == 0

@@ -14,7 +14,8 @@ import jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
-from jumok.runs.folder import RunFolder, State
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
 from jumok.training.optim import rate
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal
@@ -101,12 +102,14 @@ def test_the_schedule_is_that_of_the_planned_run(start: Start) -> None:
     assert steps[-1].progress == len(steps) / 60
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing_in_what_is_learned(start: Start) -> None:
     runs = [only(list(start(f"run{n}", **LONG, **goal).run()), Step) for n, goal in enumerate(({}, {"stop_at": 6.0}))]
     assert len(runs[1]) < len(runs[0])
     assert [step.loss for step in runs[1]] == [step.loss for step in runs[0]][: len(runs[1])]
 
 
+@pytest.mark.slow
 def test_a_goal_out_of_reach_leaves_the_run_as_it_was(start: Start) -> None:
     finish = finish_of(list(start(**LONG, stop_at=0.01).run()))
     assert (finish.reason, finish.step) == ("done", 60)
@@ -180,6 +183,7 @@ def test_losses_that_are_not_finite_end_nothing(start: Start, monkeypatch: pytes
     assert (finish.reason, finish.figures["loss"]) == ("reached", 1.8)
 
 
+@pytest.mark.slow
 def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = start(steps=400, eval_every=1000, eval_tokens=16, sample_tokens=0, stop_at=0.01)
     validate, asked = trainer.task.validate, []
@@ -197,6 +201,7 @@ def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.
 # --- resuming ---
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Path) -> None:
     """When to look next, and what the last close look taught, belong to the state."""
     events = list(start("reference", **LONG, stop_at=6.0).run())

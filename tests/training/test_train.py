@@ -133,6 +133,7 @@ def test_what_does_not_fit_is_said(kind: str, material: Any, how: dict[str, Any]
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_returns_the_best_model(files: Path, capfd: pytest.CaptureFixture[str], tales: str) -> None:
     Path("novel.txt").write_text(tales, encoding="utf-8")
     model = jumok.train(Path("novel.txt"), out="run", **TINY)
@@ -147,6 +148,7 @@ def test_training_returns_the_best_model(files: Path, capfd: pytest.CaptureFixtu
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_columns_are_named(files: Path) -> None:
     rows = [("나는 갔다", "좋음"), ("밥을 먹었다", "나쁨")] * 20
     Path("q.tsv").write_text("q\ta\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")

@@ -73,6 +73,7 @@ def test_events_come_in_order(start: Start) -> None:
     )
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
     events = list(start().run())
     run = tmp_path / "run"
@@ -91,6 +92,7 @@ def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
         f"--- step {sample.step} ---\n{sample.text}\n\n" for sample in samples
     )
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert (run / "loss.png").stat().st_size > 5_000
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     assert config["metrics"]["nats_per_char"] == only(events, Finish)[0].figures["nats_per_char"]
 
@@ -148,6 +150,7 @@ def test_best_weights_are_kept(start: Start, tmp_path: Path, monkeypatch: pytest
     assert config["metrics"]["step"] == 8
 
 
+@pytest.mark.slow
 def test_final_figures_are_those_of_the_saved_model(start: Start, tmp_path: Path) -> None:
     """What is printed at the end is what `evaluate` finds on the same text, which is short enough to be read whole."""
     trainer = start(steps=30, eval_every=10)
@@ -229,6 +232,7 @@ def test_rates_follow_the_schedule(start: Start) -> None:
     assert 0 < rates[-1] < 0.1
 
 
+@pytest.mark.slow
 def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     """A dozen lines learned by heart: the held-out loss rises, and the run ends before its time with rate zero."""
     lines = "바람이 불었다. 비가 왔다. 해가 떴다. 눈이 내렸다. "
@@ -249,6 +253,7 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert trainer.best == best
 
 
+@pytest.mark.slow
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""
     monkeypatch.setattr("jumok.training.plan.LEAST_STEPS", 10)
@@ -261,6 +266,7 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     assert steps[-1].remaining == 0.0
 
 
+@pytest.mark.slow
 def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
     now = [1000.0]
@@ -595,6 +601,7 @@ def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
     assert found + torch.rand(32).tolist() == wanted
 
 
+@pytest.mark.compile
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:

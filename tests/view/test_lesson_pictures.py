@@ -54,6 +54,7 @@ def texts(axes: Any) -> list[str]:
 # --- files ---
 
 
+@pytest.mark.slow
 @each_drawing
 def test_a_picture_is_a_small_png(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     draw(tmp_path / "a.png")
@@ -64,6 +65,7 @@ def test_a_picture_is_a_small_png(draw: Callable[[Path], None], tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
+@pytest.mark.slow
 @each_drawing
 def test_the_same_picture_is_the_same_file(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     """Also after other settings were made: a committed picture changes only when what it shows does."""
@@ -73,6 +75,7 @@ def test_the_same_picture_is_the_same_file(draw: Callable[[Path], None], tmp_pat
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 @each_drawing
 def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path, hangul: None) -> None:
     before = dict(matplotlib.rcParams)
@@ -80,6 +83,7 @@ def test_drawing_changes_no_setting(draw: Callable[[Path], None], tmp_path: Path
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom jumok.view.lesson_pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
@@ -185,6 +189,7 @@ def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) ->
             assert abs(cell - letters) > 0.3
 
 
+@pytest.mark.slow
 def test_many_cells_have_no_numbers(tmp_path: Path, shown: list[Any]) -> None:
     draw_matrix(torch.rand(16, 16), tmp_path / "a.png")
     draw_matrix(torch.rand(17, 17), tmp_path / "b.png")

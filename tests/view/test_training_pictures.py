@@ -9,6 +9,8 @@ import pytest
 
 from jumok.view.training_pictures import _smoothed, draw_loss, loss_limits
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, Any]:
     return {"event": "step", "step": number, "loss": loss, "skipped": skipped}

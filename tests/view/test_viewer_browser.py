@@ -32,6 +32,8 @@ from jumok.view.page import Page, assets, bundle
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 
+pytestmark = pytest.mark.browser
+
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다."
 SOURCE, TARGET = "학교에 갔다", "밥을 먹었다"
 HOSTILE = (

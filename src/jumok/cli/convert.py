@@ -26,12 +26,12 @@ from jumok.messages import tr
 def convert(source: Path, target: Path, form: str, as_json: bool, quiet: bool) -> None:
     """Convert a run folder to a transformers model folder, or back."""
     from jumok.interop.huggingface import convert as hf
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load, save
 
     if form == "hf":
-        hf.to_hf(checkpoint.load(source), target)
+        hf.to_hf(load(source), target)
     else:
-        checkpoint.save(hf.from_hf(source), target)
+        save(hf.from_hf(source), target)
     say(tr("Wrote {path}.", path=target), quiet=quiet)
     if as_json:
         print_json({"source": str(source), "target": str(target), "to": form})

@@ -51,9 +51,9 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     from jumok.cli.console.tables import show_figures
     from jumok.evaluation.overlap import WORTH_TELLING
     from jumok.models import task_of
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load
 
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "mlm":
         from jumok.inference.fill_mask import require_masked_model

@@ -64,9 +64,9 @@ def generate(
     flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import device as devices
     from jumok.models import task_of
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load
 
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "classify":
         raise ConfigError(
@@ -128,7 +128,7 @@ def _answer(
 ) -> None:
     """Answer the prompt, with a notice if it has characters that do not occur in the training text."""
     from jumok.inference.answer import answer
-    from jumok.runs.folder import unseen_characters
+    from jumok.runs.load import unseen_characters
 
     if not prompt:
         raise ConfigError('no text to answer was given; write one after the run folder, in quotes: RUN "..."')

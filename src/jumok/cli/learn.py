@@ -14,9 +14,8 @@ from click.core import ParameterSource
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import READING
-from jumok.config import did_you_mean
 from jumok.errors import ConfigError
-from jumok.messages import shell, tr, users_language
+from jumok.messages import did_you_mean, shell, tr, users_language
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language

@@ -58,7 +58,7 @@ def predict(
     """
     from jumok import device as devices
     from jumok.inference.classify import predict_whole
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load, unseen_characters
 
     if text is not None and column is not None and text != column:
         raise ConfigError(
@@ -68,11 +68,11 @@ def predict(
         )
     chosen = text or column
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))
-    unseen = checkpoint.unseen_characters(run, given)
+    unseen = unseen_characters(run, given)
     for notice in _notices(predictions, unseen, model.config.context_length):
         say(notice, quiet=quiet)
     if as_json:

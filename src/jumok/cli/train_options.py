@@ -20,12 +20,12 @@ from jumok.config import (
     EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
-    did_you_mean,
     field_choices,
     field_types,
     require_type,
 )
 from jumok.errors import ConfigError
+from jumok.messages import did_you_mean
 
 FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that follow from the text and the tokenizer
 NOT_IN_TOML = {"texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device"}

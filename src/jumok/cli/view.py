@@ -85,11 +85,11 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
 
     from jumok import device as devices
     from jumok.inference.sampling import Sampling
-    from jumok.runs import folder as checkpoint
+    from jumok.runs.load import load
     from jumok.view.trace import attention_of, trace
 
     began = time.perf_counter()
-    model = checkpoint.load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)))
     seen = trace(
         model, given, target=flags["target"], tokens=flags["tokens"], seed=flags["seed"],
         sampling=Sampling(temperature=flags["temperature"]), name=run.resolve().name, **choices,

@@ -7,7 +7,7 @@ that a reader would have to resolve again.
 from __future__ import annotations
 
 from jumok.config._bert import BERTConfig, Head
-from jumok.config._checks import did_you_mean, require_choice, require_range, require_type
+from jumok.config._checks import require_choice, require_range, require_type
 from jumok.config._defaults import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
@@ -56,7 +56,6 @@ __all__ = [
     "count_constants",
     "count_kept",
     "count_parameters",
-    "did_you_mean",
     "field_choices",
     "field_types",
     "from_dict",

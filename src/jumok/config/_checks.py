@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 
 from jumok.errors import ConfigError
-from jumok.messages import tr
-
-
-def did_you_mean(given: str, allowed: Iterable[str]) -> str:
-    """' Did you mean 'x'?' for the closest allowed word, or '' when nothing is close."""
-    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.6)
-    return tr(" Did you mean {word!r}?", word=close[0]) if close else ""
+from jumok.messages import did_you_mean, tr
 
 
 def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jumok.config._checks import did_you_mean, require_choice
+from jumok.config._checks import require_choice
 from jumok.config._encoder_decoder import EncoderDecoderConfig
 from jumok.config._fields import field_types
 from jumok.config._gpt import ACTIVATIONS, GPTConfig
 from jumok.config._model import ModelConfig
 from jumok.config._training import TrainConfig
 from jumok.errors import ConfigError
+from jumok.messages import did_you_mean
 
 TRAINABLE = ("gpt", "bert", "encoder_decoder")  # kinds of model that `jumok train --model` takes
 

@@ -8,8 +8,9 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from jumok.config._checks import did_you_mean, require_type
+from jumok.config._checks import require_type
 from jumok.errors import ConfigError
+from jumok.messages import did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,14 +6,13 @@
     novels/LICENCE.txt      whose it is and what is allowed
     novels/files/...        the files it was made of, at their places in the publisher's repository
 
-A download is kept as `*.part` until size and sha256 are right, so that it goes on after a break, and only then
-moved into place. Nothing that is not verified is ever read.
+A download is kept as `*.part`, and continued after a break, until its size and sha256 are right; then it is moved into
+place. Only verified files are read.
 """
 
 from __future__ import annotations
 
 import csv
-import difflib
 import errno
 import hashlib
 import http.client
@@ -33,7 +32,7 @@ from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sync_folder, write_atomic
-from jumok.messages import tr
+from jumok.messages import did_you_mean, tr
 
 Progress = Callable[[int, int], None]
 
@@ -116,22 +115,14 @@ def get(
         with locked(folder / ".lock", wait=True):
             return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise CorpusError(
-                "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; free some space or choose "
-                "another cache folder; what is already downloaded stays",
-                name=name,
-                bytes=corpus.bytes,
-                folder=folder,
-                reason=error.strerror or error,
-            ) from error
         raise CorpusError(
-            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; repair the folder or choose "
-            "another cache folder; what is already downloaded stays",
+            "corpus {name!r} ({bytes:,} bytes) cannot be kept in {folder}: {reason}; {remedy} or choose another cache "
+            "folder; what is already downloaded stays",
             name=name,
             bytes=corpus.bytes,
             folder=folder,
             reason=error.strerror or error,
+            remedy=tr("free some space") if error.errno == errno.ENOSPC else tr("repair the folder"),
         ) from error
 
 
@@ -139,10 +130,11 @@ def _named(name: str) -> Corpus:
     known = entries()
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = tr("did you mean {word!r}?", word=near[0]) if near else tr("there are {names}", names=", ".join(known))
     raise CorpusError(
-        "no corpus {name!r} to download; {hint} (the built-in 'stories' needs no download)", name=name, hint=hint
+        "no corpus {name!r} to download; choose from {names} (the built-in 'stories' needs no download){hint}",
+        name=name,
+        names=", ".join(known),
+        hint=did_you_mean(name.lower(), known, clause=True),
     )
 
 
@@ -228,7 +220,7 @@ def _verified(path: Path, file: RemoteFile) -> bool:
 
 
 class _Unreachable(Exception):
-    """No try has brought the file."""
+    """All tries have failed."""
 
 
 class _Interrupted(Exception):
@@ -253,7 +245,7 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
 
 
 class _Downloader:
-    """Fetch pinned files, going on where a break was."""
+    """Fetch pinned files; a broken download is continued."""
 
     def __init__(self, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> None:
         self._base_url = base_url
@@ -262,7 +254,7 @@ class _Downloader:
         self._opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
 
     def fetch(self, file: RemoteFile, path: Path, report: Callable[[int], None]) -> None:
-        """Bring `file` to `path`, verified."""
+        """Download `file` to `path`, and verify it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         url = self._address(file)

@@ -23,7 +23,6 @@ taught in schools.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -33,6 +32,7 @@ from math import comb
 from random import Random
 from typing import NamedTuple
 
+from jumok.config import require_choice
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -414,12 +414,7 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
             raise ConfigError("{name}={value!r} is not a whole number of 0 or more", name=name, value=value)
     names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
     for name in names:
-        if name not in _KINDS:
-            near = difflib.get_close_matches(name, KINDS, n=1)
-            hint = tr("; did you mean {word!r}?", word=near[0]) if near else ""
-            raise ConfigError(
-                "unknown kind {name!r}; the kinds are {kinds}{hint}", name=name, kinds=", ".join(KINDS), hint=hint
-            )
+        require_choice("kind", name, KINDS)
     chosen = [_KINDS[name] for name in dict.fromkeys(names)]
     size = sum(pool.size for kind in chosen for pool in kind.pools)
     if rows > size:

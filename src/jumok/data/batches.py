@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import Ids
 from jumok.data.rows import MULTIPLE
+from jumok.tokenizers import Ids
 
 
 class Batches:

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jumok.errors import RunError
 from jumok.files import atomic_path
 from jumok.messages import message, tr
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
-Ids = NDArray[np.unsignedinteger]
 HEADER = 128  # bytes of a .npy file before the numbers, for any array of one dimension
 REMEDY = message("Restore it from a copy, or start a new run; the model itself can still be used.")
 

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import Ids, load_ids
+from jumok.data.ids import load_ids
 from jumok.files import atomic_path
+from jumok.tokenizers import Ids
 
 MULTIPLE = 8  # lengths are padded to one, which suits the kernels
 
@@ -42,14 +43,19 @@ class Rows:
         end = int(self.ends[row])
         return self.ids[end - int(self.lengths[row]) : end].astype(np.int64)
 
-    def padded(self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = MULTIPLE) -> Tensor:
-        """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`."""
+    def padded(
+        self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = MULTIPLE, most: int | None = None
+    ) -> Tensor:
+        """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`.
+
+        most: T is at most this, which a length rounded up may exceed; None: no limit.
+        """
         longest = max(1, int(self.lengths[rows].max()))
         block = np.full((len(rows), -(-longest // multiple) * multiple), pad, np.int64)
         for place, row in enumerate(rows):
             sequence = self[int(row)]
             block[place, : len(sequence)] = sequence
-        return torch.from_numpy(block)
+        return torch.from_numpy(block)[:, :most].contiguous()
 
 
 def evenly_spread(count: int, wanted: int) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 
 from jumok.config import require_range
-from jumok.data.ids import Ids, tokenize
+from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
 from jumok.device import autocast
 from jumok.errors import TextError
@@ -43,7 +43,7 @@ from jumok.models.gpt import GPT, token_losses
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 MOST_LOGITS = 1 << 25  # in one batch: 128 MB in float32
 LARGEST_BATCH = 32  # windows
@@ -141,7 +141,7 @@ def score(
     """The nats of a text given as ids, or of a sample of its windows.
 
     All windows together predict each token once. With fewer, the tokens of the sample are a share of the text, whose
-    size `tokens` tells; for nats per character, take the characters per token of the whole text.
+    size is `tokens`; for nats per character, take the characters per token of the whole text.
 
     Args:
         ids: (n,), may be mapped from a file. before: the id that stands before them; without it ids[0] is not

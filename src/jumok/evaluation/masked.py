@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import Ids
 from jumok.errors import TextError
 from jumok.evaluation.language_model import LARGEST_BATCH, encoded, windows
 from jumok.evaluation.masking import NOTHING, Masking, random_for
@@ -38,6 +37,7 @@ from jumok.models.framing import Framing
 from jumok.models.losses import IGNORED, cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.text import Text
+from jumok.tokenizers import Ids
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides
 VALIDATION = 2  # purpose of the random numbers that choose what is masked for figures, see `random_for`

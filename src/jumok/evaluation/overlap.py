@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.data.ids import Ids
+from jumok.tokenizers import Ids
 
 PASSAGE = 50  # characters, more than two texts share by chance; formulas and refrains are shorter
 WORTH_TELLING = 0.01  # share of a text or of rows from which on it changes what the figures mean

@@ -1,4 +1,4 @@
-"""How well an encoder–decoder answers: its answers beside the right ones, and the loss of the right ones.
+"""How well an encoder–decoder answers: its answers compared with the targets, and the loss of the targets.
 
 With the rows of a table as pairs of a source and a target,
 
@@ -10,8 +10,8 @@ With the rows of a table as pairs of a source and a target,
 
 chrF and BLEU are those of sacrebleu (https://aclanthology.org/W18-6319) over all rows together, with its defaults; its
 words, "13a", are split off at spaces and punctuation, in Korean too. Where no text has four words, BLEU is of the
-n-grams that there are (its "effective order"). A Korean word with another ending is another word for BLEU, so that
-chrF tells more.
+n-grams that there are (its "effective order"). A Korean word with another ending is another word for BLEU, so chrF
+is more informative.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ from jumok.models.losses import cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.text import Table
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 COLUMNS = ("source", "target")
 MOST_TOKENS = 1 << 14  # in one batch of pairs, padding included
 PADDING = -100  # what fills up the shorter ones of a batch; not an id, and not counted in a loss
 
 Pair = tuple[str, str]
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +176,7 @@ def pair_batch(
     sources: Rows, targets: Rows, rows: NDArray[np.int64], config: EncoderDecoderConfig
 ) -> tuple[Tensor, Tensor]:
     """Some pairs as a batch: sources (B, S) and targets (B, T), int64, filled up on the right with PADDING."""
-    most = config.context_length  # which a length rounded up may exceed
-    source, target = (part.padded(rows, PADDING)[:, :most].contiguous() for part in (sources, targets))
+    source, target = (part.padded(rows, PADDING, most=config.context_length) for part in (sources, targets))
     return source, target
 
 

@@ -24,9 +24,9 @@ from jumok.inference.targets import Answer, Search, SearchSettings, Targets
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Ids, source_frame
+from jumok.models.framing import source_frame
 from jumok.models.modes import eval_mode
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 
 LARGEST_BATCH = 128  # targets in one batch
 

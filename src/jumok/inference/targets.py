@@ -21,7 +21,7 @@ from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.models.checks import finite_rows, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Ids
+from jumok.tokenizers import Ids
 
 
 @dataclass(frozen=True, kw_only=True)

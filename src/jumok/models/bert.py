@@ -5,7 +5,6 @@ Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.nn.atte
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import BERTConfig
-from jumok.config.huggingface import read_config
 from jumok.errors import JumokError
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
@@ -84,20 +82,6 @@ class BERT(nn.Module):
         assert isinstance(first, Block)
         beside = self.token_embedding.weight.square().mean() + self.type_embedding.weight.square().mean()
         look_around_by_positions(self.position_embedding.weight, first.attention, beside=beside)
-
-    @classmethod
-    def from_config(cls, path: str | os.PathLike[str]) -> BERT:
-        """A new model with the shape and the head that a stock config.json describes; `jumok.load` loads weights too.
-
-        Raises:
-            RunError, ConfigError, JumokError: the file is missing or damaged, or describes something else.
-        """
-        config = read_config(path)
-        if not isinstance(config, BERTConfig):
-            raise JumokError(
-                "{path} describes a model that is no BERT; jumok.load loads the other kinds, too.", path=path
-            )
-        return cls(config)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """The last hidden states.

@@ -11,16 +11,13 @@ text knows a newline as the end of a line; one that begins as a classifier has [
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, TokenizerError
-from jumok.tokenizers import Tokenizer
-
-Ids = NDArray[Any]
+from jumok.tokenizers import Ids, Tokenizer
 
 SPECIAL_TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # of a tokenizer that is trained for such a model
 PADS = ("[PAD]", "<pad>")

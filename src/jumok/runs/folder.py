@@ -1,170 +1,55 @@
-"""The run folder: one folder is one model.
-
-    RUN/config.json         format version, model, training settings, data, metrics of the best evaluation
-    RUN/tokenizer.json      Hugging Face tokenizers format
-    RUN/model.safetensors   the best weights so far
-    RUN/state/              what `--resume` needs: the ids of the text, and the last two training states
-    RUN/metrics.jsonl       one JSON object per event
-    RUN/samples.txt         what the model wrote at each validation
-    RUN/loss.png            the curves
-
-The first three are the model; the rest may be deleted when a run is over. Each file is written beside its place and
-moved into it. A training state is a folder `state/step-N` of tensors, numbers, the best weights so far, and a manifest
-with their sha256; it is renamed into place only when it is complete and flushed. If the same step is saved again, the
-new name is `step-N.1`, and the older one is removed after that. The state of the step before is kept. Nothing is ever
-unpickled.
-"""
+"""The files of one run folder, its lock, and what to do when the disk refuses. The layout: see `jumok.runs`."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import IO, Any, TypeVar, overload
+from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from safetensors import SafetensorError
+from torch import nn
 
-from jumok.config import ModelConfig, from_dict, to_dict
-from jumok.errors import ConfigError, RunError, TokenizerError
-from jumok.files import LockHeld, atomic_folder, atomic_path, copy_or_link, locked, space, sync_folder, write_atomic
-from jumok.text.hangul import nfc
-from jumok.interop.huggingface.convert import from_hf, is_hf
-from jumok.interop.huggingface.tensors import load_tensors
+from jumok.config import ModelConfig
+from jumok.errors import RunError, TokenizerError
+from jumok.files import LockHeld, copy_or_link, locked, space, sync_folder, write_atomic
 from jumok.messages import shell, tr
-from jumok.models import KINDS, Model, build_blank, kind_of, require_stored
+from jumok.models import require_stored
+from jumok.models.tensors import load_tensors
+from jumok.runs.config import model_config_of, parse_config, require_tokenizer_of
+from jumok.runs.logs import Logs
+from jumok.runs.state import State, States
+from jumok.runs.weights import (
+    holds,
+    numbers_in,
+    replace_by_copy,
+    restore_weights,
+    second_name,
+    size_of,
+    weights,
+    write_tensors,
+)
 from jumok.tokenizers import Tokenizer
 
-FORMAT = 1
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
-STATE_FILES = ("tensors.safetensors", "numbers.json")
-BEST_WEIGHTS = "best.safetensors"  # in a state, what model.safetensors was then; absent before there was one
 # What a start that was killed can leave behind, config.json being written last.
 UNFINISHED_START = re.compile(
     r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """Everything a run needs to go on after `step` steps, besides its configuration.
-
-    tensors: weights and optimizer moments by name. numbers: plain JSON values. best: a second name of the
-    model.safetensors that belongs to a state that was read, and the sha256 of its content.
-    """
-
-    step: int
-    tensors: dict[str, Tensor] = field(repr=False)
-    numbers: dict[str, Any]
-    best: tuple[Path, str] | None = None
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def save(model: Model, folder: str | os.PathLike[str]) -> None:
-    """Write a model with its tokenizer as a run folder that `load`, `generate` and `evaluate` take.
-
-    Raises:
-        RunError: the model has no tokenizer, or the folder cannot be written or holds something else.
-    """
-    if model.tokenizer is None:
-        raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
-    run = RunFolder.create(Path(folder), allow_existing_run=True)
-    if run.is_trained():
-        raise RunError(
-            "{folder} holds a training run, which saving would overwrite; choose another folder.", folder=folder
-        )
-    with run.lock():
-        run.write_config(describe_model(model.config, model.tokenizer))
-        run.write_tokenizer(model.tokenizer)
-        run.write_weights(model)
-
-
-@overload
-def load(path: str | os.PathLike[str], device: str = "cpu") -> Any: ...
-@overload
-def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M]) -> M: ...
-def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module) -> Any:
-    """The model of a run folder with its best weights, or that of a Hugging Face folder.
-
-    Nothing is printed or logged, and nothing of the process is changed: not torch's random numbers, either.
-
-    Args:
-        path: a run folder, or the folder of a stock model that `jumok.config.huggingface` names.
-        kind: GPT, BERT or EncoderDecoder, for who needs one of them.
-
-    Returns:
-        The model, of its kind, in eval mode, its tokenizer at `.tokenizer`.
-
-    Raises:
-        RunError: the folder is neither, or a file of it is missing, damaged, or does not fit the others; or the model
-            is of another kind.
-        JumokError: the stock model is another one, or has something that jumok has not.
-    """
-    folder = Path(path)
-    model = from_hf(folder) if is_hf(folder) else _load_run(folder)
-    if not isinstance(model, kind):
-        found, wanted = type(model).__name__, kind.__name__
-        raise RunError(
-            "{path} holds a model of the kind {found}, and one of the kind {wanted} is needed here.",
-            path=path,
-            found=found,
-            wanted=wanted,
-        )
-    return model.to(device)
-
-
-def _load_run(path: Path) -> Model:
-    run = RunFolder.open(path)
-    model = build_blank(run.model_config())
-    model.tokenizer = run.read_tokenizer()
-    run.read_weights(model)
-    return model.eval()
-
-
-def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> list[list[str]]:
-    """For each text the characters, in NFC, that no text had which a classifier or an encoder–decoder learned to read.
-
-    Args:
-        path: a run folder. Nothing is known of a stock folder, of other models, and of runs from before this was
-            recorded; then there are none.
-
-    Raises:
-        RunError: there is no such folder.
-    """
-    folder = Path(path)
-    data = {} if is_hf(folder) else RunFolder.open(folder).read_config().get("data", {})
-    if "characters" not in data:
-        return [[] for _ in texts]
-    known = frozenset(data["characters"])
-    return [[char for char in dict.fromkeys(nfc(text)) if char not in known] for text in texts]
-
-
-def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The head of a config.json."""
-    # A model may have more ids than its tokenizer: published ones are padded to round numbers.
-    ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
-    return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
-
-
 class RunFolder:
-    """Reads and writes the files of one run folder; knows nothing of training."""
+    """One run folder: reads and writes its files, and turns what the system refuses into errors that say what to do."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.state = path / "state"
-        self._logs: dict[str, IO[str]] = {}  # open while the folder is locked
-        self._damaged: set[Path] = set()  # states that `read_state` passed over
+        self.model_file = path / "model.safetensors"
+        self._logs = Logs(path)
+        self._states = States(self.state)
 
     # --- the folder -------------------------------------------------------------------------------------------------
 
@@ -184,7 +69,7 @@ class RunFolder:
         return run
 
     def require_free(self, *, allow_existing_run: bool = False) -> None:
-        """Refuse a place that holds something else; nothing is made yet.
+        """Refuse a folder that holds something else. Nothing is made.
 
         Raises:
             RunError: it is a file, or a folder that is not empty and no run, or a run already.
@@ -227,7 +112,7 @@ class RunFolder:
         return run
 
     def discard(self) -> None:
-        """Take back what `create` and a failed start have made; anything else in the folder stays."""
+        """Remove what `create` and a failed start have made; anything else in the folder stays."""
         shutil.rmtree(self.state, ignore_errors=True)
         with suppress(OSError):
             for name in MODEL_FILES:
@@ -251,12 +136,12 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep any other trainer off the folder, in this process too; clear away what a killed one half wrote.
+        """Hold the lock of the folder, against other processes and in this one; the logs are closed at its end.
 
-        Logs are open for as long.
+        Temporary files that a killed process left are removed first.
 
         Raises:
-            RunError: another one is at it.
+            RunError: another process, or another part of this one, holds it.
         """
         with ExitStack() as held:
             with self.writing(tr("the lock")):
@@ -272,28 +157,18 @@ class RunFolder:
                 for folder in (self.path, self.state):
                     for leftover in folder.glob(".*.tmp"):
                         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
-            held.callback(self._close_logs)
+            held.callback(self._logs.close)
             yield
 
     # --- the model --------------------------------------------------------------------------------------------------
 
     def read_config(self) -> dict[str, Any]:
-        """config.json as plain values."""
-        path = self._require("config.json")
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-            newest = config["format"]
-            config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
-        except (ValueError, KeyError, TypeError, OSError):
-            raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
-        if newest != FORMAT:
-            raise RunError(
-                "{path} has format {found}; this jumok reads format {known}. Update jumok.",
-                path=path,
-                found=newest,
-                known=FORMAT,
-            )
-        return config
+        """config.json as plain values.
+
+        Raises:
+            RunError: it is missing, damaged, or of a newer format.
+        """
+        return parse_config(self._require("config.json"))
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write config.json."""
@@ -306,24 +181,9 @@ class RunFolder:
         Raises:
             RunError: config.json does not describe a model, or one that is far larger than the weights beside it.
         """
-        fields = self.read_config()["model"]
-        kind = fields.pop("type")
-        if not isinstance(kind, str) or kind not in KINDS:
-            known = ", ".join(map(repr, KINDS))
-            raise RunError(
-                "{path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.",
-                path=self.path,
-                kind=kind,
-                known=known,
-            )
-        try:
-            config = from_dict(KINDS[kind], fields)
-        except ConfigError as error:
-            raise RunError(
-                "{path} does not describe a model: {error}", path=self.path / "config.json", error=error
-            ) from None
-        with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` tells
-            require_stored(config, _numbers_in(self.path / "model.safetensors"), str(self.path))
+        config = model_config_of(self.read_config(), self.path)
+        with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` reports
+            require_stored(config, numbers_in(self.model_file), str(self.path))
         return config
 
     def read_tokenizer(self) -> Tokenizer:
@@ -337,18 +197,7 @@ class RunFolder:
             tokenizer = Tokenizer.load(path)
         except TokenizerError as error:
             raise RunError("{error}", error=error) from error
-        made_with = self.read_config()["tokenizer"]
-        if tokenizer.fingerprint != made_with["fingerprint"]:
-            raise RunError(
-                "{path} is of kind {kind!r} with {vocab_size:,} ids, but the model was made with another "
-                "tokenizer, of kind {expected_kind!r} with {expected_size:,} ids (their fingerprints "
-                "differ); restore the tokenizer of this model.",
-                path=path,
-                kind=tokenizer.kind,
-                vocab_size=tokenizer.vocab_size,
-                expected_kind=made_with["kind"],
-                expected_size=made_with["vocab_size"],
-            )
+        require_tokenizer_of(self.read_config(), tokenizer, path)
         return tokenizer
 
     def write_tokenizer(self, tokenizer: Tokenizer) -> None:
@@ -378,38 +227,33 @@ class RunFolder:
     def write_weights(self, model: nn.Module) -> None:
         """Write model.safetensors."""
         tensors = weights(model)
-        with (
-            self.writing("model.safetensors", needed=_bytes(tensors)),
-            atomic_path(self.path / "model.safetensors") as temporary,
-        ):
-            save_file(tensors, temporary)
+        with self.writing("model.safetensors", needed=size_of(tensors)):
+            write_tensors(self.model_file, tensors)
 
     def has_weights_of(self, state: State) -> bool:
         """Whether model.safetensors is what it was when `state` was written.
 
         It is not when better weights were found after that and the run was killed, or when it was damaged.
         """
-        return state.best is None or _digest(self.path / "model.safetensors") == state.best[1]
+        return state.best is None or holds(self.model_file, state.best[1])
 
     def put_back_weights(self, state: State) -> bool:
-        """Make model.safetensors what it was when `state` was written, if the copy is whole; tell whether it is."""
-        if state.best is None or _digest(state.best[0]) != state.best[1]:
+        """Make model.safetensors what it was when `state` was written; return False if the state's copy is damaged."""
+        if state.best is None or not holds(*state.best):
             return False
-        copy, path = state.best[0], self.path / "model.safetensors"
-        with self.writing("model.safetensors", needed=copy.stat().st_size), atomic_path(path) as temporary:
-            shutil.copyfile(copy, temporary)
+        copy, _ = state.best
+        with self.writing("model.safetensors", needed=copy.stat().st_size):
+            replace_by_copy(self.model_file, copy)
         return True
 
     def keep_weights(self) -> Path | None:
         """Give model.safetensors a second name before a run that begins anew replaces it; None where there is none."""
-        path = self.path / "model.safetensors"
-        if not path.is_file():
+        if not self.model_file.is_file():
             return None
-        names = (self.path / f"model-kept-{number}.safetensors" for number in count(1))
-        kept = next(name for name in names if not name.exists() or _digest(name) == _digest(path))
-        with self.writing(kept.name, needed=path.stat().st_size):
+        kept = second_name(self.model_file)
+        with self.writing(kept.name, needed=self.model_file.stat().st_size):
             if not kept.exists():
-                copy_or_link(path, kept)
+                copy_or_link(self.model_file, kept)
             sync_folder(self.path)
         return kept
 
@@ -432,108 +276,38 @@ class RunFolder:
         Raises:
             RunError: it cannot be written, the disk being full for example; the states before it are untouched.
         """
-        earlier = [again for step, again in map(_place, self._states()) if step == state.step]
-        final = self.state / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
-        with self.writing(tr("the training state"), needed=_bytes(state.tensors)):
-            self._sync_logs()
-            with atomic_folder(final) as folder:
-                save_file(state.tensors, folder / "tensors.safetensors")
-                numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
-                (folder / "numbers.json").write_text(numbers, encoding="utf-8")
-                if (self.path / "model.safetensors").is_file():
-                    copy_or_link(self.path / "model.safetensors", folder / BEST_WEIGHTS)
-                manifest = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
-                (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        kept: set[int] = set()
-        for folder in self._states():
-            step, _ = _place(folder)
-            if folder in self._damaged or step in kept or len(kept) == 2:
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                kept.add(step)
+        with self.writing(tr("the training state"), needed=size_of(state.tensors)):
+            self._logs.sync()  # the state holds their sizes
+            self._states.write(state, best=self.model_file)
+        self._states.prune()
 
     def read_state(self) -> tuple[State | None, list[str]]:
-        """The newest whole training state, and a sentence for each damaged one that was passed over."""
-        damaged: list[str] = []
-        for folder in self._states():
-            try:
-                manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-                wrong = [name for name in STATE_FILES if _sha256(folder / name) != manifest[name]]
-                if wrong:
-                    raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
-                numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
-                tensors = load_tensors(folder / "tensors.safetensors")
-                best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
-                return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best), damaged
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                self._damaged.add(folder)
-                damaged.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
-        return None, damaged
-
-    def _states(self) -> list[Path]:
-        found = [p for p in self.state.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
-        return sorted(found, key=_place, reverse=True)  # newest first
+        """The newest training state that is not damaged, and a sentence for each damaged one that was skipped."""
+        return self._states.newest()
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
     def append(self, name: str, text: str) -> None:
-        """Add text to the end of a log, only inside `lock`; whoever reads the log then finds it there.
-
-        The file stays open, for a run adds a line at each step, unless somebody has removed it meanwhile.
-        """
+        """Add text to the end of a log, only inside `lock`."""
         with self.writing(name):
-            file = self._logs.get(name)
-            if file is None or os.fstat(file.fileno()).st_nlink == 0:
-                if file is not None:
-                    file.close()
-                file = self._logs[name] = (self.path / name).open(
-                    "a", encoding="utf-8", errors="backslashreplace", newline="\n"
-                )
-            file.write(text)
-            file.flush()
-
-    def _close_logs(self) -> None:
-        while self._logs:
-            _, file = self._logs.popitem()
-            with suppress(OSError):  # what could not be written was an error when it was added
-                file.close()
+            self._logs.append(name, text)
 
     def size(self, name: str) -> int:
         """Bytes in a log, 0 where there is none."""
-        path = self.path / name
-        return path.stat().st_size if path.exists() else 0
+        return self._logs.size(name)
 
     def truncate(self, name: str, size: int) -> bool:
-        """Cut a log back to what it was when a state was written, and tell whether it still had all of that.
-
-        One that has lost its end loses the rest of its last line, too, so that the next one begins a line.
-        """
-        path = self.path / name
+        """Cut a log back to its size at the time of a state; return False if its end had been lost."""
         with self.writing(name):
-            content = path.read_bytes() if path.exists() else b""
-            end = content.rfind(b"\n", 0, size) + 1
-            if len(content) > end:
-                os.truncate(path, end)
-        return end == size
-
-    def _sync_logs(self) -> None:
-        """Flush what was added to the logs to the disk: a state tells how long they are."""
-        for file in self._logs.values():
-            os.fsync(file.fileno())
-        sync_folder(self.path)
+            return self._logs.truncate(name, size)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The events so far. What is no event is left out: a line that a kill cut off, or a power cut destroyed."""
-        return [event for event in self._read_lines() if event is not None]
+        """The events so far, without lines that are none: cut off by a kill, or destroyed by a power cut."""
+        return [event for event in self._logs.events() if event is not None]
 
     def has_damaged_metrics(self) -> bool:
         """Whether `read_metrics` leaves out anything but a last line that was cut off."""
-        return None in self._read_lines()
-
-    def _read_lines(self) -> list[dict[str, Any] | None]:
-        path = self.path / "metrics.jsonl"
-        content = path.read_bytes() if path.exists() else b""
-        return [_event(line) for line in content.split(b"\n")[:-1]]  # U+2028 in a sample ends no line here
+        return None in self._logs.events()
 
     @contextmanager
     def writing(self, what: str, needed: int = 0) -> Iterator[None]:
@@ -561,98 +335,6 @@ class RunFolder:
                 "cannot write {what} in {path}: {reason} ({space}). Make room or repair the folder, then start again.",
                 **facts,
             ) from error
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors by name, a shared one once."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            tensors[name] = tensor.detach().contiguous()
-    return tensors
-
-
-def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Load tensors by name into a model.
-
-    Raises:
-        RunError: some are missing, unknown, or of another shape; all are listed.
-    """
-    wanted = weights(model)
-    faults = [tr("{name} is missing", name=name) for name in wanted if name not in tensors]
-    faults += [tr("{name} is unknown", name=name) for name in tensors if name not in wanted]
-    faults += [
-        tr(
-            "{name} is {found}, the model has {expected}",
-            name=name,
-            found=tuple(tensors[name].shape),
-            expected=tuple(tensor.shape),
-        )
-        for name, tensor in wanted.items()
-        if name in tensors and tensors[name].shape != tensor.shape
-    ]
-    if faults:
-        raise RunError(
-            "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
-        )
-    model.load_state_dict(dict(tensors), strict=False)  # not strict: the second name of a shared tensor is absent
-
-
-def adopt_weights(model: nn.Module, other: nn.Module) -> None:
-    """Copy what both models have by the same name and shape; the rest of `model` keeps its first weights.
-
-    So does a classifier of other labels, be they as many: its rows stand for something else.
-    """
-    wanted = model.state_dict()
-    labels = [getattr(one.config, "labels", ()) for one in (model, other)]
-    shared = {
-        name: tensor
-        for name, tensor in other.state_dict().items()
-        if name in wanted
-        and wanted[name].shape == tensor.shape
-        and not (name.startswith("classifier.") and labels[0] != labels[1])
-    }
-    model.load_state_dict(shared, strict=False)
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """A line of metrics.jsonl; None for what is no event."""
-    try:
-        event = json.loads(line.decode("utf-8"))
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None
-
-
-def _place(state: Path) -> tuple[int, int]:
-    """The step of a training state, and how often it had been saved before, out of its name: step-000000123.1."""
-    step, _, again = state.name.removeprefix("step-").partition(".")
-    return int(step), int(again or 0)
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
-
-
-def _digest(path: Path) -> str | None:
-    """The sha256 of a file, None for one that cannot be read."""
-    try:
-        return _sha256(path)
-    except OSError:
-        return None
-
-
-def _numbers_in(path: Path) -> int:
-    """How many numbers a file of tensors holds, by its header."""
-    with safe_open(path, framework="pt") as file:
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _other_runs(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 A file passes four stages, block by block, so that it may be larger than memory:
 
-    bytes ──decode──▶ characters ──newlines──▶ lines end in "\\n" ──rows──▶ the text column ──compose──▶ NFC
+    bytes ──decode──▶ characters ──newlines──▶ lines end in "\\n" ──rows──▶ the text column ──normalise──▶ NFC
 
 `read` makes one stream of characters of all that it is given; `read_table` keeps rows and columns, in memory.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from jumok.text._given import Given, material_of, string_of, with_columns
 from jumok.text._inputs import FORMATS, Format
-from jumok.text._normal import compose
 from jumok.text._signs import with_signs
 from jumok.text._source import Source
 from jumok.text._table import Table, from_rows, read_table
@@ -27,7 +26,6 @@ __all__ = [
     "Source",
     "Table",
     "Text",
-    "compose",
     "from_rows",
     "from_string",
     "material_of",

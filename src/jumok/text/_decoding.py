@@ -8,14 +8,13 @@ them, or reads as anything but Korean in CP949, is handed to charset-normalizer.
 from __future__ import annotations
 
 import codecs
-import difflib
 import encodings.aliases
 import unicodedata
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from jumok.errors import TextError
-from jumok.messages import message, tr
+from jumok.messages import did_you_mean, message, tr
 
 _BLOCK = 1 << 20  # bytes read at a time
 _SAMPLE = 1 << 16  # bytes looked at where a judgement is needed, not a proof
@@ -255,13 +254,9 @@ def known_codec(encoding: str) -> str:
         info = None
     if info is None or info.incrementaldecoder is None or not info._is_text_encoding:
         names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
-        near = difflib.get_close_matches(encoding.lower().replace("-", "_"), names, n=3)
-        hint = (
-            tr("did you mean {names}?", names=", ".join(near))
-            if near
-            else tr("try utf-8, cp949, euc-kr, utf-16 or johab")
-        )
-        raise TextError("unknown encoding {encoding!r}; {hint}", encoding=encoding, hint=hint)
+        hint = did_you_mean(encoding.lower().replace("-", "_"), names, clause=True)
+        hint = hint or tr("; try utf-8, cp949, euc-kr, utf-16 or johab")
+        raise TextError("unknown encoding {encoding!r}{hint}", encoding=encoding, hint=hint)
     # What calls itself EUC-KR is CP949 more often than not (the WHATWG Encoding Standard reads it so as well).
     return {"utf-8-sig": "utf-8", "euc_kr": "cp949"}.get(info.name, info.name)
 

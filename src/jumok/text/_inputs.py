@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import stat
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
-from jumok.messages import message, tr
+from jumok.messages import did_you_mean, message, tr
 
 Format = Literal["text", "jsonl", "csv", "tsv"]
 
@@ -95,9 +94,7 @@ def _same_name_in_another_form(path: Path) -> Path:
     wanted = unicodedata.normalize("NFC", path.name)
     if wanted in siblings and siblings[wanted].exists():
         return siblings[wanted]
-    near = difflib.get_close_matches(wanted, siblings, n=1)
-    hint = tr("; did you mean {word!r}?", word=near[0]) if near else ""
-    raise TextError("{path} does not exist{hint}", path=path, hint=hint)
+    raise TextError("{path} does not exist{hint}", path=path, hint=did_you_mean(wanted, siblings, clause=True))
 
 
 def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import unicodedata
@@ -12,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
-from jumok.messages import message, tr
+from jumok.messages import did_you_mean, message, tr
 from jumok.text._decoding import known_codec
 from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
@@ -292,9 +291,7 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
 
 def _known(column: str, columns: Sequence[str]) -> str:
     """List the columns there are, and say which one may have been meant."""
-    near = difflib.get_close_matches(column, columns, n=1)
-    there = tr("the columns are {columns}", columns=listed(columns))
-    return there + (tr("; did you mean {word!r}?", word=near[0]) if near else "")
+    return tr("the columns are {columns}", columns=listed(columns)) + did_you_mean(column, columns, clause=True)
 
 
 def _other_suffix(column: str, header: Sequence[str]) -> str:

@@ -19,9 +19,9 @@ from jumok.errors import TextError
 from jumok.messages import tr
 from jumok.text._decoding import known_codec
 from jumok.text._inputs import Format, Input, find, no_room, open_input, require_one_stdin, spool
-from jumok.text._normal import recut
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
+from jumok.text.boundaries import recut
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from jumok.tokenizers._boundaries import starts_anew
 from jumok.tokenizers._roles import ROLES
 from jumok.tokenizers._stream import Stream
-from jumok.tokenizers._tokenizer import Tokenizer
+from jumok.tokenizers._tokenizer import Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
 
-__all__ = ["ROLES", "Stream", "Tokenizer", "starts_anew", "train_tokenizer"]
+__all__ = ["ROLES", "Ids", "Stream", "Tokenizer", "train_tokenizer"]

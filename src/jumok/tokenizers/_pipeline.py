@@ -11,6 +11,7 @@ order they were learned.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,8 +22,11 @@ KINDS = ("char", "jamo", "bpe")
 
 # A word with the blank before it; one digit; a run of signs with the blank before it; line ends; other blanks,
 # the last of them left to the word that follows. Blanks and line ends stand only at the start of a piece, so
-# a cut before the first of them never changes the pieces on either side (see _boundaries.last_blank).
+# a cut before the first of them never changes the pieces on either side (see `last_blank`).
 PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
+
+# Every whitespace run of the bpe pipeline starts a new piece, whatever follows it.
+_BEFORE_BLANK = re.compile(r"(?<=\S)(?=[ \n])")
 
 # A merge is counted anew in each piece that holds it, so merges take time that grows with the square of a piece: text
 # without blanks is learned from in parts. Encoding takes whole pieces, whose cost hardly grows with their length.
@@ -149,3 +153,18 @@ def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str])
         return bytes([byte_of_token[token]]) if token in byte_of_token else token.encode()
 
     return [spelled(token) for token in sorted(vocab, key=vocab.__getitem__)]
+
+
+def last_blank(text: str) -> int:
+    """Return the last position where a blank or line end follows something else, or -1.
+
+    The bpe pipeline may be given the parts before and after it alone.
+    """
+    # Searching from the right in growing windows: the answer is nearly always within one word of the end.
+    window = 256
+    while True:
+        start = max(0, len(text) - window)
+        cuts = [match.start() for match in _BEFORE_BLANK.finditer(text, start)]
+        if cuts or start == 0:
+            return cuts[-1] if cuts else -1
+        window *= 8

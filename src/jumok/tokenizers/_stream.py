@@ -6,8 +6,8 @@ import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from jumok.text.boundaries import is_settled, last_fresh_start
 from jumok.text.hangul import nfc
-from jumok.tokenizers._boundaries import is_settled, last_fresh_start
 
 
 class Stream(ABC):

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from jumok.errors import TokenizerError
 from jumok.files import write_atomic
+from jumok.text.boundaries import last_fresh_start, recut, slices
 from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
-from jumok.tokenizers._boundaries import after_last_newline, last_blank, last_fresh_start, recut, slices
 from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders
 
-Ids = NDArray[Any]  # one dimension, of Tokenizer.dtype
+Ids = NDArray[Any]  # whole numbers in one dimension; of Tokenizer.dtype where a tokenizer made them
 
 _CODE_POINTS = 0x110000
 _BPE_SLICE = 1 << 14  # characters given to one worker at a time; 2^8 to 2^17 were slower
@@ -129,7 +129,7 @@ class Tokenizer:
         return self._json
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the `tokenizer.json` to `path`, whole or not at all; the folder is made if needed.
+        """Write the `tokenizer.json` to `path` atomically; the folder is made if needed.
 
         Raises OSError where the system refuses, with the file as it was before.
         """
@@ -148,7 +148,7 @@ class Tokenizer:
         if self.kind == "jamo":
             return self._encode_characters(nfd(text))
         if self.kind == "bpe":
-            return self._run(recut(slices(nfc(text), _BPE_SLICE), last_blank))
+            return self._run(recut(slices(nfc(text), _BPE_SLICE), _pipeline.last_blank))
         return self._run([text])
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[Ids]:
@@ -210,21 +210,11 @@ class Tokenizer:
             for token_id in checked
         ]
 
-    def compression(self, text: str) -> float:
-        """Return how many characters (after NFC) of `text` one token holds on average.
-
-        Raises TokenizerError if `text` has no tokens.
-        """
-        tokens = len(self.encode(text))
-        if tokens == 0:
-            raise TokenizerError("characters per token need a text that is not empty")
-        return len(nfc(text)) / tokens
-
     @property
     def _find_cut(self) -> Callable[[str], int]:
         if self.kind == "other":
-            return after_last_newline
-        return last_blank if self.kind == "bpe" else last_fresh_start
+            return _after_last_newline
+        return _pipeline.last_blank if self.kind == "bpe" else last_fresh_start
 
     def _encode_characters(self, text: str) -> Ids:
         """Look up every code point at once, then put bytes in the place of the unknown ones."""
@@ -275,6 +265,10 @@ class Tokenizer:
                 last=self.vocab_size - 1,
             )
         return [int(token_id) for token_id in array.tolist()]
+
+
+def _after_last_newline(text: str) -> int:
+    return text.rfind("\n") + 1 or -1
 
 
 def _require_utf8(text: str) -> None:

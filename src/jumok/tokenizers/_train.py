@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -11,12 +10,11 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from threading import Event, Thread
 
-from jumok.config import require_range
+from jumok.config import require_choice, require_range
 from jumok.errors import ConfigError, TokenizerError
-from jumok.messages import message, tr
+from jumok.text.boundaries import recut, slices
 from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
-from jumok.tokenizers._boundaries import last_blank, last_fresh_start, recut, slices
 from jumok.tokenizers._tokenizer import Tokenizer
 from tokenizers import trainers
 
@@ -81,7 +79,7 @@ def train_tokenizer(
 def _collect_alphabet(chunks: Iterable[str], kind: str, alphabet: str, min_count: int) -> list[str]:
     counts: Counter[str] = Counter()
     normalise = nfd if kind == "jamo" else nfc
-    for piece in recut(chunks, last_fresh_start):
+    for piece in recut(chunks):
         counts.update(normalise(piece))
     characters = {character for character, count in counts.items() if count >= min_count}
     if kind == "jamo":
@@ -101,7 +99,7 @@ def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tup
     )
     # The library reads 256 pieces ahead, so large chunks would pile up in memory.
     short = (part for chunk in chunks for part in slices(chunk, _BPE_SLICE))
-    _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, last_blank))
+    _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, _pipeline.last_blank))
     model = json.loads(learner.to_str())["model"]
     merges = [(left, right) for left, right in model["merges"]]
     return sorted(model["vocab"], key=model["vocab"].__getitem__), merges
@@ -161,8 +159,8 @@ def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
 def _check_settings(
     kind: str, vocab_size: int | None, alphabet: str, min_count: int | None, special_tokens: Sequence[str]
 ) -> None:
-    _check_choice(message("tokenizer"), kind, _pipeline.KINDS)
-    _check_choice(message("alphabet"), alphabet, ALPHABETS)
+    require_choice("tokenizer", kind, _pipeline.KINDS)
+    require_choice("alphabet", alphabet, ALPHABETS)
     if alphabet != "corpus" and kind != "char":
         raise ConfigError(
             "alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}", alphabet=alphabet, kind=kind
@@ -199,17 +197,3 @@ def _check_settings(
             least=least,
         )
     require_range("vocab_size", vocab_size, least, MOST)
-
-
-def _check_choice(what: str, given: str, allowed: Sequence[str]) -> None:
-    if given in allowed:
-        return
-    close = difflib.get_close_matches(str(given), allowed, n=1, cutoff=0.5)
-    hint = tr("; did you mean {word!r}?", word=close[0]) if close else ""
-    raise ConfigError(
-        "unknown {what} {given!r}; choose one of {allowed}{hint}",
-        what=tr(what),
-        given=given,
-        allowed=", ".join(allowed),
-        hint=hint,
-    )

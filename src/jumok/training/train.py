@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jumok.evaluation.evaluate import columns_of
-from jumok.runs.folder import load
+from jumok.runs.load import load
 from jumok.text import Given, with_columns
 from jumok.tokenizers import Tokenizer
 from jumok.training.progress import TrainingView

@@ -43,7 +43,11 @@ from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
 from jumok.nn.attention import train_attention_by
 from jumok.nn.blocks import Block
-from jumok.runs.folder import RunFolder, State, adopt_weights, describe_model, load, restore_weights, weights
+from jumok.runs.config import describe_model
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
+from jumok.runs.state import State
+from jumok.runs.weights import adopt_weights, restore_weights, weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.autotune import Pace

@@ -13,8 +13,9 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from jumok.text.boundaries import starts_anew
 from jumok.text.hangul import LEADS, TAILS, VOWELS, is_syllable, nfc
-from jumok.tokenizers import Tokenizer, starts_anew
+from jumok.tokenizers import Tokenizer
 
 REPLACED = "\ufffd"  # stands in a text for bytes that are no character
 JOINER = "\u200d"  # makes one picture of several

@@ -15,7 +15,7 @@ from torch import Tensor
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.files import atomic_folder, space
-from jumok.interop.huggingface.tensors import load_tensors
+from jumok.models.tensors import load_tensors
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 MARK = "jumok_version"  # in config.json: this folder is an export, and may be replaced by a newer one

@@ -9,17 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
-from safetensors.torch import load, load_file
 from torch import Tensor
 
 from jumok.config import ModelConfig
 from jumok.errors import RunError
-from jumok.messages import tr
 from jumok.models import build
+from jumok.models.tensors import misfits
 
 C = TypeVar("C", bound=ModelConfig)
 Tensors = dict[str, Tensor]
@@ -69,19 +67,6 @@ class Format(ABC, Generic[C]):
         return parameters
 
 
-def load_tensors(path: Path) -> Tensors:
-    """The tensors of a safetensors file by name, mapped; read instead where its path is not UTF-8, which torch refuses.
-
-    Raises:
-        SafetensorError, OSError: it is damaged, or cannot be read.
-    """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return load(path.read_bytes())
-    return load_file(path)
-
-
 def pairs(names: Mapping[str, str]) -> dict[str, Row]:
     """Rows for the weight and the bias of each layer: {their layer: our layer}."""
     return {f"{their}.{kind}": Row((f"{our}.{kind}",)) for their, our in names.items() for kind in ("weight", "bias")}
@@ -114,13 +99,7 @@ def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, wher
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
     blank = {our: torch.empty(shapes[our], device="meta") for row in rows.values() for our in row.ours}
     wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}
-    faults = [tr("{name} is missing", name=name) for name in wanted if name not in tensors]
-    faults += [tr("{name} is unknown", name=name) for name in tensors if name not in wanted]
-    faults += [
-        tr("{name} is {found}, not {expected}", name=name, found=tuple(tensors[name].shape), expected=tuple(shape))
-        for name, shape in wanted.items()
-        if name in tensors and tensors[name].shape != shape
-    ]
+    faults = misfits(tensors, wanted)
     if faults:
         raise RunError(
             "the tensors of {where} do not fit its config.json: {faults}.", where=where, faults="; ".join(faults)

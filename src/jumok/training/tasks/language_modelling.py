@@ -12,7 +12,7 @@ from torch import Tensor
 from jumok.config import GPTConfig, RungConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
-from jumok.data.ids import Ids, load_ids, tokenize
+from jumok.data.ids import load_ids, tokenize
 from jumok.errors import CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.language_model import encoded, score
@@ -25,7 +25,7 @@ from jumok.models.framing import start_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.task import Material, Task, presentable, repetition
 

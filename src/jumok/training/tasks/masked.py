@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jumok.config import BERTConfig, TrainConfig
 from jumok.data.batches import Batches
-from jumok.data.ids import Ids, load_ids
+from jumok.data.ids import load_ids
 from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
@@ -32,7 +32,7 @@ from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
 from jumok.training.tasks.task import Material, Task, repetition

@@ -1,0 +1,122 @@
+"""The settings of the stock classes by their names and by ours, and what a file may leave out."""
+
+from __future__ import annotations
+
+# Their name: ours. What a file may leave out has the default of its class, below.
+QWEN3 = {
+    "vocab_size": "vocab_size",
+    "max_position_embeddings": "context_length",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "num_key_value_heads": "n_kv_head",
+    "hidden_size": "n_embd",
+    "head_dim": "head_dim",
+    "intermediate_size": "mlp_width",
+    "attention_dropout": "attention_dropout",
+    "tie_word_embeddings": "tie_embeddings",
+    "rms_norm_eps": "norm_eps",
+}
+QWEN3_DEFAULTS = {
+    "num_key_value_heads": None,
+    "head_dim": 128,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": False,
+    "rms_norm_eps": 1e-6,
+}
+GPT2 = {
+    "vocab_size": "vocab_size",
+    "n_positions": "context_length",
+    "n_layer": "n_layer",
+    "n_head": "n_head",
+    "n_embd": "n_embd",
+    "n_inner": "mlp_width",
+    "resid_pdrop": "dropout",
+    "attn_pdrop": "attention_dropout",
+    "tie_word_embeddings": "tie_embeddings",
+    "layer_norm_epsilon": "norm_eps",
+}
+GPT2_DEFAULTS = {
+    "n_inner": None,
+    "resid_pdrop": 0.1,
+    "attn_pdrop": 0.1,
+    "tie_word_embeddings": True,
+    "layer_norm_epsilon": 1e-5,
+}
+BERT = {
+    "vocab_size": "vocab_size",
+    "max_position_embeddings": "context_length",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "hidden_size": "n_embd",
+    "intermediate_size": "mlp_width",
+    "type_vocab_size": "n_token_type",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "layer_norm_eps": "norm_eps",
+    "pad_token_id": "pad_id",
+}
+BERT_DEFAULTS = {
+    "type_vocab_size": 2,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+IDS = {
+    "pad_token_id": "pad_id",
+    "bos_token_id": "bos_id",
+    "eos_token_id": "eos_id",
+    "decoder_start_token_id": "decoder_start_id",
+    "forced_bos_token_id": "forced_bos_id",
+    "forced_eos_token_id": "forced_eos_id",
+}
+ENCODER_DECODER = {
+    "vocab_size": "vocab_size",
+    "max_position_embeddings": "context_length",
+    "encoder_layers": "n_layer",
+    "decoder_layers": "n_decoder_layer",
+    "encoder_attention_heads": "n_head",
+    "decoder_attention_heads": "n_decoder_head",
+    "d_model": "n_embd",
+    "encoder_ffn_dim": "mlp_width",
+    "decoder_ffn_dim": "decoder_mlp_width",
+    "scale_embedding": "scale_embedding",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    **IDS,
+}
+BART_DEFAULTS = {
+    "scale_embedding": False,
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": 2,
+}
+# MarianConfig has ids of its own for what is left out, 58100 and 0; every file of a Marian model gives its own.
+MARIAN_DEFAULTS = {**BART_DEFAULTS, **dict.fromkeys(IDS)}
+
+# GPT-2's names for the tanh form of GELU; its "gelu" is the exact one, which our GPT has not.
+GPT2_ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "relu": "relu"}
+ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"}
+
+HEADS = {
+    "BertModel": "pooler",
+    "BertForMaskedLM": "mlm",
+    "BertForSequenceClassification": "classify",
+    "BertForPreTraining": "mlm",  # without its second head, which tells whether two texts follow each other
+}
+CLASSIFIER = "ForSequenceClassification"
+MOST_LABELS = 100_000  # of a classifier
+SINGLE_LABEL = "single_label_classification"  # what a softmax over the classes is called
+# What to take a folder for whose config.json names no class: that of its model_type which asks for the least.
+PLAIN = {
+    "gpt2": "GPT2LMHeadModel",
+    "qwen3": "Qwen3ForCausalLM",
+    "bert": "BertModel",
+    "bart": "BartModel",
+    "marian": "MarianMTModel",
+}

@@ -1,0 +1,169 @@
+"""From our configuration to the config.json of a stock class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
+from jumok.config.huggingface._names import (
+    BERT,
+    CLASSIFIER,
+    ENCODER_DECODER,
+    GPT2,
+    HEADS,
+    IDS,
+    QWEN3,
+)
+from jumok.errors import JumokError
+from jumok.messages import tr
+
+
+def stock_class(config: ModelConfig) -> str:
+    """The stock class that a model of this shape is.
+
+    Raises:
+        JumokError: there is none.
+    """
+    if isinstance(config, BERTConfig):
+        _refuse_pooling(config)
+        return next((name for name, head in HEADS.items() if head == config.head), "BertModel")
+    if isinstance(config, EncoderDecoderConfig):
+        return "MarianMTModel" if config.family == "original" else "BartForConditionalGeneration"
+    if type(config) is GPTConfig:
+        _refuse_pooling(config)
+        if config.labels:
+            return ("GPT2" if config.family == "classic" else "Qwen3") + CLASSIFIER
+        return "GPT2LMHeadModel" if config.family == "classic" else "Qwen3ForCausalLM"
+    raise JumokError(
+        "this is a rung of the ladder, a GPT with parts left out, and no stock class can express "
+        "it; train a whole one with `jumok train` to export it to transformers."
+    )
+
+
+def pooling_obstacle(config: GPTConfig | BERTConfig) -> str | None:
+    """Why a model cannot leave because of how it sums up a text, and what to do; None if it can, or sums up none."""
+    if isinstance(config, BERTConfig):
+        pools, stock = config.head in ("pooler", "classify"), "first"
+    else:
+        pools, stock = bool(config.labels), "last"
+    if not pools or config.pooling == stock:
+        return None
+    return tr(
+        "pooling={pooling!r} is in no stock class, so `jumok convert --to hf` cannot export this model to "
+        "transformers; train a model for export with {--pooling {stock}}.",
+        pooling=config.pooling,
+        stock=stock,
+    )
+
+
+def _refuse_pooling(config: GPTConfig | BERTConfig) -> None:
+    obstacle = pooling_obstacle(config)
+    if obstacle is not None:
+        raise JumokError("{obstacle}", obstacle=obstacle)
+
+
+def their_config(config: ModelConfig) -> dict[str, Any]:
+    """The config.json of the stock class for a model of this shape, without the type of its weights.
+
+    Raises:
+        JumokError: no stock class can express the model.
+    """
+    name = stock_class(config)
+    return {"architectures": [name], **WRITERS[name](config)}
+
+
+def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
+    """The generation_config.json, or None for a model that does not write."""
+    if isinstance(config, EncoderDecoderConfig):
+        return _theirs(config, IDS)
+    return dict(_NO_SPECIAL_IDS) if isinstance(config, GPTConfig) and not config.labels else None
+
+
+# GPT-2's class would put its own end-of-text id, 50256, where these are left out.
+_NO_SPECIAL_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+
+
+def _to_gpt2(config: GPTConfig) -> dict[str, Any]:
+    return {
+        "model_type": "gpt2",
+        **_theirs(config, GPT2),
+        "activation_function": {"gelu": "gelu_new", "relu": "relu"}[config.activation],
+        "embd_pdrop": config.dropout,
+        **_NO_SPECIAL_IDS,
+        "pad_token_id": config.pad_id,
+        **_named_classes(config),
+    }
+
+
+def _to_qwen3(config: GPTConfig) -> dict[str, Any]:
+    return {
+        "model_type": "qwen3",
+        **_theirs(config, QWEN3),
+        "hidden_act": config.activation,
+        "rope_theta": config.rope_theta,  # transformers 4 reads this one, 5 the next
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
+        "attention_bias": False,
+        "use_sliding_window": False,
+        **_NO_SPECIAL_IDS,
+        "pad_token_id": config.pad_id,
+        **_named_classes(config),
+    }
+
+
+def _to_bert(config: BERTConfig) -> dict[str, Any]:
+    return {
+        "model_type": "bert",
+        **_theirs(config, BERT),
+        "hidden_act": "gelu",
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+        **_named_classes(config),
+    }
+
+
+def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:
+    return {
+        "model_type": "bart",
+        **_theirs(config, ENCODER_DECODER),
+        "activation_function": config.activation,
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": True,
+    }
+
+
+def _to_marian(config: EncoderDecoderConfig) -> dict[str, Any]:
+    if config.decoder_start_id is None:
+        raise JumokError(
+            "MarianMTModel, the stock class of the Transformer of 2017, needs the id that its "
+            "decoder begins with, and this model has decoder_start_id=None; give its configuration "
+            "the id that it was trained with."
+        )
+    return {
+        **_to_bart(config),
+        "model_type": "marian",
+        "decoder_vocab_size": config.vocab_size,
+        "share_encoder_decoder_embeddings": True,
+        "static_position_embeddings": True,
+    }
+
+
+def _named_classes(config: GPTConfig | BERTConfig) -> dict[str, Any]:
+    if not config.labels:
+        return {}
+    return {"id2label": dict(enumerate(config.labels)), "label2id": {name: i for i, name in enumerate(config.labels)}}
+
+
+def _theirs(config: ModelConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    return {their: getattr(config, our) for their, our in names.items()}
+
+
+WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "Qwen3ForCausalLM": _to_qwen3,
+    f"Qwen3{CLASSIFIER}": _to_qwen3,
+    "GPT2LMHeadModel": _to_gpt2,
+    f"GPT2{CLASSIFIER}": _to_gpt2,
+    **dict.fromkeys(HEADS, _to_bert),
+    "BartForConditionalGeneration": _to_bart,
+    "MarianMTModel": _to_marian,
+}

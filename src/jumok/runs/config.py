@@ -1,0 +1,85 @@
+"""config.json of a run folder: what it says of the model, checked when it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jumok.config import ModelConfig, from_dict, to_dict
+from jumok.errors import ConfigError, RunError
+from jumok.models import KINDS, kind_of
+from jumok.tokenizers import Tokenizer
+
+FORMAT = 1
+
+
+def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The head of a config.json: format, model and tokenizer."""
+    # A model may have more ids than its tokenizer: published ones are padded to round numbers.
+    ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
+    return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
+
+
+def parse_config(path: Path) -> dict[str, Any]:
+    """A config.json as plain values.
+
+    Raises:
+        RunError: it is damaged, not written by jumok, or of a newer format.
+    """
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        found = config["format"]
+        config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
+    except (ValueError, KeyError, TypeError, OSError):
+        raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
+    if found != FORMAT:
+        raise RunError(
+            "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+            path=path,
+            found=found,
+            known=FORMAT,
+        )
+    return config
+
+
+def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:
+    """The model's shape, from the values of a config.json.
+
+    Args:
+        path: the run folder, for messages.
+
+    Raises:
+        RunError: they do not describe a model.
+    """
+    fields = dict(config["model"])
+    kind = fields.pop("type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        known = ", ".join(map(repr, KINDS))
+        raise RunError(
+            "{path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.",
+            path=path,
+            kind=kind,
+            known=known,
+        )
+    try:
+        return from_dict(KINDS[kind], fields)
+    except ConfigError as error:
+        raise RunError("{path} does not describe a model: {error}", path=path / "config.json", error=error) from None
+
+
+def require_tokenizer_of(config: Mapping[str, Any], tokenizer: Tokenizer, path: Path) -> None:
+    """Raise RunError unless `tokenizer`, read from `path`, is the one that a config.json names."""
+    made_with = config["tokenizer"]
+    if tokenizer.fingerprint != made_with["fingerprint"]:
+        raise RunError(
+            "{path} is of kind {kind!r} with {vocab_size:,} ids, but the model was made with another "
+            "tokenizer, of kind {expected_kind!r} with {expected_size:,} ids (their fingerprints "
+            "differ); restore the tokenizer of this model.",
+            path=path,
+            kind=tokenizer.kind,
+            vocab_size=tokenizer.vocab_size,
+            expected_kind=made_with["kind"],
+            expected_size=made_with["vocab_size"],
+        )

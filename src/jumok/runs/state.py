@@ -1,0 +1,109 @@
+"""Training states: what `--resume` needs, in folders `state/step-N`.
+
+A state is a folder of tensors, numbers, the best weights so far, and a manifest with their sha256. It is written beside
+its place, flushed, and renamed into place when it is complete (`jumok.files.atomic_folder`). If the same step is saved
+again, the new name is `step-N.1`, and the older folder is removed after that. The state of the step before is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from jumok.files import atomic_folder, copy_or_link
+from jumok.messages import tr
+from jumok.models.tensors import load_tensors
+from jumok.runs.weights import sha256_of
+
+STATE_FILES = ("tensors.safetensors", "numbers.json")
+BEST_WEIGHTS = "best.safetensors"  # what model.safetensors was when the state was written; absent before there was one
+KEPT = 2  # steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything that a run needs to go on after `step` steps, besides its configuration.
+
+    tensors: weights and optimizer moments by name. numbers: plain JSON values. best: of a state that was read, its
+    copy of model.safetensors and the sha256 of the content.
+    """
+
+    step: int
+    tensors: dict[str, Tensor] = field(repr=False)
+    numbers: dict[str, Any]
+    best: tuple[Path, str] | None = None
+
+
+class States:
+    """The training states in one folder `state/`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._damaged: set[Path] = set()  # states that `newest` skipped
+
+    def write(self, state: State, best: Path) -> None:
+        """Write a state, with a second name of the file `best` if there is one. The states before it are untouched.
+
+        Raises:
+            OSError, SafetensorError: it cannot be written.
+        """
+        earlier = [again for step, again in map(_place, self._found()) if step == state.step]
+        final = self._folder / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
+        with atomic_folder(final) as folder:
+            save_file(state.tensors, folder / "tensors.safetensors")
+            numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
+            (folder / "numbers.json").write_text(numbers, encoding="utf-8")
+            if best.is_file():
+                copy_or_link(best, folder / BEST_WEIGHTS)
+            manifest = {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
+            (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+    def prune(self) -> None:
+        """Remove the states that are known to be damaged, and all but the newest of each of the last KEPT steps."""
+        kept: set[int] = set()
+        for folder in self._found():
+            step, _ = _place(folder)
+            if folder in self._damaged or step in kept or len(kept) == KEPT:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                kept.add(step)
+
+    def newest(self) -> tuple[State | None, list[str]]:
+        """The newest state that is not damaged, and a sentence for each damaged one that was skipped."""
+        sentences: list[str] = []
+        for folder in self._found():
+            try:
+                return _read(folder), sentences
+            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+                self._damaged.add(folder)
+                sentences.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
+        return None, sentences
+
+    def _found(self) -> list[Path]:
+        found = [p for p in self._folder.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
+        return sorted(found, key=_place, reverse=True)  # newest first
+
+
+def _read(folder: Path) -> State:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    wrong = [name for name in STATE_FILES if sha256_of(folder / name) != manifest[name]]
+    if wrong:
+        raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
+    numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
+    tensors = load_tensors(folder / "tensors.safetensors")
+    best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
+    return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best)
+
+
+def _place(state: Path) -> tuple[int, int]:
+    """The step of a state, and how often that had been saved before, from the folder's name: step-000000123.1."""
+    step, _, again = state.name.removeprefix("step-").partition(".")
+    return int(step), int(again or 0)
