@@ -30,8 +30,10 @@ from jumok.interop.huggingface.convert import to_hf
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
+from jumok.runs.events import Step
 from jumok.training.optim import rate
-from jumok.training.trainer import Step, Trainer
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
 
 # No validation, no sample, no save and no dropout: nothing but steps, as many as are asked for.
 STEPS_ALONE: dict[str, Any] = {
@@ -128,11 +130,14 @@ class OurTraining:
 
 
 @contextmanager
-def our_training(text: str, settings: Mapping[str, Any], device: str, **how: Any) -> Iterator[OurTraining]:
-    """A run on a text, in a folder that is gone afterwards. how: more for `Trainer.start`, such as the size."""
+def our_training(
+    text: str, settings: Mapping[str, Any], device: str, *, size: str | None = None, **how: Any
+) -> Iterator[OurTraining]:
+    """A run on a text, in a folder that is gone afterwards. how: more for `Trainer.start`, such as the tokenizer."""
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         source = reader.from_string(text, name="bench")
-        trainer = Trainer.start(Path(folder) / "run", source, {**STEPS_ALONE, **settings}, device=device, **how)
+        made = configurations({**STEPS_ALONE, **settings}, size=size)
+        trainer = Trainer.start(Path(folder) / "run", source, **made, device=device, **how)
         training = OurTraining(trainer)
         try:
             yield training

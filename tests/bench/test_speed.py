@@ -11,6 +11,7 @@ import torch
 import speed
 from conftest import TINY
 from jumok import text as reader
+from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 from speed import Rounds, StockTraining, interleave, our_training, spread, stock_model
 
@@ -69,7 +70,7 @@ def test_both_sides_train_the_same_model_on_the_same_batches(tales: str) -> None
 @STOCK
 def test_the_stock_model_gives_the_same_logits(tales: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    trainer = Trainer.start(tmp_path / "run", reader.from_string(tales), TINY, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", reader.from_string(tales), **configurations(TINY), device="cpu")
     list(trainer.run())
     ids = torch.tensor([[5, 300, 7, 260]])
     model = trainer.model.eval()

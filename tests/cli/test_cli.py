@@ -47,10 +47,11 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     """A finished run to generate with; copy it to damage it."""
     from jumok import text as reader
+    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     folder = tmp_path_factory.mktemp("model") / "run"
-    list(Trainer.start(folder, reader.from_string(tales), TINY, device="cpu").run())
+    list(Trainer.start(folder, reader.from_string(tales), **configurations(TINY), device="cpu").run())
     return folder
 
 
@@ -448,12 +449,12 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
-    from jumok.training import trainer
+    from jumok.training import setup
 
     def terminated(*args: object, **kwargs: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(trainer, "make_plan", terminated)
+    monkeypatch.setattr(setup, "make_plan", terminated)
     end = jumok("train", text, "--out", "run", *FLAGS)
     assert end.code == 130
     assert "interrupted" in end.err

@@ -17,10 +17,12 @@ from jumok.cli.console.ladder import LadderView
 from jumok.lessons.chapters import LANGUAGES, Language
 from jumok.lessons.ladder.run import RungStarted
 from jumok.lessons.ladder.rungs import RUNGS
+from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs
 from jumok.training.progress import TrainingView
-from jumok.training.trainer import Eval, Finish, Step, Trainer
+from jumok.training.settings import configurations, given_again
+from jumok.training.trainer import Trainer
 
 STEP = Step(
     step=12_345, loss=2.3456, rate=1.0, grad_norm=0.5, skipped=False, progress=0.42, seconds=3000.0, remaining=4207.0,
@@ -111,7 +113,9 @@ def test_what_takes_long_is_named(screen: Screen) -> None:
 
 def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text) -> None:
     told: list[str] = []
-    trainer = Trainer.start(tmp_path / "run", story_text, {**TINY, "sample_tokens": 0}, device="cpu", tell=told.append)
+    trainer = Trainer.start(
+        tmp_path / "run", story_text, **configurations({**TINY, "sample_tokens": 0}), device="cpu", tell=told.append
+    )
     assert [text.split()[0] for text in told] == ["making", "turning", "measuring"]
     del told[:]
     list(trainer.run())
@@ -140,7 +144,9 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
     assert len(samples) == 3
     assert shown["before"] == with_signs(samples[0]).replace("\n", " ⏎ ")
     assert shown["after"] == with_signs(samples[-1]).replace("\n", " ⏎ ")
-    further, _ = summary_of(Trainer.resume(tmp_path / "run", settings={"steps": 4}, device="cpu"), capsys)
+    further, _ = summary_of(
+        Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"steps": 4}), device="cpu"), capsys
+    )
     assert further["before"] == shown["before"]
     assert further["after"] != shown["before"]
     again, _ = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import pickle
 import re
 from typing import Any
 
@@ -22,9 +23,11 @@ from jumok.config import (
     EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
+    configure,
     field_choices,
     field_types,
     from_dict,
+    given_fields,
     resolve,
     to_dict,
 )
@@ -184,12 +187,31 @@ def test_a_whole_number_is_a_float_too() -> None:
     [
         ({"n_layers": 3}, "unknown setting 'n_layers'. Did you mean 'n_layer'? Known: vocab_size, context_length"),
         ({"vocab_size": "many"}, "vocab_size='many' is of type str; it must be of type int."),
-        ({}, "vocab_size"),
     ],
 )
 def test_wrong_plain_values(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         from_dict(GPTConfig, values)
+
+
+def test_a_shape_without_a_vocabulary() -> None:
+    """`Trainer.start` takes the vocabulary from the tokenizer; a model cannot be built without."""
+    shape = GPTConfig(n_layer=1)
+    with pytest.raises(ConfigError, match="vocab_size is missing"):
+        GPT(shape)
+    assert dataclasses.replace(shape, vocab_size=100) == GPTConfig(vocab_size=100, n_layer=1)
+
+
+def test_a_configuration_remembers_what_was_given() -> None:
+    """A run may decide the fields that were left out; equality does not depend on them."""
+    assert given_fields(GPTConfig(n_layer=4, dropout=0.0, n_kv_head=None)) == {"n_layer": 4, "dropout": 0.0}
+    assert GPTConfig(n_layer=4, dropout=0.0) == GPTConfig()
+    assert given_fields(pickle.loads(pickle.dumps(TrainConfig(steps=3)))) == {"steps": 3}
+    model, training = configure({"steps": 3, "n_layer": 2, "seed": None}, "nano")
+    assert given_fields(model) == {"n_layer": 2, "n_head": 4, "n_embd": 128, "context_length": 128}
+    assert given_fields(training) == {"steps": 3}
+    _, training = configure({"task": "classify"})
+    assert (training.passes, given_fields(training)) == (2.0, {"task": "classify"})
 
 
 def test_types_and_choices_of_fields() -> None:

@@ -39,9 +39,12 @@ from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFi
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.lessons.ladder.words import words
+from jumok.runs.events import Finish, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.trainer import Finish, Save, Step, Trainer
+from jumok.training.loop import Loop
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
 from jumok.view import training_pictures as pictures
 from jumok.view.training_pictures import _apart, draw_ladder
 
@@ -161,7 +164,7 @@ def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEv
         ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
         differing = {name for name in ours if ours[name] != theirs[name]}
         assert differing <= ({"optimizer", "learning_rate"} if folder.name == "10-modern" else set())
-    default = Trainer.start(out.parent / "default", text, {"steps": 1, "n_layer": 1}, device="cpu")
+    default = Trainer.start(out.parent / "default", text, **configurations({"steps": 1, "n_layer": 1}), device="cpu")
     assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
 
 
@@ -805,15 +808,15 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     taken: list[int] = []
-    take_step = Trainer._take_step
+    take_step = Loop.take_step
 
-    def signalled(self: Trainer) -> Step:
+    def signalled(self: Loop) -> Step:
         taken.append(1)
         if len(taken) == 5:  # in the third rung
             os.kill(os.getpid(), number)
         return take_step(self)
 
-    monkeypatch.setattr(Trainer, "_take_step", signalled)
+    monkeypatch.setattr(Loop, "take_step", signalled)
     end = ladder("tales.txt", "--steps-per-rung", 2, "--out", "my ladder", "--seed", 3, "--lang", "en")
     assert (end.code, end.out) == (130, "")
     command = end.err.splitlines()[-1].strip()

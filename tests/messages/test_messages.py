@@ -24,8 +24,8 @@ from jumok import cli, errors
 from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError
 from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
+from jumok.runs.events import Step
 from jumok.training.progress import TrainingView
-from jumok.training.trainer import Step
 
 SOURCE = Path(package.__file__).parent
 ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}

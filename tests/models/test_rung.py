@@ -20,9 +20,11 @@ from jumok.interop.huggingface.convert import to_hf
 from jumok.models import build
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.rung import Rung
+from jumok.runs.events import Step
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.trainer import Step, Trainer
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
 
 SHAPE: dict[str, Any] = {"vocab_size": 23, "context_length": 12, "n_layer": 2, "n_head": 2, "n_embd": 8}
 BARE: dict[str, Any] = {"feed_forward": False, "residual": False, "norm": False, "tie_embeddings": False}
@@ -166,7 +168,9 @@ def test_an_unknown_mixing_is_refused() -> None:
 
 
 def trained(folder: Path, text: Text, **settings: Any) -> Trainer:
-    trainer = Trainer.start(folder, text, {**TINY, "family": "classic", **settings}, kind=RungConfig, device="cpu")
+    trainer = Trainer.start(
+        folder, text, **configurations({**TINY, "family": "classic", **settings}, kind=RungConfig), device="cpu"
+    )
     assert [event for event in trainer.run() if isinstance(event, Step)]
     return trainer
 

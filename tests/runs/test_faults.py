@@ -26,7 +26,6 @@ from typing import Any
 import pytest
 import torch
 
-import jumok.training.trainer as trainer_module
 from conftest import TINY, assert_same, fork, state_of
 from jumok import text as reader
 from jumok.errors import JumokError
@@ -34,9 +33,12 @@ from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
 from jumok.runs import state as states
 from jumok.runs import weights as weight_files
+from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.trainer import Eval, Event, Save, Trainer
+from jumok.training import pictures
+from jumok.training.settings import configurations, given_again
+from jumok.training.trainer import Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in so many fails, by one fault after the other
@@ -137,8 +139,8 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         patch.setattr(builtins, "open", open_watched)
         for module in (states, weight_files, export):
             patch.setattr(module, "save_file", save_watched)
-        patch.setattr(trainer_module, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
-        patch.setattr(trainer_module, "DRAW_EVERY", 0.0)
+        patch.setattr(pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
+        patch.setattr(pictures, "DRAW_EVERY", 0.0)
         yield disk
 
 
@@ -151,7 +153,7 @@ def trainer_of(run: Path, text: Text) -> Trainer:
     """What a user asks for after something went wrong, too: begin, or resume what has begun."""
     if (run / "config.json").exists():
         return Trainer.resume(run, device="cpu")
-    return Trainer.start(run, text, RUN, device="cpu")
+    return Trainer.start(run, text, **configurations(RUN), device="cpu")
 
 
 def run_to_the_end(run: Path, text: Text) -> Iterator[Event]:
@@ -168,7 +170,7 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
 def train_further(run: Path, text: Text) -> Iterator[Event]:
     """What a user asks for who wants a finished run to go on: a stage more, or the end of one that has begun."""
     begun = "stages" in RunFolder(run).read_config()
-    return Trainer.resume(run, settings={} if begun else {"steps": 3}, device="cpu").run()
+    return Trainer.resume(run, training=given_again(run, {} if begun else {"steps": 3}), device="cpu").run()
 
 
 def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple[int, int]:

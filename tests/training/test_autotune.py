@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,14 +25,15 @@ from jumok.errors import ConfigError, ResumeError
 from jumok.nn import attention
 from jumok.nn.attention import ScaledDotProductAttention
 from jumok.nn.chunked_attention import chunked_attention
+from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
 from jumok.training import autotune as tuning
 from jumok.training import plan as planning
-from jumok.training import trainer as trainer_module
 from jumok.training.autotune import Cost, Pace, Window
 from jumok.training.plan import require_possible
+from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
-from jumok.training.trainer import Eval, Event, Notice, Step, Trainer
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 OPEN = {"precision": "auto", "attention": "auto", "compile": "auto"}
@@ -114,7 +114,10 @@ def test_the_faster_way_is_written_and_kept_to(
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "reference")]
     assert weights[0] == weights[1]
     with pytest.raises(ResumeError, match="attention="):
-        Trainer.resume(tmp_path / "run", settings={"attention": "fused" if way == "chunked" else "chunked"})
+        Trainer.resume(
+            tmp_path / "run",
+            training=given_again(tmp_path / "run", {"attention": "fused" if way == "chunked" else "chunked"}),
+        )
 
 
 def test_a_run_from_before_the_choice_goes_on_as_it_began(start: Start, tmp_path: Path) -> None:
@@ -365,23 +368,24 @@ def test_a_wrong_measurement_is_noticed(
 ) -> None:
     """A batch of 6 s was believed where a step took 0.18: 10 steps were planned instead of 1,019, and a run that read 6
     rows at each validation stopped early."""
-    clock, loss = [0.0], LanguageModelling.loss
+    clock, sums = [0.0], LanguageModelling.sums
 
     def quick(*given: Any) -> Any:
         clock[0] += 0.01
-        return loss(*given)
+        return sums(*given)
 
     def tick() -> float:
         clock[0] += 1e-6  # looking at a clock takes time, too
         return clock[0]
 
-    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(monotonic=tick, perf_counter=tick))
+    for name in ("monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, tick)
     monkeypatch.setattr(planning, "costs_of", lambda *_: {"float32": cost(0.29)})
-    monkeypatch.setattr(LanguageModelling, "loss", quick)
+    monkeypatch.setattr(LanguageModelling, "sums", quick)
     settings = {**TINY, "steps": None, "minutes": 0.02, "eval_every": None, "patience": 0}
-    trainer = Trainer.start(tmp_path / "run", story_text, settings, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", story_text, **configurations(settings), device="cpu")
     per_step = trainer.task.tokens_per_batch
-    assert trainer.planned_tokens == 4 * per_step
+    assert trainer.state.planned_tokens == 4 * per_step
     events = list(trainer.run())
     [sentence] = told(events)  # once
     said = re.fullmatch(
@@ -391,12 +395,12 @@ def test_a_wrong_measurement_is_noticed(
     taken = max(event.step for event in events if isinstance(event, Step))
     assert 60 < taken < 120
     assert int(said[1]) == pytest.approx(taken, rel=0.25)
-    assert trainer.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
+    assert trainer.state.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
     state, _ = trainer.folder.read_state()
     assert state is not None
-    assert state.numbers["planned_tokens"] == trainer.planned_tokens  # so that a resumed run goes on with it
-    assert state.numbers["foreseen"] == trainer.foreseen
+    assert state.numbers["planned_tokens"] == trainer.state.planned_tokens  # so that a resumed run goes on with it
+    assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step
 
 
 @pytest.mark.slow
@@ -406,12 +410,12 @@ def test_a_run_by_steps_depends_on_no_clock(
 ) -> None:
     """It says when it is slower than foreseen, and its figures are those of a run that was as fast as foreseen."""
     trainer, plain = start("run", steps=12), start("plain", steps=12)
-    trainer.foreseen = foreseen
-    plain.foreseen = math.inf
+    trainer.state.seconds_per_step = foreseen
+    plain.state.seconds_per_step = math.inf
     runs = [list(one.run()) for one in (trainer, plain)]
     assert len(told(runs[0])) == said
     assert [e.figures for e in runs[0] if isinstance(e, Eval)] == [e.figures for e in runs[1] if isinstance(e, Eval)]
-    assert trainer.planned_tokens == plain.planned_tokens == 12 * trainer.task.tokens_per_batch
+    assert trainer.state.planned_tokens == plain.state.planned_tokens == 12 * trainer.task.tokens_per_batch
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "plain")]
     assert weights[0] == weights[1]
 
@@ -465,8 +469,8 @@ def test_waiting_for_a_processor_is_seen() -> None:
 def test_enough_is_validated_whatever_was_planned(start: Start, planned: int) -> None:
     """Six rows told which weights were best."""
     trainer = start()
-    trainer.planned_tokens = planned
-    reads = trainer._validation_tokens()
+    trainer.state.planned_tokens = planned
+    reads = trainer.loop.validation.tokens
     assert reads >= 5_000
-    trainer.planned_tokens = 5 * 10**9
-    assert trainer._validation_tokens() == reads  # a plan that changes leaves validations that compare
+    trainer.state.planned_tokens = 5 * 10**9
+    assert trainer.loop.validation.tokens == reads  # a plan that changes leaves validations that compare

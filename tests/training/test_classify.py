@@ -31,11 +31,13 @@ from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS, Framing
 from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
+from jumok.runs.events import Eval, Finish, Notice, Sample
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
+from jumok.training.settings import configurations
 from jumok.training.tasks.classify import Classification, in_order, next_token_losses, thinned
-from jumok.training.trainer import Eval, Finish, Notice, Sample, Trainer
+from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_confusion
 
 GOOD, BAD = ("재미있어요", "최고예요", "감동이에요"), ("지루해요", "별로예요", "실망이에요")
@@ -73,7 +75,9 @@ def start_run(tmp_path: Path) -> Start:
                 name: SETTINGS[name] for name in ("task", "steps", "eval_every", "precision", "compile", "batch_size")
             }
         source = reviews() if data is None else data
-        return Trainer.start(tmp_path / out, source, settings, kind=kind, device="cpu", **given)
+        return Trainer.start(
+            tmp_path / out, source, **configurations(settings, kind=kind, init=given.get("init")), device="cpu", **given
+        )
 
     return begin
 
@@ -450,7 +454,13 @@ def test_a_language_model_from_a_classifier_is_none(start_run: Start, tmp_path: 
     jumok.save(start_run(out="classifier").model, tmp_path / "saved")
     settings = {name: SETTINGS[name] for name in ("steps", "precision", "compile")}
     text = from_string(TEXT * 20)
-    trainer = Trainer.start(tmp_path / "writer", text, settings, init=tmp_path / "saved", device="cpu")
+    trainer = Trainer.start(
+        tmp_path / "writer",
+        text,
+        **configurations(settings, init=tmp_path / "saved"),
+        init=tmp_path / "saved",
+        device="cpu",
+    )
     assert isinstance(trainer.model, GPT)
     assert trainer.model.config.labels == ()
     assert not any(name.startswith("classifier.") for name in trainer.model.state_dict())

@@ -18,6 +18,7 @@ from jumok.evaluation.seq2seq import PADDING
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.text import Table, Text, from_rows
+from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 WIDE = {"context_length": 48, "batch_size": 4, "dropout": 0.0, "attention_dropout": 0.0}
@@ -57,7 +58,9 @@ def begin(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
         if settings["task"] in ("classify", "seq2seq"):
             source = rows(("text", "label") if settings["task"] == "classify" else ("source", "target"))
         settings = {**TINY, **WIDE, "token_dropout": 0.0, "clip": 0.0, **settings, **changes}
-        trainer = Trainer.start(tmp_path / "run", source, settings, kind=kind, tokenizer="char", device="cpu")
+        trainer = Trainer.start(
+            tmp_path / "run", source, **configurations(settings, kind=kind), tokenizer="char", device="cpu"
+        )
         trainer.model.double()
         return trainer
 
@@ -85,9 +88,9 @@ def gradients_of_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer], 
             seen.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
             return 0.0
 
-        monkeypatch.setattr("jumok.training.trainer.clip_gradients", clip)
-        trainer.optimizers = []
-        loss = trainer._take_step().loss
+        monkeypatch.setattr("jumok.training.loop.clip_gradients", clip)
+        trainer.loop.optimizers = []
+        loss = trainer.loop.take_step().loss
         return seen[0], loss
 
     return step

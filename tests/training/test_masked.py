@@ -32,11 +32,13 @@ from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.losses import IGNORED
+from jumok.runs.events import Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
+from jumok.training.settings import configurations
 from jumok.training.tasks.masked import MaskedLanguageModelling
-from jumok.training.trainer import Event, Finish, Notice, Sample, Step, Trainer
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 MLM: dict[str, Any] = {**TINY, "task": "mlm", "context_length": 18, "sample_tokens": 12}
@@ -49,7 +51,9 @@ def begin(tmp_path: Path, story_text: Text) -> Start:
 
     def start(out: str = "run", *, text: Any = None, tokenizer: Any = "char", **settings: Any) -> Trainer:
         fields = {**MLM, **settings}
-        return Trainer.start(tmp_path / out, text or story_text, fields, tokenizer=tokenizer, device="cpu")
+        return Trainer.start(
+            tmp_path / out, text or story_text, **configurations(fields), tokenizer=tokenizer, device="cpu"
+        )
 
     return start
 
@@ -518,7 +522,13 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
     to_hf(encoder, tmp_path / "stock")
     settings = {key: value for key, value in MLM.items() if key not in ("n_layer", "n_head", "n_embd")}
     text = reader.from_string(SENTENCE * 20)
-    trainer = Trainer.start(tmp_path / "run", text, settings, init=tmp_path / "stock", device="cpu")
+    trainer = Trainer.start(
+        tmp_path / "run",
+        text,
+        **configurations(settings, init=tmp_path / "stock"),
+        init=tmp_path / "stock",
+        device="cpu",
+    )
     assert bert_of(trainer).config.head == "mlm"
     assert torch.equal(bert_of(trainer).token_embedding.weight, encoder.token_embedding.weight)
     assert len(losses(list(trainer.run()))) == 8
@@ -581,4 +591,4 @@ def test_a_gpt_cannot_learn_this(begin: Start, tmp_path: Path, story_text: Text)
     from jumok.config import GPTConfig
 
     with pytest.raises(ConfigError, match="a model of the kind 'gpt' cannot be trained for this task"):
-        Trainer.start(tmp_path / "run", story_text, MLM, kind=GPTConfig, device="cpu")
+        Trainer.start(tmp_path / "run", story_text, **configurations(MLM, kind=GPTConfig), device="cpu")

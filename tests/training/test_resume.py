@@ -22,10 +22,12 @@ from conftest import TINY, Jumok, assert_same, events_of, fork, tiny_run
 from jumok import cli
 from jumok import text as reader
 from jumok.errors import ResumeError, RunError
+from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.runs.state import STATE_FILES
 from jumok.text import Text
-from jumok.training.trainer import Eval, Event, Finish, Notice, Save, Step, Trainer
+from jumok.training.settings import configurations, given_again
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -293,7 +295,7 @@ def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Pa
             trainer.request_stop()
     before = (run / "model.safetensors").read_bytes()
     trainer = Trainer.resume(run, device="cpu")
-    assert trainer.best_step == 4
+    assert trainer.state.best_step == 4
     for event in trainer.run():
         if isinstance(event, Eval):
             assert (event.step, event.best) == (8, True)
@@ -504,7 +506,9 @@ def test_another_text_is_refused(stopped: Path) -> None:
 
 
 def test_the_same_text_is_welcome(stopped: Path, story_text: Text) -> None:
-    assert Trainer.resume(stopped, story_text, {**TINY, "save_every": 0.0}, device="cpu").step == 6
+    assert (
+        Trainer.resume(stopped, story_text, given_again(stopped, {**TINY, "save_every": 0.0}), device="cpu").step == 6
+    )
 
 
 def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:
@@ -534,15 +538,20 @@ def test_another_setting_is_refused(stopped: Path, settings: dict[str, Any], mes
     """All of them are named, with both values."""
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     with pytest.raises(ResumeError, match=message):
-        Trainer.resume(stopped, None, settings, device="cpu")
+        Trainer.resume(stopped, training=given_again(stopped, settings), device="cpu")
     assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
 
 
 def test_a_size_with_another_budget_may_be_repeated(tmp_path: Path, story_text: Text) -> None:
     """The steps of nanokogpt count no longer when minutes are given, but a resume compared them all the same."""
     settings = {**TINY, "steps": None, "minutes": 5.0}
-    Trainer.start(tmp_path / "run", story_text, settings, size="nanokogpt", device="cpu")
-    assert Trainer.resume(tmp_path / "run", None, settings, size="nanokogpt", device="cpu").config.minutes == 5.0
+    Trainer.start(tmp_path / "run", story_text, **configurations(settings, size="nanokogpt"), device="cpu")
+    assert (
+        Trainer.resume(
+            tmp_path / "run", training=given_again(tmp_path / "run", settings, size="nanokogpt"), device="cpu"
+        ).config.minutes
+        == 5.0
+    )
 
 
 def test_a_finished_run_says_its_result_again(start: Start, tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ from jumok.inference.answer import answer
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.runs.events import Eval, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string
 from jumok.tokenizers import train_tokenizer
+from jumok.training.settings import configurations
 from jumok.training.tasks.seq2seq import SPECIAL_TOKENS, Seq2Seq
-from jumok.training.trainer import Eval, Notice, Sample, Step, Trainer
+from jumok.training.trainer import Trainer
 
 EXTRA = ("val_text", "tokenizer", "tokenizer_options", "init")  # of what `begin` takes, no settings
 DIGITS = "영일이삼사오육칠팔구"
@@ -53,7 +55,13 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
     def start(out: str = "run", pairs: Table | None = None, **settings: Any) -> Trainer:
         options = {name: settings.pop(name) for name in EXTRA if name in settings}
         settings = {**TINY, **settings}
-        return Trainer.start(tmp_path / out, pairs or table(), settings, device="cpu", **options)
+        return Trainer.start(
+            tmp_path / out,
+            pairs or table(),
+            **configurations(settings, init=options.get("init")),
+            device="cpu",
+            **options,
+        )
 
     return start
 
@@ -162,7 +170,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """A run long enough to learn ten words, two at a time: the folder, and what happened."""
     out = tmp_path_factory.mktemp("seq2seq") / "run"
     settings = {**TINY, "n_embd": 32, "batch_size": 32, "steps": 150, "eval_every": 75, "dropout": 0.0}
-    trainer = Trainer.start(out, table(600, below=100), settings, device="cpu")
+    trainer = Trainer.start(out, table(600, below=100), **configurations(settings), device="cpu")
     return out, list(trainer.run())
 
 
@@ -256,8 +264,8 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
 def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
     """A plan of 10 steps let each validation read 6 rows, and the best weights were the luckiest ones."""
     trainer = begin(pairs=table(2500))
-    trainer.planned_tokens = 1
-    assert task_of(trainer).validate(model_of(trainer), trainer._validation_tokens())["rows"] >= 200
+    trainer.state.planned_tokens = 1
+    assert task_of(trainer).validate(model_of(trainer), trainer.loop.validation.tokens)["rows"] >= 200
 
 
 def test_without_sacrebleu_there_are_fewer_figures(
@@ -286,7 +294,7 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     monkeypatch.setattr(task, "validate", validate)
     events = list(trainer.run())
     assert [event.best for event in events if isinstance(event, Eval)] == [True, True, False]
-    assert trainer.best_step == 8
+    assert trainer.state.best_step == 8
     assert RunFolder.open(trainer.folder.path).read_config()["metrics"]["step"] == 8
 
 
@@ -387,7 +395,7 @@ def test_the_time_for_the_last_figures_is_that_of_what_they_read(begin: Callable
 def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     lines = "\n".join("\t".join(row) for row in (("source", "target"), *table().rows))
     (tmp_path / "pairs.tsv").write_text(lines + "\n", encoding="utf-8")
-    trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", TINY, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", **configurations(TINY), device="cpu")
     assert trainer.folder.read_config()["data"]["rows"] == 60
 
 

@@ -13,15 +13,17 @@ from safetensors.torch import load, load_file
 
 from conftest import TINY, Jumok
 from jumok.errors import ConfigError, ResumeError, RunError
+from jumok.runs.events import Eval, Event, Finish, Notice, Stage, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.trainer import Eval, Event, Finish, Notice, Stage, Step, Trainer
+from jumok.training.settings import configurations, given_again
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 
 
 def resume(run: Path, **settings: Any) -> Trainer:
-    return Trainer.resume(run, settings=settings, device="cpu")
+    return Trainer.resume(run, training=given_again(run, settings), device="cpu")
 
 
 def only(events: list[Event], kind: type) -> list[Any]:
@@ -122,7 +124,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
             trainer.request_stop()
     again = resume(run)
     assert again.step == stop
-    assert (again.stage, again.config.steps) == (1, 8)
+    assert (again.state.stage, again.config.steps) == (1, 8)
     list(again.run())
     states = [RunFolder(folder).read_state()[0] for folder in (run, reference)]
     assert states[0] is not None
@@ -158,9 +160,9 @@ def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     state = next((run / "state").glob("step-*8"))
     numbers = json.loads((state / "numbers.json").read_text())
     trainer = resume(run, minutes=0.05)
-    assert trainer.planned_tokens > 0
-    trainer._began -= 1000.0  # as if the first stage had taken so long
-    trainer.stage_began += 1000.0
+    assert trainer.state.planned_tokens > 0
+    trainer._run.began -= 1000.0  # as if the first stage had taken so long
+    trainer.state.stage_began += 1000.0
     events = list(trainer.run())
     assert len(only(events, Step)) >= 1
     assert events[-1].seconds > 1000.0 + numbers["seconds"]
@@ -294,12 +296,12 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
     """Killed before the first save, it went on from random weights: no seed makes those of --init again."""
     out = tmp_path / "tuned"
     settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
-    trainer = Trainer.start(out, story_text, settings, init=run, device="cpu")
+    trainer = Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
     first = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.close()  # like a kill before the first step
     again = resume(out)
     assert all(torch.equal(tensor, first[name]) for name, tensor in again.model.state_dict().items())
-    assert again.planned_tokens == trainer.planned_tokens > 0
+    assert again.state.planned_tokens == trainer.state.planned_tokens > 0
     again.close()
     for state in (out / "state").glob("step-*"):
         damage(state)
@@ -346,7 +348,7 @@ def test_a_stage_by_minutes_knows_what_it_expects(run: Path) -> None:
     """It compared its steps with the first of them, so a plan for another machine was never made anew."""
     trainer = resume(run, minutes=1)
     per_step = trainer.task.tokens_per_batch
-    assert trainer.foreseen == pytest.approx(60 * per_step / trainer.planned_tokens)
+    assert trainer.state.seconds_per_step == pytest.approx(60 * per_step / trainer.state.planned_tokens)
     trainer.close()
 
 

@@ -14,12 +14,15 @@ import jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
+from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.runs.state import State
 from jumok.training.optim import rate
+from jumok.training.settings import given_again
+from jumok.training.state import LEAST_WITH_A_GOAL
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal
-from jumok.training.trainer import CLOSE_LOOK_TOKENS, GLANCES, Eval, Event, Finish, Notice, Sample, Step, Trainer
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -37,8 +40,8 @@ def finish_of(events: list[Event]) -> Finish:
 
 
 class Scripted:
-    """Figures of one's own in place of a task's: those of glances and validations, those of close looks, and those of
-    the parts that these begin with."""
+    """Figures of one's own in place of a task's: those of validations, those of confirmations, and those of the parts
+    that these begin with."""
 
     def __init__(
         self,
@@ -55,9 +58,9 @@ class Scripted:
         monkeypatch.setattr(trainer.task, "final", self.final)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        if max_tokens < CLOSE_LOOK_TOKENS // 8:
+        if max_tokens < LEAST_WITH_A_GOAL // 8:
             return self._figures(next(self._quick))
-        assert max_tokens == CLOSE_LOOK_TOKENS // 8
+        assert max_tokens == LEAST_WITH_A_GOAL // 8
         self.part_looks.append(self._trainer.step)
         return self._figures(next(self._part))
 
@@ -116,32 +119,32 @@ def test_a_goal_out_of_reach_leaves_the_run_as_it_was(start: Start) -> None:
 
 
 def test_one_that_is_good_enough_at_its_very_end_has_reached_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Glances come every so often, and the last steps are between two of them."""
+    """Validations come every so often, and the last steps are between two of them."""
     trainer = start(steps=8, eval_every=100, stop_at=2.0)
     Scripted(trainer, monkeypatch, [9.0] * 50, [1.9])
     finish = finish_of(list(trainer.run()))
     assert (finish.reason, finish.step, finish.figures["loss"]) == ("reached", 8, 1.9)
 
 
-# --- when it looks closely ---
+# --- when it is confirmed ---
 
 
-def test_a_glance_decides_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_validation_decides_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few windows said 1.5 where all of them say 2.5: the run would have ended with a figure that it had not."""
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
-    glances = [3.0, 1.5, 1.4, 1.1, 1.0]  # at 1.5 a close look finds 2.5, so 1.4 stands for 2.33 and 1.1 for 1.83
-    looks = Scripted(trainer, monkeypatch, glances, [2.5, 1.99], part=(1.9, 1.8))
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
+    validations = [3.0, 1.5, 1.4, 1.1, 1.0]  # at 1.5 all of them have 2.5, so 1.4 stands for 2.33 and 1.1 for 1.83
+    looks = Scripted(trainer, monkeypatch, validations, [2.5, 1.99], part=(1.9, 1.8))
     events = list(trainer.run())
     assert [event.text for event in only(events, Notice)] == ["step 10: 2.500 nats/char, not 2 yet."]
-    assert looks.part_looks == looks.close_looks == [10, 20]  # and nor did the part of a close look
+    assert looks.part_looks == looks.close_looks == [10, 20]  # and nor did the part of a confirmation
     assert (finish_of(events).reason, finish_of(events).figures["loss"]) == ("reached", 1.99)
 
 
-def test_a_part_spares_a_close_look(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first call for one comes too early, mostly: that took 12 s of a run that reached its goal after 98."""
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
-    glances = [3.0, 2.08, 2.06, 2.02]  # at 2.08 the part has 2.05, so 2.06 stands for 2.036 and 2.02 for 1.997
-    looks = Scripted(trainer, monkeypatch, glances, [1.98], part=(2.05, 1.99))
+def test_a_part_spares_a_confirmation(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one comes too early, mostly: that took 12 s of a run that reached its goal after 98."""
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
+    validations = [3.0, 2.08, 2.06, 2.02]  # at 2.08 the part has 2.05, so 2.06 stands for 2.036 and 2.02 for 1.997
+    looks = Scripted(trainer, monkeypatch, validations, [1.98], part=(2.05, 1.99))
     events = list(trainer.run())
     assert (looks.part_looks, looks.close_looks) == ([10, 20], [20])
     assert not only(events, Notice)  # the figure of a part is not told
@@ -150,7 +153,7 @@ def test_a_part_spares_a_close_look(start: Start, monkeypatch: pytest.MonkeyPatc
 
 def test_a_share_of_right_answers_is_not_taken_from_a_part(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where 99.5% are asked for, a few hundred answers have one wrong one, or three."""
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=0.9)
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=0.9)
     monkeypatch.setattr(trainer.task, "goal", Goal(figure="nats_per_char", unit="right answers", best=1.0))
     looks = Scripted(trainer, monkeypatch, [0.5, 0.95], [0.93])
     assert finish_of(list(trainer.run())).reason == "reached"
@@ -158,17 +161,17 @@ def test_a_share_of_right_answers_is_not_taken_from_a_part(start: Start, monkeyp
 
 
 def test_hard_windows_do_not_hide_that_it_is_good_enough(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the few windows are the hard ones the glances stay above the goal, which a close look finds out."""
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
+    """Where the few windows are the hard ones the validations stay above the goal, which a confirmation finds out."""
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
     looks = Scripted(trainer, monkeypatch, [3.0, 2.1, 2.07, 2.05], [2.03, 1.98], part=(1.99, 1.97))
     finish = finish_of(list(trainer.run()))
     assert looks.close_looks == [10, 20]
     assert (finish.reason, finish.step) == ("reached", 20)
 
 
-def test_a_validation_is_a_reason_to_look_closely_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_confirmation_is_no_validation(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = start(steps=60, eval_every=3, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [1.9], [1.95], part=(1.99,))  # the first glance comes after it, at step 5
+    looks = Scripted(trainer, monkeypatch, [1.9], [1.95], part=(1.99,))
     events = list(trainer.run())
     assert looks.part_looks == looks.close_looks == [3]
     assert finish_of(events).figures["loss"] == 1.95
@@ -176,16 +179,24 @@ def test_a_validation_is_a_reason_to_look_closely_too(start: Start, monkeypatch:
 
 
 def test_losses_that_are_not_finite_end_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
     looks = Scripted(trainer, monkeypatch, [-1.0, 1.9, 1.9, 1.9], [-1.0, 1.8], part=(-1.0, 1.9, 1.9))
     finish = finish_of(list(trainer.run()))
     assert (len(looks.part_looks), len(looks.close_looks)) == (3, 2)
     assert (finish.reason, finish.figures["loss"]) == ("reached", 1.8)
 
 
+def often(start: Start, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Trainer:
+    """A run whose length pays for five times as many validations, of few tokens."""
+    trainer = start(steps=400, eval_every=None, stop_at=0.01, **settings)
+    monkeypatch.setattr(trainer.task, "fewest_tokens", lambda context_length: context_length)
+    return trainer
+
+
 @pytest.mark.slow
-def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = start(steps=400, eval_every=1000, eval_tokens=16, sample_tokens=0, stop_at=0.01)
+def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a goal they cost 6% of the training time at most, and there are no more samples for it."""
+    trainer = often(start, monkeypatch, sample_tokens=1)
     validate, asked = trainer.task.validate, []
 
     def count(model: GPT, max_tokens: int) -> dict[str, float]:
@@ -193,9 +204,18 @@ def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.
         return validate(model, max_tokens)
 
     monkeypatch.setattr(trainer.task, "validate", count)
-    list(trainer.run())
-    assert 10 < len(asked) <= GLANCES
-    assert sum(asked) < 0.15 * trainer.planned_tokens
+    events = list(trainer.run())
+    assert len(asked) == len(only(events, Eval)) == 60
+    assert sum(asked) <= 0.18 * trainer.state.planned_tokens
+    assert len(only(events, Sample)) == 1 + 12
+
+
+def test_patience_lasts_as_long_with_a_goal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in validations, which are five times as many, it would end a run after a fifth of the time."""
+    trainer = often(start, monkeypatch, patience=2, sample_tokens=0)
+    Scripted(trainer, monkeypatch, [3.0 + n for n in range(60)], [3.0])
+    said = [event.text for event in only(list(trainer.run()), Notice) if "Nothing better" in event.text]
+    assert said == ["Nothing better in 10 validations: the rate now decays quickly to zero."]
 
 
 # --- resuming ---
@@ -203,7 +223,7 @@ def test_glances_are_a_small_share_of_the_run(start: Start, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Path) -> None:
-    """When to look next, and what the last close look taught, belong to the state."""
+    """What the last confirmation taught belongs to the state."""
     events = list(start("reference", **LONG, stop_at=6.0).run())
     end = finish_of(events).step
     for pause in (3, end - 1):
@@ -221,7 +241,7 @@ def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Pa
 
 
 def test_what_a_part_taught_is_kept(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    trainer = start(steps=60, eval_every=100, sample_tokens=0, stop_at=2.0)
+    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
     Scripted(trainer, monkeypatch, [3.0, 2.08], [], part=(2.05,))
     for event in trainer.run():
         if event.step == 11:
@@ -259,9 +279,10 @@ def test_a_state_of_before_can_be_resumed(start: Start, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     state, _ = folder.read_state()
     assert state is not None
-    numbers = {k: v for k, v in state.numbers.items() if k not in ("reached", "next_glance", "outlook")}
+    numbers = {k: v for k, v in state.numbers.items() if k not in ("reached", "goal_ratio", "eval_tokens")}
     assert len(numbers) == len(state.numbers) - 3
-    folder.write_state(State(step=state.step, tensors=state.tensors, numbers=numbers))
+    of_old = {"next_glance": 0.5, "outlook": 0.95, "foreseen": 0.1}  # which nothing reads any more
+    folder.write_state(State(step=state.step, tensors=state.tensors, numbers={**numbers, **of_old}))
     assert finish_of(list(Trainer.resume(tmp_path / "run", device="cpu").run())).step == 8
 
 
@@ -270,7 +291,7 @@ def test_another_goal_is_another_run(start: Start, tmp_path: Path) -> None:
     trainer.request_stop()
     list(trainer.run())
     with pytest.raises(ResumeError, match=r"stop_at=6\.0, not 4\.0"):
-        Trainer.resume(tmp_path / "run", settings={"stop_at": 4.0}, device="cpu")
+        Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"stop_at": 4.0}), device="cpu")
 
 
 # --- what can be asked for ---

@@ -25,10 +25,12 @@ from jumok.errors import ConfigError, JumokError, RunError, TextError, TrainingE
 from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
+from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
 from jumok.text import Text
-from jumok.training import trainer as trainer_module
+from jumok.training import pictures
 from jumok.training.optim import rate
-from jumok.training.trainer import Eval, Event, Finish, Notice, Sample, Save, Step, Trainer
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -250,7 +252,7 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert decay == sorted(decay, reverse=True)
     assert decay[-1] <= decay[0] / (len(decay) - 1)
     best = min(event.figures["loss"] for event in only(events, Eval))
-    assert trainer.best == best
+    assert trainer.state.best == best
 
 
 @pytest.mark.slow
@@ -260,8 +262,8 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
-    assert 0 <= seen - 1.5 * trainer.train_tokens < trainer.task.tokens_per_batch
-    assert trainer.planned_tokens == int(1.5 * trainer.train_tokens)
+    assert 0 <= seen - 1.5 * trainer._run.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.state.planned_tokens == int(1.5 * trainer._run.train_tokens)
     assert steps[-1].progress == 1.0
     assert steps[-1].remaining == 0.0
 
@@ -283,7 +285,7 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
 
         monkeypatch.setattr(trainer.task, method, wait_and_work)
 
-    slow("loss", 0.05)
+    slow("sums", 0.05)
     slow("validate", 0.02)
     slow("final", 0.1)
     events = list(trainer.run())
@@ -303,13 +305,13 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
 
 def poison(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, calls: set[int], value: float = math.nan) -> None:
     """Make the loss `value` at these calls, counted from 0."""
-    loss, count = trainer.task.loss, iter(range(10**6))
+    sums, count = trainer.task.sums, iter(range(10**6))
 
-    def wrong(*args: Any) -> Tensor:
-        result: Tensor = loss(*args)
-        return result * value if next(count) in calls else result
+    def wrong(*args: Any) -> tuple[Tensor, ...]:
+        result: tuple[Tensor, ...] = sums(*args)
+        return tuple(each * value for each in result) if next(count) in calls else result
 
-    monkeypatch.setattr(trainer.task, "loss", wrong)
+    monkeypatch.setattr(trainer.task, "sums", wrong)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -395,7 +397,7 @@ def test_disk_full_keeps_the_last_state(
     list(reference.run())
     disk = FullDisk(monkeypatch, part)
     trainer = start(save_every=0.0)
-    monkeypatch.setattr(trainer_module, "DRAW_EVERY", 0.0)
+    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
     events = trainer.run()
     while next(events).step < 3:
         pass
@@ -505,7 +507,7 @@ def test_it_does_not_print(start: Start, capfd: pytest.CaptureFixture[str]) -> N
 
 def test_a_path_may_be_a_string(tmp_path: Path, story_text: Text) -> None:
     """The public class took nothing but a Path, and failed on a string with an AttributeError."""
-    trainer = Trainer.start(str(tmp_path / "run"), story_text, TINY, device="cpu")
+    trainer = Trainer.start(str(tmp_path / "run"), story_text, **configurations(TINY), device="cpu")
     list(trainer.run())
     assert Trainer.resume(str(tmp_path / "run"), device="cpu").step == 8
 

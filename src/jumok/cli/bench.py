@@ -69,12 +69,13 @@ def _started(size: str, device: str) -> Iterator[Trainer]:
 
     from jumok.corpora import stories
     from jumok.text import from_string
+    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     text = from_string("".join(stories.write(CHARS)), name="stories")
     settings = {"steps": WARM_UP + STEPS, "val": 0.0, "sample_tokens": 0, "save_every": 1e9, "compile": "off"}
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-        trainer = Trainer.start(Path(folder) / "run", text, settings, size=size, device=device)
+        trainer = Trainer.start(Path(folder) / "run", text, **configurations(settings, size=size), device=device)
         try:
             yield trainer
         finally:
@@ -84,7 +85,7 @@ def _started(size: str, device: str) -> Iterator[Trainer]:
 def _seconds_per_step(trainer: Trainer) -> float:
     from time import perf_counter
 
-    from jumok.training.trainer import Step
+    from jumok.runs.events import Step
 
     times = [perf_counter() for event in trainer.run() if isinstance(event, Step)]
     return statistics.median(

@@ -51,6 +51,7 @@ class TrainRequest:
         """The trainer of a new run in the folder `out`, and a sentence on its text. tell: takes what is being done."""
         from jumok.models import KINDS
         from jumok.runs.folder import RunFolder
+        from jumok.training.settings import configurations
         from jumok.training.trainer import Trainer
 
         if self.init is not None and (self.tokenizer is not None or self.tokenizer_options):
@@ -69,15 +70,14 @@ class TrainRequest:
             tell(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
         held_out = self._held_out_file(task)
         text = read_material(task, self.texts, self.reading) if self.texts else built_in_material(task)
+        kind = None if self.model is None else KINDS[self.model]
         trainer = Trainer.start(
             out,
             text,
-            self.settings,
-            size=self.size,
+            **configurations(self.settings, size=self.size, kind=kind, init=self.init),
             tokenizer=self._tokenizer(),
             tokenizer_options=self.tokenizer_options,
             val_text=held_out,
-            kind=None if self.model is None else KINDS[self.model],
             init=self.init,
             device=self.device,
             began=self.began,
@@ -88,6 +88,7 @@ class TrainRequest:
     def resume(self, out: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
         """The trainer that continues the run in the folder `out`, and a sentence on where it is."""
         from jumok.runs.folder import RunFolder
+        from jumok.training.settings import given_again
         from jumok.training.trainer import Trainer
 
         if self.init is not None or self.model is not None or self.tokenizer is not None or self.tokenizer_options:
@@ -100,12 +101,13 @@ class TrainRequest:
         recorded = recorded_columns(out)
         held_out = self._held_out_file(task, recorded)
         text = read_material(task, self.texts, self.reading, recorded) if self.texts else None
+        training = given_again(out, self.settings, self.size)
         trainer = Trainer.resume(
-            out, text, self.settings, size=self.size, val_text=held_out, device=self.device, began=self.began, tell=tell
+            out, text, training, val_text=held_out, device=self.device, began=self.began, tell=tell
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
-        if trainer.stage < len(trainer.stages):
+        if trainer.state.stage < len(trainer.stages):
             return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
         return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
 

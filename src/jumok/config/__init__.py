@@ -16,10 +16,12 @@ from jumok.config._defaults import (
     SIZES,
     TASK_DEFAULTS,
     TRAINABLE,
+    configure,
+    given_settings,
     resolve,
 )
 from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
-from jumok.config._fields import field_choices, field_types, from_dict, to_dict
+from jumok.config._fields import field_choices, field_types, from_dict, given_fields, to_dict
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
 from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
 from jumok.config._size import count_blocks, count_cached, count_constants, count_kept, count_parameters
@@ -51,6 +53,7 @@ __all__ = [
     "RungConfig",
     "TaskName",
     "TrainConfig",
+    "configure",
     "count_blocks",
     "count_cached",
     "count_constants",
@@ -59,6 +62,8 @@ __all__ = [
     "field_choices",
     "field_types",
     "from_dict",
+    "given_fields",
+    "given_settings",
     "require_choice",
     "require_range",
     "require_type",

@@ -57,10 +57,10 @@ def require_type(name: str, value: object, kind: type) -> None:
         )
 
 
-def require_id(name: str, value: int | None, vocab_size: int) -> None:
-    """Raise ConfigError unless `value` is None or one of the ids 0 to vocab_size - 1."""
+def require_id(name: str, value: int | None, vocab_size: int | None) -> None:
+    """Raise ConfigError unless `value` is None or one of the ids 0 to vocab_size - 1 (None: not known yet)."""
     if value is not None:
-        require_range(name, value, 0, vocab_size - 1)
+        require_range(name, value, 0, None if vocab_size is None else vocab_size - 1)
 
 
 def nearest_multiples(value: int, of: int) -> str:

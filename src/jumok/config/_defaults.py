@@ -7,7 +7,7 @@ from typing import Any
 
 from jumok.config._checks import require_choice
 from jumok.config._encoder_decoder import EncoderDecoderConfig
-from jumok.config._fields import field_types
+from jumok.config._fields import field_types, from_dict, remember_given, to_dict
 from jumok.config._gpt import ACTIVATIONS, GPTConfig
 from jumok.config._model import ModelConfig
 from jumok.config._training import TrainConfig
@@ -120,3 +120,54 @@ def resolve(
         {key: value for key, value in chosen.items() if key in model_fields},
         {key: value for key, value in chosen.items() if key in train_fields},
     )
+
+
+def given_settings(settings: Mapping[str, Any], size: str | None, kind: type[ModelConfig]) -> dict[str, Any]:
+    """Those of the resolved settings that were given, one by one or by the size."""
+    model_fields, train_fields = resolve(settings, size, kind)
+    named = {key for key, value in settings.items() if value is not None} | SIZES.get(size or "", {}).keys()
+    return {key: value for key, value in {**model_fields, **train_fields}.items() if key in named}
+
+
+def configure(
+    settings: Mapping[str, Any],
+    size: str | None = None,
+    kind: type[ModelConfig] = GPTConfig,
+    init: ModelConfig | None = None,
+) -> tuple[ModelConfig, TrainConfig]:
+    """The configurations of a model and of its training; what `settings` and `size` name counts as given in them.
+
+    Args:
+        settings, size, kind: see `resolve`. init: of the model to begin with. Its shape is kept.
+
+    Raises:
+        ConfigError: as `resolve` and the configurations raise it; or the settings ask for another shape than `init`.
+    """
+    given = given_settings(settings, size, kind)
+    if init is not None:
+        settings = {**INIT_DEFAULTS, **{key: value for key, value in settings.items() if value is not None}}
+    model_fields, train_fields = resolve(settings, size, kind)
+    if init is not None:
+        model_fields = _inherited(init, given, model_fields)
+    model, training = from_dict(kind, model_fields), from_dict(TrainConfig, train_fields)
+    remember_given(model, given.keys() & model_fields.keys())
+    remember_given(training, given.keys() & train_fields.keys())
+    return model, training
+
+
+def _inherited(init: ModelConfig, given: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The shape of a model to begin with; dropout and pooling alone may differ."""
+    fields, free = to_dict(init), {"dropout", "attention_dropout", "pooling"}
+    for key in (given.keys() & fields.keys()) - free:
+        if fields[key] != given[key]:
+            raise ConfigError(
+                "{key}={given!r} was given, and the model to begin with has {found!r}; leave it out, or "
+                "leave out {--init}.",
+                key=key,
+                given=given[key],
+                found=fields[key],
+            )
+    chosen = given.keys() & free
+    if isinstance(init, GPTConfig) and not init.labels:  # it has never summed up a text yet
+        chosen.add("pooling")
+    return {**fields, **{key: resolved[key] for key in chosen & resolved.keys()}}

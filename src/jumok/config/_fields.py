@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from jumok.config._checks import require_type
 from jumok.errors import ConfigError
@@ -16,6 +16,31 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Config = TypeVar("Config", bound="DataclassInstance")
+
+
+class Configuration:
+    """The base of configurations that are checked against, or completed by, something else.
+
+    A configuration remembers which of its fields were given (not None) when it was made; see `given_fields`. Two
+    configurations that differ in nothing else are equal.
+    """
+
+    def __new__(cls, **values: Any) -> Self:
+        config = super().__new__(cls)
+        remember_given(config, (name for name, value in values.items() if value is not None))
+        return config
+
+
+def remember_given(config: Configuration, names: Iterable[str]) -> None:
+    """Replace the names of the fields that count as given."""
+    object.__setattr__(config, "_given", frozenset(names))
+
+
+def given_fields(config: Configuration | None) -> dict[str, Any]:
+    """The fields that were given when a configuration was made, by name; {} for None."""
+    if config is None:
+        return {}
+    return {name: value for name, value in vars(config).items() if name in vars(config)["_given"]}
 
 
 def setting(default: Any, help: str) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from jumok.config._checks import nearest_multiples, require_range, require_type
-from jumok.config._fields import setting
+from jumok.config._fields import Configuration, setting
 from jumok.errors import ConfigError
 
 # The largest size of anything, and the largest base and epsilon: what is above them is a slip or damage. Whether the
@@ -48,10 +48,13 @@ class BlockConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """What the configurations of all models have; each field says what it is in its `help`."""
+class ModelConfig(Configuration):
+    """What the configurations of all models have; each field says what it is in its `help`.
 
-    vocab_size: int = field(metadata={"help": "number of token ids"})
+    Without vocab_size a configuration is a shape to train: `Trainer.start` takes the number from the tokenizer.
+    """
+
+    vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
     context_length: int = setting(256, "maximum number of tokens that the model sees at once")
     dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
 
@@ -62,10 +65,16 @@ class ModelConfig:
         if self._missing(name):
             object.__setattr__(self, name, value)
 
+    def require_vocabulary(self) -> None:
+        """Raise ConfigError unless the vocabulary is known; a model cannot be built without."""
+        if self._missing("vocab_size"):
+            raise ConfigError("vocab_size is missing; give the number of token ids, for example tokenizer.vocab_size.")
+
     def _require_sizes(self, *names: str) -> None:
         for name in names:
             most = LARGEST_DEPTH if name.endswith("_layer") else LARGEST_SIZE
-            require_range(name, getattr(self, name), 1, most)
+            if name != "vocab_size" or not self._missing(name):
+                require_range(name, getattr(self, name), 1, most)
 
 
 def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:

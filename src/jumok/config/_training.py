@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_range
-from jumok.config._fields import field_choices, require_types, setting
+from jumok.config._fields import Configuration, field_choices, require_types, setting
 from jumok.errors import ConfigError
 
 # Far above what makes sense, and far below what overflows.
@@ -21,7 +21,7 @@ Attention = Literal["auto", "chunked", "fused"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Configuration):
     """How a model is trained; each field says what it is in its `help`.
 
     The length is steps or minutes; with neither given it is ten minutes.

@@ -56,6 +56,7 @@ class BERT(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
+        config.require_vocabulary()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.position_embedding = nn.Embedding(config.context_length, config.n_embd)

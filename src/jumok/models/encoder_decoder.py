@@ -61,6 +61,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
+        config.require_vocabulary()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.scale = config.n_embd**0.5 if config.scale_embedding else 1.0

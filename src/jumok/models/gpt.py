@@ -39,6 +39,7 @@ class GPT(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
+        config.require_vocabulary()
         self.config = config
         modern = config.family == "modern"
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)

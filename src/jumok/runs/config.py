@@ -64,7 +64,9 @@ def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:
             known=known,
         )
     try:
-        return from_dict(KINDS[kind], fields)
+        shape = from_dict(KINDS[kind], fields)
+        shape.require_vocabulary()
+        return shape
     except ConfigError as error:
         raise RunError("{path} does not describe a model: {error}", path=path / "config.json", error=error) from None
 

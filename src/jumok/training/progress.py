@@ -14,9 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text as Line
 
 from jumok.messages import tr
+from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Stage, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import with_signs
-from jumok.training.trainer import Eval, Event, Finish, Notice, Sample, Stage, Step
 
 NOTEBOOK_BAR = 24  # characters
 

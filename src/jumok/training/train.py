@@ -11,6 +11,7 @@ from jumok.runs.load import load
 from jumok.text import Given, with_columns
 from jumok.tokenizers import Tokenizer
 from jumok.training.progress import TrainingView
+from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 
@@ -38,7 +39,8 @@ def train(
         out: the run folder to make.
         columns: of a table at a path, the two that the task reads, by their names there.
         val_text: hold this out instead of the last part of `text`.
-        size, tokenizer, init, device: see `jumok.Trainer.start`. quiet: no bar, no lines.
+        size: a name in `jumok.config.SIZES`. tokenizer, init, device: see `jumok.Trainer.start`.
+        quiet: no bar, no lines.
         settings: fields of `TrainConfig` and of the model's configuration: minutes=5, task="classify", n_layer=6.
 
     Returns:
@@ -51,8 +53,7 @@ def train(
     trainer = Trainer.start(
         out,
         with_columns(text, columns, names),
-        settings,
-        size=size,
+        **configurations(settings, size=size, init=init),
         tokenizer=tokenizer,
         val_text=None if val_text is None else with_columns(val_text, columns, names),
         init=init,

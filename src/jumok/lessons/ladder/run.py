@@ -32,10 +32,12 @@ from jumok.lessons.ladder import report
 from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
 from jumok.lessons.ladder.verdicts import verdict
+from jumok.runs.events import Event, Finish
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.trainer import Event, Finish, Trainer
+from jumok.training.settings import configurations, given_again
+from jumok.training.trainer import Trainer
 
 LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # of a start that was killed
 HELD_OUT_TOKENS = 262_144  # read for the last figures, each fourth of them predicted; the same ones at every rung
@@ -183,13 +185,15 @@ class Ladder:
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
             settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
-            return Trainer.resume(folder, self.text, settings, device=self.device)  # a length would begin another stage
+            training = given_again(folder, settings)  # without a length, which would begin another stage
+            return Trainer.resume(folder, self.text, training, device=self.device)
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
         if choose_device(self.device).type == "cpu":
             settings["attention"] = "chunked"  # not what measures faster, which could differ between rungs
-        trainer = Trainer.start(folder, self.text, settings, tokenizer=self._tokenizer, kind=kind, device=self.device)
+        made = configurations(settings, kind=kind)
+        trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device)
         trainer.notices.clear()  # advice on the size of the model and the length of the run, which a ladder prescribes
         return trainer
 

@@ -203,7 +203,7 @@ class LadderConfig:
         return kind(vocab_size=vocab_size, **{name: value for name, value in settings.items() if name in names})
 
     def settings(self, rung: LadderRung) -> tuple[type[GPTConfig], dict[str, Any]]:
-        """The kind of model of a rung, and its settings as `Trainer.start` takes them."""
+        """The kind of model of a rung, and its settings."""
         shape: dict[str, Any] = {}
         for below in RUNGS[: RUNGS.index(rung) + 1]:
             shape |= {**below.changes, **{name: getattr(self, name) for name in below.grows}}

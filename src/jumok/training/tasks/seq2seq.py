@@ -73,7 +73,6 @@ class Seq2Seq(Task[EncoderDecoder]):
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="exact_match", unit=message("a share of exact answers"), best=1.0)
-    glance = 256
     unit = "rows"
     loss_label = "nats/token"
     most_dropout = 0.1  # what is learned by heart is of use here: see `to_minimise`

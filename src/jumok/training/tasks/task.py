@@ -124,7 +124,6 @@ class Task(ABC, Generic[M]):
     keys: ClassVar[frozenset[str]]  # of `data`, without which a run cannot go on
     later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
-    glance: ClassVar[int] = 16  # contexts of tokens that a quick validation reads at least
     unit: ClassVar[str] = "tokens"  # the figure that tells how much of what is held out was read
     final_has_more_context: ClassVar[bool] = False  # `final` gives a token more of it than `validate`
     loss_label: ClassVar[str]  # what the "loss" of its figures is, for the picture

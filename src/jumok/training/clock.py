@@ -1,0 +1,176 @@
+"""Time in a run: how far it is, what rate that means, how long it still takes. Its length is in steps or in minutes.
+
+In a run by steps nothing depends on the time, so that its figures do not either.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+
+from jumok.messages import tr
+from jumok.runs.events import Notice
+from jumok.training.autotune import Pace, Window
+from jumok.training.optim import rate
+from jumok.training.plan import most_tokens
+from jumok.training.state import TrainingRun
+
+OTHERWISE = 2.0  # times as long or as short as expected do steps take before a run plans with it
+MUCH_WAITING = 0.2  # of the time that threads could have worked: on an idle machine it is 1% or less
+
+
+class Clock:
+    """The progress of a stage, from 0 to 1, and what follows from it."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+        self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds of the stage
+        self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
+        self._last_width = 0.0  # progress made by the last step
+        self._pace = Pace()
+        self._tokens_per_second = 0.0
+        self._told_of_others = False
+        # What is measured of the work between steps, for the reserve.
+        self.evaluation_speed = 0.0  # tokens a second
+        self.evaluation_seconds = 0.0  # of a validation and its sample
+        self.save_seconds = 0.0
+
+    @property
+    def stage_seconds(self) -> float:
+        """How long the stage has taken, which counts against its minutes."""
+        return self._run.seconds - self._run.state.stage_began
+
+    def start(self) -> Iterator[Notice]:
+        """Count a budget from now on, straight to its end: what came before took time and made no progress."""
+        state = self._run.state
+        self._since, self._pace = (state.progress, self.stage_seconds), Pace()
+        if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress < 1:
+            text = tr(
+                "{spent:.0f} of {budget:.0f} seconds are gone before training; give more {--minutes}.",
+                spent=self.stage_seconds,
+                budget=self._budget,
+            )
+            yield Notice(step=state.step, text=text)
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def advance(self, began: float, tokens: float) -> None:
+        """Count a step that was just taken.
+
+        Args:
+            began: `time.perf_counter()` before the step. tokens: that it was trained on, about.
+        """
+        state = self._run.state
+        before, state.progress = state.progress, self._progress()
+        self._last_width = state.progress - before
+        mean, speed = self._tokens_per_second, tokens / (time.perf_counter() - began)
+        self._tokens_per_second = speed if mean == 0 else 0.9 * mean + 0.1 * speed
+
+    def _progress(self) -> float:
+        run, state = self._run, self._run.state
+        if run.config.steps is not None:
+            return (state.step - run.first_step) / run.config.steps
+        progress, since = self._since
+        end = (self._budget or 0) - self._reserve()
+        now = min(1.0, progress + (1 - progress) * (self.stage_seconds - since) / max(1e-3, end - since))
+        now = max(now, min(1.0, run.tokens_seen / self._most_tokens))
+        return max(state.progress, now)  # the reserve may have grown meanwhile
+
+    def _reserve(self) -> float:
+        """Seconds to keep for what follows the last step: the last figures and the last save."""
+        budget = self._budget or 0
+        if self.evaluation_speed == 0:
+            return 0.05 * budget
+        figures = self._run.task.final_reads(self._run.final_tokens) / self.evaluation_speed
+        return min(0.2 * budget, figures + 2 * self.evaluation_seconds + 3 * self.save_seconds + 1.0)
+
+    @property
+    def _most_tokens(self) -> float:
+        return most_tokens(self._run.config, self._run.task, self._run.train_tokens)
+
+    # --- what follows from it -----------------------------------------------------------------------------------------
+
+    def rate(self) -> float:
+        """The learning rate of the next step, as a share of its peak."""
+        config, state = self._run.config, self._run.state
+        # The middle of the step: the first rate is not zero, nor the last.
+        width = self._last_width if config.steps is None else 1 / config.steps
+        progress = min(1.0, state.progress + 0.5 * width)
+        if state.cooldown is None:
+            return rate(config, progress)
+        begin, end = state.cooldown
+        return rate(config, begin) * max(0.0, (end - progress) / (end - begin))
+
+    @property
+    def tokens_per_second(self) -> float:
+        """A running mean over the last steps."""
+        return self._tokens_per_second
+
+    def remaining(self) -> float:
+        """Seconds to the end, about; 0 if not known."""
+        run = self._run
+        by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
+        tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
+        left = max(0.0, tokens - run.tokens_seen)
+        by_tokens = left / self._tokens_per_second if self._tokens_per_second else math.inf
+        return remaining if math.isfinite(remaining := min(by_time, by_tokens)) else 0.0
+
+    # --- steps that take another time than expected -------------------------------------------------------------------
+
+    def watch(self, seconds: float) -> Iterator[Notice]:
+        """Say when steps take another time than expected, and plan a run by minutes anew.
+
+        Args:
+            seconds: that the last step took.
+        """
+        window = self._pace.add(seconds)
+        if window is None:
+            return
+        sentences = [*self._compare(window), *self._complain(window)]
+        if sentences:
+            yield Notice(step=self._run.state.step, text=" ".join(sentences))
+
+    def _compare(self, window: Window) -> Iterator[str]:
+        state = self._run.state
+        before = state.seconds_per_step = state.seconds_per_step or window.seconds
+        slower = window.seconds > OTHERWISE * before
+        if not slower and before <= OTHERWISE * window.seconds:
+            return
+        state.seconds_per_step = window.seconds
+        times = {"now": f"{window.seconds:.2g}", "before": f"{before:.2g}"}
+        if self._budget is not None:
+            planned, steps = self._plan_anew(self._budget)
+            yield tr(
+                "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not {planned}.",
+                **times,
+                steps=f"{steps:,}",
+                planned=f"{planned:,}",
+            )
+        elif slower:
+            yield tr("A step takes {now} s, not {before} s as expected.", **times)
+
+    def _plan_anew(self, budget: float) -> tuple[int, int]:
+        """Plan with the steps as long as they are; how many were planned, and are now."""
+        run, state = self._run, self._run.state
+        planned = state.planned_tokens
+        left = max(0.0, budget - self._reserve() - self.stage_seconds)
+        tokens = run.tokens_seen + left / state.seconds_per_step * run.tokens_per_step
+        state.planned_tokens = int(min(self._most_tokens, tokens))
+        return round(planned / run.tokens_per_step), round(state.planned_tokens / run.tokens_per_step)
+
+    def _complain(self, window: Window) -> Iterator[str]:
+        if window.waiting <= MUCH_WAITING or self._told_of_others:
+            return
+        self._told_of_others = True
+        yield tr(
+            "Other programs keep the processors busy: this one waited for {share} of the time that it could "
+            "have worked. It helps most to end the others.",
+            share=f"{window.waiting:.0%}",
+        )
+        if os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
+            yield tr(
+                "If you cannot, stop this run and continue it with OMP_WAIT_POLICY=PASSIVE set, so that "
+                "threads do not use up the processors while they wait."
+            )

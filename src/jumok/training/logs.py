@@ -1,0 +1,42 @@
+"""Writes the events of a run to the logs in its folder: metrics.jsonl and samples.txt."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+from jumok.runs.events import Event, Finish, Notice, Sample, Save
+from jumok.runs.folder import RunFolder
+
+
+class Logs:
+    """A subscriber of events: each is a line of metrics.jsonl, notices and saves excepted."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __call__(self, event: Event) -> None:
+        """Write one event."""
+        if isinstance(event, Notice | Save):
+            return
+        fields = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+        for name, value in fields.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                fields[name] = None  # JSON has no NaN
+        self._folder.append("metrics.jsonl", json.dumps(fields, ensure_ascii=False) + "\n")
+        if isinstance(event, Sample):
+            self._folder.append("samples.txt", f"--- step {event.step} ---\n{event.text}\n\n")
+
+
+class Ending:
+    """A subscriber of events that comes last: config.json says that the run is finished once all else is written."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __call__(self, event: Event) -> None:
+        """Record the end of a run that was not interrupted."""
+        if isinstance(event, Finish) and event.reason != "interrupted":
+            ended = {"step": event.step, "reason": event.reason}
+            self._folder.write_config({**self._folder.read_config(), "finished": ended})

@@ -1,0 +1,42 @@
+"""The loss of a task as a module, so that wrappers and hooks of `torch.nn.Module` see a whole pass of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jumok.models import Model
+from jumok.training.tasks import Task
+
+Sums = tuple[Tensor, ...]
+Counts = tuple[int, ...]
+
+
+class Objective(nn.Module):
+    """A model with its head and its loss.
+
+    A loss is a sum and a count, because the mean over the batches of a step is not the mean of their means. A task may
+    have several losses, each with a count of its own.
+    """
+
+    def __init__(self, task: Task[Any], model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self._task = task
+
+    def forward(self, *batch: Tensor) -> tuple[Sums, Counts]:
+        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them."""
+        return self._task.sums(self.model, batch), self._task.counts(batch)
+
+
+def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:
+    """The loss, a scalar: each sum divided by its count, all added up.
+
+    Args:
+        counts: of all batches of a step. Then the losses, and the gradients, of its batches add up to those of one
+            batch of all their rows.
+    """
+    return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)]).sum()

@@ -1,0 +1,184 @@
+"""What config.json records of a run, and whether what is given to a resumed run is what it was started with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from jumok import config as configuration
+from jumok.config import ModelConfig, TrainConfig
+from jumok.errors import ConfigError, ResumeError, RunError
+from jumok.messages import tr
+from jumok.runs.folder import RunFolder
+from jumok.text import Table, Text
+from jumok.training.tasks import TASKS, Task
+
+# What a new stage may have different: its length, and how its rate moves. All else stays as the run began.
+OF_A_STAGE = frozenset(
+    [
+        "steps", "minutes", "passes", "stop_at", "patience", "learning_rate", "matrix_learning_rate", "schedule",
+        "final_rate", "warmup", "compile",
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A config.json.
+
+    config, planned_tokens, machine: of the newest stage. finished: the step and the reason of the end, or None.
+    """
+
+    folder: RunFolder
+    content: dict[str, Any]
+    shape: ModelConfig
+    config: TrainConfig
+    planned_tokens: int
+    machine: dict[str, Any] | None
+    data: dict[str, Any]
+    stages: list[dict[str, Any]]
+    finished: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> Self:
+        """Read that of a run folder.
+
+        Raises:
+            ResumeError: the folder holds a model that was not trained here. RunError: config.json is damaged.
+        """
+        path = folder.path / "config.json"
+        if not folder.is_trained():
+            raise ResumeError(
+                "{out} holds a model, but no training to continue; train into another folder.", out=folder.path
+            )
+        content = folder.read_config()
+        try:
+            stages = list(content.get("stages", []))
+            current = stages[-1] if stages else content
+            train = dict(current["train"])
+            record = cls(
+                folder=folder,
+                content=content,
+                planned_tokens=train.pop("planned_tokens"),
+                shape=folder.model_config(),
+                config=configuration.from_dict(TrainConfig, train),
+                machine=current.get("machine"),
+                data=content["data"],
+                stages=stages,
+                finished=content.get("finished"),
+            )
+            missing = record.task.keys - record.data.keys()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise RunError("{path} is damaged: data lacks {missing}.", path=path, missing=names)
+        return record
+
+    @property
+    def task(self) -> type[Task[Any]]:
+        """The task of the run."""
+        return TASKS[self.config.task]
+
+    def asks_for_a_stage(self, given: Mapping[str, Any]) -> bool:
+        """Whether training settings, by name, ask to train a finished run further."""
+        lengths = (given.get("steps"), given.get("minutes"))
+        return self.finished is not None and lengths != (None, None)
+
+    def stage(self, given: Mapping[str, Any]) -> TrainConfig:
+        """The configuration of another stage: its own length and goal, and what else was asked for."""
+        asked = {name: given[name] for name in OF_A_STAGE & given.keys() if given[name] != "auto"}
+        return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
+
+
+def refuse_other_settings(
+    record: RunRecord, given: Mapping[str, Any], *, by_name: Mapping[str, Any] | None = None
+) -> None:
+    """Raise ResumeError for settings that differ from those of the run, and that a stage may not have different.
+
+    Args:
+        given: fields of the model and of the training. by_name: those that were given one by one, not by a size; None:
+            all of them.
+    """
+    by_name = given if by_name is None else by_name
+    free = OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset()
+    recorded = {**configuration.to_dict(record.shape), **configuration.to_dict(record.config)}
+    differing = {
+        key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)
+        for key, value in given.items()
+        if key not in free and value != "auto" and recorded[key] != value
+    }
+    if not differing:
+        return
+    further = ""
+    if not differing.keys().isdisjoint(OF_A_STAGE):
+        further = (
+            tr(" This run is finished: {--minutes N} or {--steps N} trains it further, with other rates, too.")
+            if record.finished is not None
+            else tr(" This run is not finished; once it is, {--minutes N} or {--steps N} trains it further.")
+        )
+    raise ResumeError(
+        "{out} was started with {differing}. A run continues with the settings it began with: leave them out, or "
+        "start a new run with another {--out RUN}.{further}",
+        out=record.folder.path,
+        differing="; ".join(differing.values()),
+        further=further,
+    )
+
+
+def refuse_other_texts(record: RunRecord, text: Text | Table | None, val_text: Text | Table | None) -> None:
+    """Raise ResumeError for a text that is not the one that the run was started with; None will do."""
+    data = record.data
+    sources = ", ".join(data["sources"])
+    for given, digest, chars, rows in (
+        (text, data["sha256"], "chars", "rows"),
+        (val_text, data["val_sha256"], "val_chars", "held_out_rows"),
+    ):
+        if given is None or given.sha256 == digest:
+            continue
+        if not digest:
+            before = tr("without a held-out file")
+        else:
+            size = _chars(data[chars]) if chars in data else _rows(data[rows])
+            facts = {"sources": sources, "size": size, "sha256": digest[:12]}
+            before = (
+                tr("with another text ({sources}): {size}, sha256 {sha256}…", **facts)
+                if given is text
+                else tr("with another held-out text: {size}, sha256 {sha256}…", **facts)
+            )
+        raise ResumeError(
+            "{out} was started {before}; now {names} was given: {size}, sha256 {sha256}…. Leave it "
+            "out to continue with what the run has, or start a new run with another {--out}.",
+            out=record.folder.path,
+            before=before,
+            names=", ".join(source.name for source in given.sources),
+            size=size_of(given),
+            sha256=given.sha256[:12],
+        )
+
+
+def require_reachable(task: type[Task[Any]], config: TrainConfig, *, holds_out: bool) -> None:
+    """Raise ConfigError for a goal that the run could not have."""
+    if config.stop_at is None:
+        return
+    task.goal.require(config.stop_at)
+    if not holds_out:
+        raise ConfigError(
+            "stop_at={stop_at:g} is measured on the held-out part, and val=0 holds nothing out; leave one of them out.",
+            stop_at=config.stop_at,
+        )
+
+
+def size_of(source: Text | Table) -> str:
+    """How long it is, in words."""
+    return _chars(source.chars) if isinstance(source, Text) else _rows(len(source))
+
+
+def _chars(count: int) -> str:
+    return tr("{chars:,} characters", chars=count)
+
+
+def _rows(count: int) -> str:
+    return tr("{rows:,} rows", rows=count)

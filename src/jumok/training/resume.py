@@ -1,0 +1,160 @@
+"""The way back into a run: from its last whole state, to its end, or to the beginning of another stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jumok.config import TrainConfig, given_fields
+from jumok.device import describe_machine, differences
+from jumok.errors import RunError
+from jumok.messages import tr
+from jumok.runs.folder import RunFolder
+from jumok.runs.state import State
+from jumok.text import Table, Text
+from jumok.training.record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
+from jumok.training.saving import LOGS, cut_logs, restore_state
+from jumok.training.setup import new_run
+from jumok.training.stages import add_stage, go_to_stage
+from jumok.training.state import TrainingRun
+
+
+def resume(
+    out: Path,
+    text: Text | Table | None,
+    training: TrainConfig | None,
+    val_text: Text | Table | None,
+    device: torch.device,
+    began: float,
+    tell: Callable[[str], None],
+) -> TrainingRun:
+    """The run in a folder, where it goes on. The arguments are those of `Trainer.resume`."""
+    folder = RunFolder.open(out)
+    with ExitStack() as held:
+        held.enter_context(folder.lock())  # before anything is read that another process may be about to change
+        record, machine = RunRecord.of(folder), describe_machine(device)
+        given = given_fields(training)
+        refuse_other_settings(record, given)
+        refuse_other_texts(record, text, val_text)
+        config, further = record.config, record.asks_for_a_stage(given)
+        if further:
+            config = record.stage(given)
+            holds_out = config.val > 0 or record.data["val_sha256"] is not None
+            require_reachable(record.task, config, holds_out=holds_out)
+        tokenizer = folder.read_tokenizer()
+        task = record.task(folder, record.data, tokenizer, record.shape, config)
+        run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, tell)
+        run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
+        saved, run.notices = folder.read_state()
+        if further:
+            add_stage(run, record, saved, machine)
+        _place(run, record, saved)
+        moved = differences(record.machine or machine, machine)
+        if moved and not further and run.result is None:
+            run.notices.append(
+                tr(
+                    "The machine or the versions are not those that this run began with ({differences}). The run "
+                    "continues, but the last bits of its weights may differ from those of a run on the first machine.",
+                    differences="; ".join(moved),
+                )
+            )
+        run.lock = held.pop_all()
+    return run
+
+
+def _place(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
+    """Put a run where it goes on."""
+    ended, folder = record.finished, run.folder
+    at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_weights_of(saved)
+    if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
+        if run.notices:
+            run.notices.append(tr("The newest stage begins anew, with the best weights so far."))
+        go_to_stage(run, record.content["metrics"])
+    elif ended is not None and at_end and not _unreadable(run):
+        _go_to_end(run, ended, record.content["metrics"], saved)
+    else:
+        _go_back(run, record, saved)
+
+
+# --- to the last state ------------------------------------------------------------------------------------------------
+
+
+def _go_back(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
+    """To a saved state; without one, to the beginning."""
+    folder, init = run.folder, record.data.get("init")
+    if saved is None and init:
+        raise RunError(
+            "{path} began with the weights of {init}, and no whole training state is left to continue; "
+            "start a new run with {--init {init}} and another folder.",
+            path=folder.path,
+            init=init,
+        )
+    if saved is None and run.notices:
+        run.notices.append(_new_beginning(folder.keep_weights()))
+    if record.finished is not None:  # and its end is damaged
+        folder.write_config({key: value for key, value in record.content.items() if key != "finished"})
+    if saved is None:
+        for name in LOGS:
+            folder.truncate(name, 0)
+        run.put_metrics({})
+        return
+    lost = _lost_weights(run, saved)
+    restore_state(run, saved)
+    cut_logs(run, run.state.logs)
+    if run.state.best is None or lost:  # what metrics there are belong to weights that are gone
+        run.put_metrics({})
+    if lost:
+        run.state.best, run.state.validated = None, -1  # so that the next validation writes them, also at the end
+        run.notices.append(
+            tr("{lost} The best weights are chosen anew from step {step} on.", lost=lost, step=run.state.step)
+        )
+
+
+def _new_beginning(kept: Path | None) -> str:
+    """A message for a run whose states are all damaged. kept: where its best weights are now, too."""
+    if kept is None:
+        return tr("No whole training state is left, so the run starts from its beginning.")
+    return tr(
+        "No whole training state is left, so the run starts from its beginning. The best weights that it had are kept "
+        "in {path}.",
+        path=kept,
+    )
+
+
+def _lost_weights(run: TrainingRun, saved: State) -> str:
+    """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
+    numbers = saved.numbers
+    if saved.best is not None and not run.folder.has_weights_of(saved):
+        run.put_metrics(numbers["best_metrics"])  # first, or a kill in between would leave them wrong
+        if not run.folder.put_back_weights(saved):
+            path = run.folder.path / "model.safetensors"
+            return tr("{path} is damaged, and so is its copy in the training state.", path=path)
+    expected = numbers["validated"] > 0 if not run.task.has_validation else numbers["best"] is not None
+    return _unreadable(run) if expected else ""
+
+
+def _unreadable(run: TrainingRun) -> str:
+    """What is wrong with the best weights that should be there, or ""."""
+    try:
+        run.folder.read_weights(run.model)
+    except RunError as error:
+        return str(error)
+    return ""
+
+
+# --- to the end of a finished run -------------------------------------------------------------------------------------
+
+
+def _go_to_end(run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: State | None) -> None:
+    """To the best weights of a finished run, and to its result."""
+    run.folder.read_weights(run.model)
+    run.state.step = ended["step"]
+    if saved is not None:
+        run.began = time.monotonic() - saved.numbers["seconds"]
+        run.state.validation_read = saved.numbers.get("validation_read", 0)
+    run.result = run.finish(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})

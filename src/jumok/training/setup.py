@@ -1,0 +1,225 @@
+"""The start of a run: read the material, choose a tokenizer, plan, and make the folder and the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jumok import config as configuration
+from jumok.config import ModelConfig, TrainConfig
+from jumok.device import describe_machine, keeping_memory, own_random
+from jumok.errors import ConfigError
+from jumok.messages import tr
+from jumok.models import Model, build, kind_name
+from jumok.models.checks import require_tokenizer
+from jumok.nn.attention import train_attention_by
+from jumok.runs.config import describe_model
+from jumok.runs.folder import RunFolder
+from jumok.runs.load import load
+from jumok.runs.weights import adopt_weights
+from jumok.text import Table, Text, material_of
+from jumok.tokenizers import Tokenizer
+from jumok.training.optim import make_optimizers
+from jumok.training.plan import Plan, make_plan, require_possible
+from jumok.training.record import require_reachable, size_of
+from jumok.training.saving import write_state
+from jumok.training.state import TrainingRun, TrainingState
+from jumok.training.tasks import TASKS, Material, Task
+
+Source = str | os.PathLike[str] | Text | Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a new run begins with. The arguments are those of `Trainer.start`."""
+
+    out: Path
+    text: Source
+    model: ModelConfig | None
+    training: TrainConfig | None
+    tokenizer: Tokenizer | str | None
+    tokenizer_options: Mapping[str, Any]
+    val_text: Source | None
+    init: str | os.PathLike[str] | None
+    device: torch.device
+    began: float
+    tell: Callable[[str], None]
+
+    def run(self) -> TrainingRun:
+        """Make the run folder, with nothing trained yet."""
+        given = self._given()
+        task_type = TASKS[given.get("task", "lm")]
+        init = None if self.init is None else load(self.init)
+        kind = self._kind(task_type, init)
+        wanted, training = configuration.configure(given, None, kind, None if init is None else init.config)
+        require_possible(training, self.device)
+        material = self._material(task_type, training)
+        if init is None:  # whose rates are for other batches
+            of_material = task_type.training(material).items()
+            training = dataclasses.replace(training, **{name: v for name, v in of_material if name not in given})
+        holds_out = training.val > 0 or self.val_text is not None
+        require_reachable(task_type, training, holds_out=holds_out)
+        tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
+        shape = self._shape(task_type, wanted, material, tokenizer, init)
+        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout="dropout" not in given)
+
+    def _given(self) -> dict[str, Any]:
+        """The fields that were given of both configurations; the others are decided by the task and the text."""
+        fields = configuration.given_fields(self.model) | configuration.given_fields(self.training)
+        fields.pop("vocab_size", None)
+        return fields
+
+    def _kind(self, task: type[Task[Any]], init: Model | None) -> type[ModelConfig]:
+        """The class of the model's configuration.
+
+        Raises:
+            ConfigError: the task cannot train such a model, or the model to begin with is of another kind.
+        """
+        kind = type(self.model) if self.model is not None else task.kinds[0] if init is None else type(init.config)
+        if kind not in task.kinds:
+            raise ConfigError(
+                "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
+                kind=kind_name(kind),
+                allowed=", ".join(map(kind_name, task.kinds)),
+            )
+        if init is not None and kind is not type(init.config):
+            raise ConfigError(
+                "{init} holds a model of the kind {found!r}, and one of the kind {kind!r} cannot begin "
+                "with its weights; leave the kind out.",
+                init=self.init,
+                found=kind_name(type(init.config)),
+                kind=kind_name(kind),
+            )
+        return kind
+
+    def _material(self, task: type[Task[Any]], training: TrainConfig) -> Material:
+        if isinstance(self.text, os.PathLike):
+            self.tell(tr("reading {path}", path=self.text))
+        text = material_of(self.text, task.columns)
+        val_text = None if self.val_text is None else material_of(self.val_text, task.columns)
+        return task.material(text, val_text, training)
+
+    def _tokenizer(self, task: type[Task[Any]], material: Material) -> Tokenizer:
+        """The one that was given, or one that is trained on the training part."""
+        if isinstance(self.tokenizer, Tokenizer):
+            return self.tokenizer
+        usual = "char" if "alphabet" in self.tokenizer_options else task.usual_tokenizer(material)
+        self.tell(tr("making a tokenizer"))
+        return task.make_tokenizer(material, self.tokenizer or usual, self.tokenizer_options)
+
+    def _shape(
+        self,
+        task: type[Task[Any]],
+        wanted: ModelConfig,
+        material: Material,
+        tokenizer: Tokenizer,
+        init: Model | None,
+    ) -> ModelConfig:
+        """The configuration of the model, with what follows from the material and the tokenizer."""
+        fields = configuration.to_dict(wanted)
+        if init is None:
+            fields["vocab_size"] = tokenizer.vocab_size
+        asked = configuration.given_fields(self.model).get("vocab_size", fields["vocab_size"])
+        if asked != fields["vocab_size"]:
+            raise ConfigError(
+                "vocab_size={given} was given, and the tokenizer has {found} ids; leave vocab_size out.",
+                given=asked,
+                found=fields["vocab_size"],
+            )
+        known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
+        follows = task.fields(material, tokenizer, None if init is None else fields)
+        return configuration.from_dict(type(wanted), {**fields, **{k: v for k, v in follows.items() if k in known}})
+
+    def _make(
+        self,
+        task_type: type[Task[Any]],
+        shape: ModelConfig,
+        training: TrainConfig,
+        material: Material,
+        tokenizer: Tokenizer,
+        init: Model | None,
+        *,
+        choose_dropout: bool,
+    ) -> TrainingRun:
+        folder = RunFolder.create(self.out)
+        with ExitStack() as held:
+            held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
+            try:
+                self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
+                data = task_type.prepare(folder, material, tokenizer, shape, training)
+                task = task_type(folder, data, tokenizer, shape, training)
+                self.tell(tr("measuring what is fastest on this machine"))
+                with keeping_memory(self.device), own_random(self.device):
+                    tokens = data["train_tokens"]
+                    plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
+                self._write(folder, plan, tokenizer, data)
+            except BaseException:
+                folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
+                raise
+            run = new_run(folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.tell)
+            if init is not None:
+                adopt_weights(run.model, init)
+            run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
+            if math.isfinite(plan.explanation.seconds_per_step):
+                run.state.seconds_per_step = plan.explanation.seconds_per_step
+            if init is not None:
+                write_state(run)  # no seed could make these weights again
+            run.lock = held.pop_all()
+        return run
+
+    def _write(self, folder: RunFolder, plan: Plan, tokenizer: Tokenizer, data: dict[str, Any]) -> None:
+        """Write tokenizer.json and config.json, with which the folder is a run."""
+        if self.init is not None:
+            data["init"] = os.fspath(self.init)
+        folder.write_tokenizer(tokenizer)
+        folder.write_config(
+            {
+                **describe_model(plan.shape, tokenizer),
+                "train": {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens},
+                "machine": describe_machine(self.device),
+                "data": data,
+                "metrics": {},
+            }
+        )
+
+
+def new_run(
+    folder: RunFolder,
+    task: Task[Any],
+    shape: ModelConfig,
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    device: torch.device,
+    data: Mapping[str, Any],
+    began: float,
+    tell: Callable[[str], None],
+) -> TrainingRun:
+    """A run before its first step, with the first weights of its model, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)
+        model = build(shape)
+    model.tokenizer = tokenizer
+    model = model.to(device)
+    # "auto" stands in runs from before there was a choice, which had the first of the two.
+    train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
+    return TrainingRun(
+        folder=folder,
+        task=task,
+        config=config,
+        device=device,
+        model=model,
+        optimizers=make_optimizers(model, config),
+        state=TrainingState(),
+        train_tokens=data["train_tokens"],
+        began=began,
+        lock=ExitStack(),
+        tell=tell,
+    )

@@ -1,0 +1,82 @@
+"""Stages: a finished run is trained further, with a new schedule and fresh optimizers, from its best weights.
+
+Steps and batches are counted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jumok import config as configuration
+from jumok.runs.events import Event, Stage
+from jumok.runs.state import State
+from jumok.training.plan import most_tokens
+from jumok.training.record import RunRecord
+from jumok.training.saving import LOGS, Saving, cut_logs
+from jumok.training.state import TrainingRun
+from jumok.training.stopping import StoppingAt
+from jumok.training.validation import Validation
+
+
+def add_stage(run: TrainingRun, record: RunRecord, saved: State | None, machine: Mapping[str, Any]) -> None:
+    """Plan another stage of a finished run, by its configuration; nothing is written yet."""
+    ended, metrics = record.content["finished"], record.content["metrics"]
+    seconds = 0.0 if saved is None else saved.numbers["seconds"]
+    per_step = run.tokens_per_step
+    if run.config.steps is not None:
+        run.state.planned_tokens = run.config.steps * per_step
+    elif seconds:  # as fast as so far
+        expected = ended["step"] * per_step / seconds * 60 * (run.config.minutes or 0)
+        most = most_tokens(run.config, run.task, run.train_tokens)
+        run.state.planned_tokens = max(per_step, int(min(expected, most)))
+    run.stages.append(
+        {
+            "step": ended["step"],
+            "best_step": metrics.get("step", ended["step"]),
+            "ended": ended["reason"],
+            "metrics": metrics,
+            "seconds": seconds,
+            "logs": {name: run.folder.size(name) for name in LOGS},
+            "train": {**configuration.to_dict(run.config), "planned_tokens": run.state.planned_tokens},
+            "machine": machine,
+        }
+    )
+
+
+def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
+    """To the beginning of the newest stage, with the best weights; no state is needed for that.
+
+    Args:
+        metrics: of these weights, as config.json has them.
+    """
+    run.folder.read_weights(run.model)
+    stage, state = run.stages[-1], run.state
+    state.seconds_per_step = 60 * (run.config.minutes or 0) * run.tokens_per_step / max(1, state.planned_tokens)
+    state.step = state.validated = stage["step"]
+    state.best_step, state.best_metrics = metrics.get("step", stage["best_step"]), dict(metrics)
+    state.stage_began = stage["seconds"]
+    run.began -= state.stage_began
+    cut_logs(run, stage["logs"])
+
+
+def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingAt, saving: Saving) -> Iterator[Event]:
+    """Record the stage, validate the weights it begins with as it will validate its own, and save."""
+    state, config = run.state, run.config
+    state.stage = len(run.stages)
+    figures = validation.figures() if run.task.has_validation else {}
+    recorded = run.folder.read_config()
+    recorded.pop("finished", None)
+    run.folder.write_config({**recorded, "stages": run.stages})
+    yield Stage(
+        step=state.step,
+        number=state.stage + 1,
+        best_step=state.best_step,
+        steps=config.steps,
+        minutes=config.minutes,
+    )
+    if figures:
+        state.best = run.task.to_minimise(figures)
+        yield validation.event(figures, best=True)
+        yield from stopping_at.check(figures)  # or the first weights that reach it would replace better ones
+    yield saving.save()

@@ -1,0 +1,140 @@
+"""Validation: when it is due, how much of the held-out part it reads, which weights are the best, and samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+
+from jumok.errors import JumokError
+from jumok.messages import tr
+from jumok.runs.events import Eval, Event, Notice, Sample
+from jumok.training.clock import Clock
+from jumok.training.state import TrainingRun
+
+VALIDATIONS = 12  # in a run, each with a sample, unless eval_every says otherwise
+MOST_WITH_A_GOAL = 5  # times as many where a goal is asked for
+# A token costs a forward pass in validation and about three times that in training, so these shares of the training
+# tokens stand for 2% and, with a goal, 6% of the training time.
+VALIDATION_TOKENS = 0.06
+TOKENS_WITH_A_GOAL = 0.18
+
+
+class Validation:
+    """Validates the model of a run, and lets it write samples."""
+
+    def __init__(self, run: TrainingRun, clock: Clock) -> None:
+        self._run, self._clock = run, clock
+
+    # --- when ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def times_as_often(self) -> int:
+        """How many validations there are for one that has a sample: with a goal, as many as may be afforded."""
+        run = self._run
+        if run.config.stop_at is None or run.config.eval_every:
+            return 1
+        least = run.config.eval_tokens or run.task.fewest_tokens(run.model.config.context_length)
+        return max(1, min(MOST_WITH_A_GOAL, int(TOKENS_WITH_A_GOAL * run.state.planned_tokens / (VALIDATIONS * least))))
+
+    def due(self, before: float) -> bool:
+        """Whether the model is to be validated now. before: progress before the last step."""
+        return self._passed(before, VALIDATIONS * self.times_as_often)
+
+    def sample_due(self, before: float) -> bool:
+        """Whether the validation goes with a sample."""
+        return self._passed(before, VALIDATIONS)
+
+    def _passed(self, before: float, parts: int) -> bool:
+        """Whether the last step ended one of so many equal parts of the stage."""
+        if every := self._run.config.eval_every:
+            return self._run.state.step % every == 0
+        return int(self._run.state.progress * parts) > int(before * parts)
+
+    # --- how much -----------------------------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens each validation reads."""
+        run, state = self._run, self._run.state
+        if run.config.eval_tokens:
+            return run.config.eval_tokens
+        if not state.eval_tokens:
+            often = self.times_as_often
+            if run.config.eval_every:
+                count = max(1.0, state.planned_tokens / run.tokens_per_step / run.config.eval_every)
+            else:
+                count = VALIDATIONS * often
+            share = TOKENS_WITH_A_GOAL if often > 1 else VALIDATION_TOKENS
+            affordable = int(share * state.planned_tokens / count)
+            state.eval_tokens = max(run.task.fewest_tokens(run.model.config.context_length), affordable)
+        return state.eval_tokens
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, float]:
+        """The figures of the model as it is.
+
+        Raises:
+            JumokError: the losses are not finite.
+        """
+        with self._run.evaluating():
+            found: dict[str, float] = self._run.task.validate(self._run.model, self.tokens)
+        self._run.state.validation_read = int(found[self._run.task.unit])
+        return found
+
+    def run(self) -> Generator[Event, None, dict[str, float]]:
+        """Validate, and keep the weights if they are the best so far.
+
+        Without a held-out part the newest weights are the best.
+
+        Returns:
+            The figures; {} where there are none.
+        """
+        run, state = self._run, self._run.state
+        state.validated = state.step
+        if not run.task.has_validation:
+            run.folder.write_weights(run.model)
+            return {}
+        run.tell(tr("validating"))
+        began = time.perf_counter()
+        try:
+            figures = self.figures()
+        except JumokError as error:
+            state.worse += 1
+            yield Notice(step=state.step, text=tr("This validation failed: {error}", error=error))
+            return {}
+        self._clock.evaluation_speed = figures["tokens"] / (time.perf_counter() - began)
+        found = run.task.to_minimise(figures)
+        # A new stage is worse than the best weights until its rate has fallen, so patience counts in the stage alone.
+        lower = state.lowest is None or found < state.lowest
+        state.lowest, state.worse = (found, 0) if lower else (state.lowest, state.worse + 1)
+        best = state.best is None or found < state.best
+        if best:
+            run.keep_best(figures)
+        yield self.event(figures, best=best)
+        return figures
+
+    def final(self) -> dict[str, float]:
+        """The figures to quote. They read more than a validation does."""
+        with self._run.evaluating():
+            figures: dict[str, float] = self._run.task.final(self._run.model, self._run.final_tokens)
+        return figures
+
+    def sample(self) -> Iterator[Event]:
+        """Let the model write a sample."""
+        run, config = self._run, self._run.config
+        if not config.sample_tokens:
+            return
+        try:
+            with run.evaluating():
+                text = run.task.sample(run.model, config.sample_tokens, seed=config.seed)
+        except JumokError as error:  # the logits are not finite; the training may still recover
+            yield Notice(step=run.state.step, text=tr("No sample: {error}", error=error))
+            return
+        yield Sample(step=run.state.step, text=text)
+
+    def event(self, figures: dict[str, float], *, best: bool) -> Eval:
+        """The event of a validation."""
+        run = self._run
+        headline = run.task.headline(figures)
+        return Eval(step=run.state.step, figures=figures, headline=headline, best=best, seconds=run.seconds)
