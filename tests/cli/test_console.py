@@ -98,7 +98,7 @@ def test_the_progress_line_of_a_ladder(columns: int, language: Language, screen:
 
 
 def test_what_takes_long_is_named(screen: Screen) -> None:
-    """While text was read, tokenised and measured there was no bar, and "getting ready" while it compiled."""
+    """While text was read, tokenised and measured there was no bar, and "preparing" while it compiled."""
     file = screen(80)
     with TrainingView(Path("run")) as view:
         view.doing("compiling, which can take a minute")

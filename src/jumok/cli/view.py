@@ -47,7 +47,12 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 @option("--out", type=click.Path(path_type=Path), help="file of the page [RUN-view.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
 @option("--lang", type=click.Choice(["ko", "en"]), help="language of the page [that of the browser]")
-@option("--block", type=click.Choice(["encoder", "decoder", "cross"]), section="Selection", help="in encoder-decoders")
+@option(
+    "--block",
+    type=click.Choice(["encoder", "decoder", "cross"]),
+    section="Selection",
+    help="block of an encoder-decoder",
+)
 @option("--layer", type=int, section="Selection", help="layer that the page opens at, and that --picture draws")
 @option("--head", type=int, section="Selection", help="head that the page opens at, and that --picture draws")
 @option("--layers", metavar="LIST", section="Selection", help="layers to include, e.g. 0,2-3 [all]")
