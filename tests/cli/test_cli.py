@@ -30,10 +30,9 @@ import pytest
 from rich.cells import cell_len
 
 from conftest import TINY, Jumok
-from jumok import cli
-from jumok.cli import _verbs
-from jumok.cli._verbs import plain_floats
-from jumok.cli.train import FROM_THE_TEXT
+from jumok.cli import material, process
+from jumok.cli.console.output import plain_floats
+from jumok.cli.train_options import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora.numbers import read_number
 from jumok.messages import shell
@@ -167,9 +166,9 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--vocab-size", "300"], "vocab_size"),
     (["--resume"], "--resume needs --out RUN"),
     (["--task", "classfy"], "classify"),
-    (["--task", "mlm", "--text", "document"], "--text is for --task classify, and this task is mlm; leave it out."),
-    (["--task", "classify", "--column", "document"], "its columns are named by --text and --label; leave it out."),
-    (["--mask-rate", "0.2"], "--mask-rate is for --task mlm, and this task is lm; leave it out."),
+    (["--task", "mlm", "--text", "document"], "--text applies to --task classify, but the task is mlm; leave it out."),
+    (["--task", "classify", "--column", "document"], "its columns are named with --text and --label; leave it out."),
+    (["--mask-rate", "0.2"], "--mask-rate applies to --task mlm, but the task is lm; leave it out."),
     (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets family, head_dim,"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
@@ -388,7 +387,7 @@ def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
 
 
 def test_the_built_in_corpus_is_the_default(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli._verbs, "STORIES_CHARS", 5_000)
+    monkeypatch.setattr(material, "STORIES_CHARS", 5_000)
     end = jumok("train", "--json", *FLAGS)
     assert end.code == 0, end.err
     assert end.json["run"] == "runs/stories"
@@ -768,8 +767,8 @@ def test_corpus_write_numbers(jumok: Jumok) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("numbers", "--chars", 5), "--chars is not for numbers"),
-        (("stories", "--rows", 5), "--rows is not for stories"),
+        (("numbers", "--chars", 5), "--chars does not apply to numbers"),
+        (("stories", "--rows", 5), "--rows does not apply to stories"),
         (("numbers", "--kind", "nummber"), "Did you mean 'number'"),
         (("numbers", "--rows", -1), "rows=-1"),
         (("tales",), "tales"),
@@ -870,15 +869,18 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
     (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
     (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
-    (["4", "--seed", "1"], "--seed makes no sense here: it belongs to the ladder"),
-    (["4", "--device", "auto"], "--device makes no sense here"),
-    (["4", "--out", "run"], "--out makes no sense here"),
-    (["4", "--steps-per-rung", "5"], "--steps-per-rung makes no sense here"),
-    (["--minutes-per-rung", "5"], "--minutes-per-rung makes no sense here"),
-    (["4", "--column", "text"], "--column makes no sense here"),
-    (["4", "--encoding", "cp949"], "--encoding makes no sense here"),
-    (["--notebook", "a.ipynb"], "--notebook makes no sense here: say which chapter"),
-    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "--notebook makes no sense here: the ladder is not a chapter"),
+    (["4", "--seed", "1"], "--seed cannot be used here: it is an option of the ladder"),
+    (["4", "--device", "auto"], "--device cannot be used here"),
+    (["4", "--out", "run"], "--out cannot be used here"),
+    (["4", "--steps-per-rung", "5"], "--steps-per-rung cannot be used here"),
+    (["--minutes-per-rung", "5"], "--minutes-per-rung cannot be used here"),
+    (["4", "--column", "text"], "--column cannot be used here"),
+    (["4", "--encoding", "cp949"], "--encoding cannot be used here"),
+    (["--notebook", "a.ipynb"], "--notebook cannot be used here: name a chapter"),
+    (
+        ["ladder", "tales.txt", "--notebook", "a.ipynb"],
+        "--notebook cannot be used here: it is an option of the chapters",
+    ),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]
 
@@ -972,7 +974,7 @@ def test_learn_ladder_without_a_text_is_the_page_on_it(
     assert end.out.startswith(f"{title}\n")
     assert "<!--" not in end.out
     assert "407,040" in end.out
-    assert end.err == "To climb it: jumok learn ladder TEXT\n"
+    assert end.err == "To train the ladder: jumok learn ladder TEXT\n"
     values = jumok("learn", "ladder", "--lang", language, "--json").json
     assert (values["slug"], values["title"]) == ("ladder", title)
     assert values["text"].startswith(f"# {title}\n")
@@ -1122,23 +1124,23 @@ def test_threads_sleep_where_others_work(
     monkeypatch: pytest.MonkeyPatch, others: int, processors: int, given: dict[str, str], policy: str | None
 ) -> None:
     """With a busy loop beside it a step took 0.95 s, at worst 13.8, for threads that wait took the processors."""
-    for name in _verbs.WAITING_POLICIES:
+    for name in process.WAITING_POLICIES:
         monkeypatch.setenv(name, "")  # so that it is as before when the test is over
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_verbs, "others_at_work", lambda: others)
+    monkeypatch.setattr(process, "other_running_threads", lambda: others)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     monkeypatch.delitem(sys.modules, "torch")
-    assert _verbs.make_room_for_others() is (policy == "PASSIVE")
+    assert process.let_waiting_threads_sleep() is (policy == "PASSIVE")
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_it_is_too_late_once_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenMP has read its environment by then; and a choice for this process is none for those that it starts."""
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(_verbs, "others_at_work", lambda: 99)
-    assert not _verbs.make_room_for_others()
+    monkeypatch.setattr(process, "other_running_threads", lambda: 99)
+    assert not process.let_waiting_threads_sleep()
     assert "OMP_WAIT_POLICY" not in os.environ
 
 
@@ -1147,6 +1149,6 @@ def test_a_busy_loop_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
         try:
             time.sleep(0.2)
-            assert _verbs.others_at_work() >= 1
+            assert process.other_running_threads() >= 1
         finally:
             loop.kill()

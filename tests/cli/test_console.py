@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from conftest import TINY
-from jumok.cli.console import LadderView
+from jumok.cli.console.ladder import LadderView
 from jumok.lessons.chapters import LANGUAGES, Language
 from jumok.lessons.ladder.run import RungStarted
 from jumok.lessons.ladder.rungs import RUNGS
@@ -98,7 +98,7 @@ def test_the_progress_line_of_a_ladder(columns: int, language: Language, screen:
 
 
 def test_what_takes_long_is_named(screen: Screen) -> None:
-    """While text was read, tokenised and measured there was no bar, and "getting ready" while it compiled."""
+    """While text was read, tokenised and measured there was no bar, and "preparing" while it compiled."""
     file = screen(80)
     with TrainingView(Path("run")) as view:
         view.doing("compiling, which can take a minute")
@@ -157,7 +157,7 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
     """The best validation and the last figure differ, for they read different parts, and nothing said so."""
     shown, summary = summary_of(start(eval_tokens=64), capsys)
     held_out = RunFolder(tmp_path / "run").read_config()["data"]["val_tokens"]
-    assert shown["read"] == f"all {held_out:,} tokens held out; validations 64, with less context"
+    assert shown["read"] == f"all {held_out:,} held-out tokens; validations 64, with less context"
     assert (summary["held_out_tokens"], summary["tokens"], summary["validation_tokens"]) == (held_out, held_out, 64)
     again, same = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)
     assert again == shown
@@ -167,9 +167,9 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("read", "validation", "more_context", "sentence"),
     [
-        (500, 200, False, "500 of 9,000 rows held out; validations 200"),
-        (9_000, 9_000, False, "all 9,000 rows held out"),
-        (9_000, 0, False, "all 9,000 rows held out"),
+        (500, 200, False, "500 of 9,000 held-out rows; validations 200"),
+        (9_000, 9_000, False, "all 9,000 held-out rows"),
+        (9_000, 0, False, "all 9,000 held-out rows"),
     ],
 )
 def test_what_was_read_of_a_table(

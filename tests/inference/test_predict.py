@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from conftest import TINY, End, Jumok
-from jumok.cli._verbs import print_json
+from jumok.cli.console.output import print_json
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.classification import evaluate_classes, judge
@@ -313,10 +313,20 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
     headless.tokenizer = tokenizer
     save(headless, tmp_path / "headless")
     for verb, folder, arguments, message in (
-        ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed is not for the model in hidden"),
-        ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples is not for the model in hidden"),
-        ("evaluate", "run", ("gone.tsv", "--beam=2"), "--beam is not for the model in run; it takes --text, --label,"),
-        ("evaluate", "hidden", ("gone.txt", "--beam=2"), "--beam is not for the model in hidden; it takes --encoding"),
+        ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed does not apply to the model in hidden"),
+        ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples does not apply to the model in hidden"),
+        (
+            "evaluate",
+            "run",
+            ("gone.tsv", "--beam=2"),
+            "--beam does not apply to the model in run; its options are --text, --label,",
+        ),
+        (
+            "evaluate",
+            "hidden",
+            ("gone.txt", "--beam=2"),
+            "--beam does not apply to the model in hidden; its options are --encoding",
+        ),
         ("evaluate", "headless", ("gone.txt",), 'hidden words are found by a BERT with head="mlm"'),
     ):
         end = command(*arguments, folder=folder, verb=verb)

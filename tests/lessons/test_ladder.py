@@ -26,7 +26,7 @@ from rich.cells import cell_len
 import jumok
 from conftest import Jumok
 from jumok import text as reader
-from jumok.cli.console import LadderView, show_ladder
+from jumok.cli.console.ladder import LadderView, show_ladder
 from jumok.config import GPTConfig, TrainConfig, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf

@@ -21,7 +21,7 @@ import pytest
 import jumok as package
 from conftest import TINY, Jumok
 from jumok import cli, errors
-from jumok.cli._verbs import stopping
+from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError
 from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
 from jumok.runs.events import Step
@@ -353,7 +353,7 @@ def test_a_run_is_told_of_in_korean_from_beginning_to_end(
     assert "run: 8스텝에 이어 더 학습합니다." in end.err
     assert "4스텝 더 학습합니다." in end.err
     assert jumok("generate", "run", "그날 밤", "--tokens", "5").out.startswith("그날 밤")
-    assert "이 모델이 학습한 자료입니다." in jumok("evaluate", "run", "tales.txt").err
+    assert "이 모델의 학습 데이터입니다." in jumok("evaluate", "run", "tales.txt").err
     end = jumok("generate", "run", "--beam", "3")
     assert (end.code, end.out) == (2, "")
     assert end.err.startswith("jumok: --beam: run의 모델에는 쓸 수 없습니다.")

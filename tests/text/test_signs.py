@@ -13,8 +13,8 @@ import torch
 
 import jumok
 from jumok import cli
-from jumok.cli import _verbs
-from jumok.cli.console import LadderView
+from jumok.cli.console import output
+from jumok.cli.console.ladder import LadderView
 from jumok.cli.fill import run_fill
 from jumok.config import BERTConfig, GPTConfig
 from jumok.lessons.ladder.run import RungStarted
@@ -50,11 +50,11 @@ def test_all_control_characters_are_replaced() -> None:
 def test_a_terminal_gets_signs_and_a_pipe_every_letter(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
     """Click removes escape sequences when stdout is not a terminal, so text was lost."""
     terminal(False)
-    _verbs.write(NASTY, end="")
+    output.write(NASTY, end="")
     sys.stdout.flush()
     assert capfd.readouterr().out.replace("\n", "\r") == NASTY  # the capture reads "\r" as a line end
     terminal(True)
-    _verbs.write(NASTY + "\n\t", end="")
+    output.write(NASTY + "\n\t", end="")
     assert capfd.readouterr().out == SIGNS + "\n\t"
 
 
@@ -117,5 +117,5 @@ def test_events_of_a_ladder(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_an_error_names(capsys: pytest.CaptureFixture[str]) -> None:
     """A file name can contain any character."""
-    _verbs.say(f"jumok: {NASTY} does not exist")
+    output.say(f"jumok: {NASTY} does not exist")
     assert capsys.readouterr().err == f"jumok: {SIGNS} does not exist\n"

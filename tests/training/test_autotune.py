@@ -325,7 +325,7 @@ def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -
 def test_what_has_begun_decides_nothing(jumok: Jumok, text: Path) -> None:
     end = jumok("train", "--resume", "--out", "run", "--explain")
     assert end.code == 2
-    assert "--explain is for a run that has not begun" in end.err
+    assert "--explain applies to a new run" in end.err
 
 
 # --- while a run goes on ---

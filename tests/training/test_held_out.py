@@ -155,12 +155,12 @@ def test_a_text_that_was_trained_on_is_recognised(
     assert figures["seen_in_training"] == pytest.approx(
         0.9, abs=0.04
     )  # by tokens, of which bpe needs more for what it never saw
-    assert f"This run was trained on {figures['seen_in_training']:.0%} of what is evaluated here" in end.err
+    assert f"{figures['seen_in_training']:.0%} of this data was training data of the run" in end.err
     _, figures = evaluated(jumok, "part.txt")
     assert figures["seen_in_training"] > 0.9
     end, figures = evaluated(jumok, "held.txt")
     assert figures["seen_in_training"] < 0.01
-    assert "This run was trained on" not in end.err
+    assert "was training data of the run" not in end.err
     quiet = jumok("evaluate", "run", "a.txt", "--device=cpu", "--quiet")
     assert quiet.err == ""
     assert "seen_in_training" not in quiet.out
@@ -175,7 +175,7 @@ def test_rows_that_were_trained_on_are_recognised(task: str, jumok: Jumok, tmp_p
     assert jumok("train", "a.tsv", "--out=run", "--task", task, *FLAGS).code == 0
     end, figures = evaluated(jumok, "a.tsv")
     assert figures["seen_in_training"] == 0.9
-    assert "This run was trained on 90% of what is evaluated here" in end.err
+    assert "90% of this data was training data of the run" in end.err
     assert evaluated(jumok, "other.tsv")[1]["seen_in_training"] == 0.25
 
 
@@ -187,7 +187,7 @@ def test_without_its_state_a_run_knows_less(jumok: Jumok, tmp_path: Path, tales:
     end, figures = evaluated(jumok, "a.txt")
     assert figures["seen_in_training"] is None
     assert "baseline_nats_per_char" not in figures
-    assert "This run was trained on" not in end.err
+    assert "was training data of the run" not in end.err
     assert task_of_run(Path("run")) is None
 
 
@@ -269,7 +269,9 @@ def test_characters_that_no_source_had_are_named(begin: Callable[..., Trainer], 
     final(begin(table("seq2seq", numbers()), "seq2seq"))
     end = jumok("generate", "run", "--prompt", "₩12\u00a03 셋", "--device=cpu")
     assert end.code == 0
-    assert "No training text had these characters: ₩, U+00A0, U+0020, 셋." in end.err  # 셋 is in targets alone
+    assert (
+        "These characters do not occur in the training text: ₩, U+00A0, U+0020, 셋." in end.err
+    )  # 셋 is in targets alone
     end = jumok("generate", "run", "--prompt=₩12", "--json", "--quiet", "--device=cpu")
     assert (end.err, end.json["unseen_characters"]) == ("", ["₩"])
     end = jumok("generate", "run", "--prompt=12", "--json", "--device=cpu")
@@ -279,7 +281,7 @@ def test_characters_that_no_source_had_are_named(begin: Callable[..., Trainer], 
 def test_characters_that_no_review_had_are_named(begin: Callable[..., Trainer], jumok: Jumok) -> None:
     final(begin(table("classify", reviews()), "classify", tokenizer_options=None))
     end = jumok("predict", "run", "영화 좋아요", "映画 good", "--device=cpu")
-    assert "1 of 2 texts have characters that no training text had: 映, 画, g, o, d." in end.err
+    assert "1 of 2 texts have characters that do not occur in the training text: 映, 画, g, o, d." in end.err
     given = jumok("predict", "run", "영화 좋아요", "good 영화", "--json", "--device=cpu").json["predictions"]
     assert [one["unseen_characters"] for one in given] == [[], ["g", "o", "d"]]
 

@@ -1,6 +1,6 @@
-"""The command line: `jumok VERB`. Verbs import what they need when they run, so that `--help` answers at once.
+"""The command line: `jumok VERB`. Verbs import heavy libraries when they run, so that `--help` is fast.
 
-stdout carries results: generated text, figures, and with --json one JSON object as its last line. Progress and logs go
+Results go to stdout: generated text, figures, and with --json a JSON object as the last line. Progress and notices go
 to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the training state is saved).
 """
 
@@ -15,7 +15,10 @@ import warnings
 import click
 
 from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
-from jumok.cli._verbs import INTERRUPTED, Group, print_json, say, translate_click
+from jumok.cli.commands import Group
+from jumok.cli.console.help import translate_click
+from jumok.cli.console.output import print_json, say
+from jumok.cli.interrupts import INTERRUPTED
 from jumok.errors import JumokError
 from jumok.messages import speaking, tr, users_language
 from jumok.version import __version__
@@ -24,7 +27,7 @@ from jumok.version import __version__
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="jumok")
 def app() -> None:
-    """주목: from a Korean text file to a Transformer you trained, can talk to, and can look inside.
+    """주목: train a Transformer on Korean text, generate text with it, and look inside it.
 
     \b
     Examples:
@@ -50,7 +53,7 @@ for verb in (
 
 
 def main() -> None:
-    """Run the command line and exit; in the language of whoever started it."""
+    """Run the command line in the language of the user, and exit."""
     _open_closed_streams()
     translate_click()
     with speaking(users_language()):
@@ -60,8 +63,8 @@ def main() -> None:
 def _open_closed_streams() -> None:
     """Open the null device for each standard stream that was closed, as in `jumok train - <&-`.
 
-    In their order, so that each gets its own number back: otherwise the first file that is opened gets it, and what
-    is printed then goes into that file.
+    Otherwise the first file that is opened gets the number of the closed stream, and prints go into that file. The
+    streams are opened in order, so that each gets its own number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -69,14 +72,14 @@ def _open_closed_streams() -> None:
 
 
 def _run() -> int:
-    """Run the command line; the exit code."""
-    # What torch and its compiler tell developers is not for the person at this keyboard.
+    """Run the command line and return the exit code."""
+    # Warnings of torch and its compiler are for developers, not for users.
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     as_json, failure = "--json" in sys.argv, ""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, and what was begun is taken back
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: started work is undone
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for one that cannot show Hangul
+        sys.stdout.reconfigure(errors="backslashreplace")  # if its encoding has no Hangul
     try:
         code = app(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -99,6 +102,6 @@ def _run() -> int:
         if failure and as_json:
             print_json({"error": failure})
         sys.stdout.flush()
-    except OSError:  # nobody reads it, or its disk is full
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter complains while closing it
+    except OSError:  # the reader closed the pipe, or the disk is full
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # otherwise closing it fails at exit
     return code if isinstance(code, int) else 0

@@ -1,4 +1,4 @@
-"""`jumok bench`: how fast this machine is, and how fast jumok trains and writes on it."""
+"""`jumok bench`: the speed of this machine, and of training and generation on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.config import SIZES
 from jumok.messages import tr
 
@@ -18,33 +19,33 @@ if TYPE_CHECKING:
     from jumok.training.trainer import Trainer
 
 CHARS = 300_000  # of stories to train on
-STEPS = 20  # timed, after WARM_UP further ones
+STEPS = 20  # that are timed, after WARM_UP others
 WARM_UP = 3
-TOKENS = 200  # of each of the TEXTS that are written
-TEXTS = 3
+TOKENS = 200  # of each generated text
+TEXTS = 3  # that are timed
 
 
 @click.command(
     cls=Verb,
-    short_help="Measure how fast this machine is.",
+    short_help="Measure the speed of this machine.",
     examples="""
     jumok bench
     jumok bench --size nano --json
     """,
 )
-@option("--size", default="micro", help=f"of the model: {', '.join(SIZES)} [micro, the default of jumok train]")
+@option("--size", default="micro", help=f"model size: {', '.join(SIZES)} [micro, the default of jumok train]")
 @common()
 def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
-    """Measure matrix products, memory reads, training steps and writing, in less than a minute.
+    """Measure the speed of matrix products, memory reads, training steps and generation, in less than a minute.
 
-    The training steps have the defaults of `jumok train`, but are not compiled. Each speed is a median.
+    Training uses the defaults of `jumok train`, without compilation. Each speed is a median.
     """
-    from jumok.cli.console import show_figures
+    from jumok.cli.console.tables import show_figures
     from jumok.device import choose_device, measure_machine
 
     say(tr("measuring the machine"), quiet=quiet)
     figures = measure_machine(choose_device(device))
-    say(tr("measuring training and writing"), quiet=quiet)
+    say(tr("measuring training and generation"), quiet=quiet)
     with _started(size, device) as trainer:
         figures |= {
             "size": size,
@@ -53,7 +54,7 @@ def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
             "batch_size": trainer.config.batch_size,
             "precision": trainer.config.precision,
             "train_tokens_per_second": trainer.task.tokens_per_batch / _seconds_per_step(trainer),
-            "generate_tokens_per_second": _tokens_written_per_second(trainer.model),
+            "generate_tokens_per_second": _tokens_generated_per_second(trainer.model),
         }
     if as_json:
         print_json(plain_floats(figures, digits=3))
@@ -63,7 +64,7 @@ def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
 
 @contextmanager
 def _started(size: str, device: str) -> Iterator[Trainer]:
-    """A run of steps alone, in a folder that is removed afterwards."""
+    """A run without validation and samples, in a folder that is removed afterwards."""
     from tempfile import TemporaryDirectory
 
     from jumok.corpora import stories
@@ -92,13 +93,13 @@ def _seconds_per_step(trainer: Trainer) -> float:
     )
 
 
-def _tokens_written_per_second(model: Any) -> float:
+def _tokens_generated_per_second(model: Any) -> float:
     from time import perf_counter
 
     from jumok.inference.generate import generate
 
     speeds = []
-    for seed in range(1 + TEXTS):  # the first one packs the parameters, and is not counted
+    for seed in range(1 + TEXTS):  # the first one packs the parameters and does not count
         began = perf_counter()
         [text] = generate(model, "", tokens=min(TOKENS, model.config.context_length - 1), seed=seed)
         speeds.append(text.tokens / (perf_counter() - began))

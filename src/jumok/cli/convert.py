@@ -1,4 +1,4 @@
-"""`jumok convert`: to the folders of stock `transformers`, and back."""
+"""`jumok convert`: export a model to `transformers`, or import one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
 from jumok.messages import tr
 
 
 @click.command(
     cls=Verb,
-    short_help="Turn a run into a folder for stock `transformers`, or back.",
+    short_help="Export a model to transformers, or import one.",
     examples="""
     jumok convert runs/novel novel-hf --to hf
     jumok convert novel-hf runs/back --to jumok
@@ -20,10 +21,10 @@ from jumok.messages import tr
 )
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
-@option("--to", "form", type=click.Choice(["hf", "jumok"]), required=True, help="what TARGET shall be")
+@option("--to", "form", type=click.Choice(["hf", "jumok"]), required=True, help="format of TARGET")
 @common(device=False)
 def convert(source: Path, target: Path, form: str, as_json: bool, quiet: bool) -> None:
-    """Turn a run folder into a folder for stock `transformers`, or back."""
+    """Convert a run folder to a transformers model folder, or back."""
     from jumok.interop.huggingface import convert as hf
     from jumok.runs.load import load, save
 

@@ -1,4 +1,4 @@
-"""`jumok corpus`: Korean texts to start from."""
+"""`jumok corpus`: Korean text for training."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import NUMBERS_ROWS, STORIES_CHARS, Group, Verb, common, option, print_json, say
+from jumok.cli.commands import Group, Verb, common, option
+from jumok.cli.console.output import print_json, say
+from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS
 from jumok.messages import tr
 
-BUILT_IN = {"stories": "short tales, built in", "numbers": "digits and how they are read, built in"}
+BUILT_IN = {"stories": "short stories, built in", "numbers": "numbers and how they are read in Korean, built in"}
 
 
-@click.group(cls=Group, short_help="Get Korean texts to train on.")
+@click.group(cls=Group, short_help="Get Korean text for training.")
 def corpus() -> None:
-    """Korean text to start from: built in, or downloaded at a pinned version."""
+    """List, download and write corpora of Korean text. Some are built in, others are downloaded at a pinned version."""
 
 
 @corpus.command("list", cls=Verb, examples="jumok corpus list")
 @common(device=False)
 def corpus_list(as_json: bool, quiet: bool) -> None:
-    """List the corpora, their sizes and licences."""
-    from jumok.cli.console import show_corpora
+    """List the corpora with their sizes and licences."""
+    from jumok.cli.console.tables import show_corpora
     from jumok.corpora import catalogue
 
     corpora = catalogue.entries().values()
@@ -40,7 +42,7 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
 @corpus.command(
     "get",
     cls=Verb,
-    short_help="Download a corpus and print where it is.",
+    short_help="Download a corpus and print its path.",
     examples="""
     jumok corpus get novels
     jumok train "$(jumok corpus get novels)"
@@ -49,8 +51,8 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
 @click.argument("name")
 @common(device=False)
 def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
-    """Download a corpus, check it, keep it in the cache, and print where it is."""
-    from jumok.cli.console import DownloadView
+    """Download a corpus to the cache, verify it, and print its path."""
+    from jumok.cli.console.download import DownloadView
     from jumok.corpora import catalogue
 
     known = catalogue.entries()
@@ -76,16 +78,26 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     """,
 )
 @click.argument("name", type=click.Choice(["stories", "numbers"]))
-@option("--chars", type=int, help=f"stories: at least so many characters [{STORIES_CHARS}]")
-@option("--rows", type=int, help=f"numbers: so many pairs, under the header source and target [{NUMBERS_ROWS}]")
-@option("--kind", "kinds", multiple=True, help="numbers: only this kind, for example number, date or price; repeatable")
-@option("--seed", default=0, help="another seed, other tales and pairs [0]")
+@option("--chars", type=int, help=f"stories: minimum number of characters [{STORIES_CHARS}]")
+@option("--rows", type=int, help=f"numbers: number of pairs, below a header [{NUMBERS_ROWS}]")
+@option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    help="numbers: only this kind, e.g. number, date or price; may be given several times",
+)
+@option("--seed", default=0, help="seed; each seed gives other stories and pairs [0]")
 def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[str, ...], seed: int) -> None:
-    """Write a built-in corpus to stdout, as UTF-8: tales, or digits and how they are read in Korean as .tsv."""
+    """Write a built-in corpus to stdout, in UTF-8.
+
+    `stories` is plain text. `numbers` is a .tsv table of numbers and how they are read in Korean.
+    """
     others: dict[str, Any] = {"--rows": rows, "--kind": kinds or None} if name == "stories" else {"--chars": chars}
     for flag, value in others.items():
         if value is not None:
-            raise click.UsageError(tr("{flag} is not for {name}; see jumok corpus write --help.", flag=flag, name=name))
+            raise click.UsageError(
+                tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
+            )
     lines: Iterable[str]
     if name == "stories":
         from jumok.corpora import stories

@@ -1,4 +1,4 @@
-"""`jumok evaluate`: how well a model predicts a text, finds what is hidden in it, answers, or sorts."""
+"""`jumok evaluate`: the figures of a model on a text or a table."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import (
-    COLUMN_NAMES,
-    READING,
-    Verb,
-    common,
-    option,
-    plain_floats,
-    print_json,
-    read_material,
-    recorded_columns,
-    say,
-)
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
-HIDDEN = {"confusion", "f1", "labels", "seen_in_training"}  # in a table of figures; --json has them
+ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that the table leaves out
 
 
 @click.command(
     cls=Verb,
-    short_help="Measure how well a model does on a text or a table.",
+    short_help="Evaluate a model on a text or a table.",
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
@@ -40,24 +31,24 @@ HIDDEN = {"confusion", "f1", "labels", "seen_in_training"}  # in a table of figu
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
-@option("--encoding", help="of the text files [found out]")
-@option("--column", help="of .csv, .tsv and .jsonl files [text]")
+@option("--encoding", help="encoding of the text files [detected]")
+@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
 @option("--text", help="column of the texts, for a classifier [as in training]")
-@option("--label", help="column of their labels, for a classifier [as in training]")
-@option("--source", help="column of what is read, for an encoder-decoder [as in training]")
-@option("--target", help="column of what should be written, for an encoder-decoder [as in training]")
-@option("--beam", type=int, help="width of the search for answers, for an encoder-decoder [1]")
+@option("--label", help="column of the labels, for a classifier [as in training]")
+@option("--source", help="column of the sources, for an encoder-decoder [as in training]")
+@option("--target", help="column of the targets, for an encoder-decoder [as in training]")
+@option("--beam", type=int, help="beams kept in beam search, for an encoder-decoder [1]")
 @common()
 def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
-    """How well a model predicts a text: each character once, with what came before it as context.
+    """Evaluate a model on a text or a table.
 
-    A model of hidden words is asked for 15% of the tokens of a text, always the same ones; a classifier is held against
-    the labels of a table, an encoder-decoder against its targets. Figures per character and per byte compare across
-    tokenizers; those per token do not. Beside a figure stands that of a baseline, which was fitted to the training part
-    of the run. You are told if the run was trained on what is evaluated.
+    A language model predicts each character once, with the text before it as context. A masked language model predicts
+    15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
+    with its targets. Figures per character and per byte are comparable across tokenizers; figures per token are not.
+    Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
     """
     from jumok import device as devices
-    from jumok.cli.console import show_figures
+    from jumok.cli.console.tables import show_figures
     from jumok.evaluation.overlap import WORTH_TELLING
     from jumok.models import task_of
     from jumok.runs.load import load
@@ -67,12 +58,12 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     if task == "mlm":
         from jumok.inference.fill_mask import require_masked_model
 
-        require_masked_model(model)  # before a text is read, which may take long
+        require_masked_model(model)  # before the text is read, which may take long
     known = (*READING, *COLUMN_NAMES, "beam")
     strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
     if strange:
         raise ConfigError(
-            "--{option} is not for the model in {run}; it takes --{options}.",
+            "--{option} does not apply to the model in {run}; its options are --{options}.",
             option=strange[0],
             run=run,
             options=", --".join(OPTIONS[task]),
@@ -85,8 +76,8 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     if seen is not None and seen >= WORTH_TELLING:
         say(
             tr(
-                "This run was trained on {share:.0%} of what is evaluated here, so the figures are better than those "
-                "of new material would be. What the run held out does not count as trained on.",
+                "{share:.0%} of this data was training data of the run, so the figures are better than those of new "
+                "data. Data that the run held out does not count.",
                 share=seen,
             ),
             quiet=quiet,
@@ -94,7 +85,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     if as_json:
         print_json(plain_floats(figures))
     else:
-        show_figures({name: value for name, value in figures.items() if name not in HIDDEN and value is not None})
+        show_figures({name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None})
 
 
 OPTIONS = {
@@ -106,7 +97,7 @@ OPTIONS = {
 
 
 def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:
-    """The figures, behind each one its baseline, and what share of the material the run was trained on, if known."""
+    """The figures, each followed by its baseline, and the share of the data that the run was trained on, if known."""
     from jumok.training.tasks import task_of_run
 
     trained = task_of_run(run)
@@ -121,7 +112,7 @@ def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[s
 
 
 def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
-    """The figures, a dataclass."""
+    """The figures of the task, as a dataclass."""
     if task == "classify":
         from jumok.evaluation.classification import evaluate_classes
 

@@ -1,10 +1,10 @@
-"""What `jumok generate` does with a model of hidden words: it fills the blanks of the prompt."""
+"""`jumok generate` with a masked language model: fill in the masks of the prompt."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jumok.cli._verbs import print_json, write
+from jumok.cli.console.output import print_json, write
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ DIGITS = 6  # of a probability in --json
 
 
 def run_fill(model: Model, prompt: str, top: int, as_json: bool) -> None:
-    """Show the prompt with its blanks filled, and the candidates for each.
+    """Print the prompt with its masks filled in, and the candidates for each mask.
 
     Args:
-        model: as for `jumok.inference.fill_mask.fill_mask`. prompt: with [MASK] in it. top: candidates for each blank.
-        as_json: one JSON object instead: prompt, text, blanks, each with its position and its candidates.
+        model: as for `jumok.inference.fill_mask.fill_mask`. prompt: a text with [MASK]. top: candidates for each mask.
+        as_json: print a JSON object instead: prompt, text, and "blanks" with positions and candidates.
 
     Raises:
         JumokError: as `jumok.inference.fill_mask.fill_mask`.
@@ -45,7 +45,7 @@ def _plain(filled: FilledText) -> list[dict[str, object]]:
 
 
 def _show_candidates(filled: FilledText) -> None:
-    """A row for each candidate. White space alone is shown as it is written in Python, for it could not be seen."""
+    """Print a row for each candidate. A token of white space is shown as a Python string."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

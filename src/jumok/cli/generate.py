@@ -1,4 +1,4 @@
-"""`jumok generate`: a model writes, answers, or fills in."""
+"""`jumok generate`: continue a text, fill in masked tokens, or answer."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, named, option, print_json, say, write
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
 
 
 @click.command(
     cls=Verb,
-    short_help="Continue a text, fill in hidden words, or answer.",
+    short_help="Continue a text, fill in masked tokens, or answer.",
     examples="""
     jumok generate runs/novel "그날 밤" --tokens 300
     jumok generate runs/novel --samples 3 --temperature 1.0 --top-p 0.9 --seed 7
@@ -26,20 +27,24 @@ from jumok.messages import shell, tr
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("prompts", nargs=-1, metavar="[PROMPT]")
-@option("--prompt", help="the PROMPT, where it begins with a hyphen")
-@option("--tokens", type=int, help="most tokens to write [200; an answer: as many as it takes]")
-@option("--temperature", type=float, help="0: always the likeliest token [0.8; an answer: 0]")
-@option("--top-k", type=int, help="choose among the k likeliest")
-@option("--top-p", type=float, help="choose among the likeliest that make up p [1.0]")
-@option("--min-p", type=float, help="choose among those at least min-p times as likely as the likeliest [0.0]")
-@option("--repetition-penalty", type=float, help="above 1: makes tokens that were there less likely [1.0]")
-@option("--samples", type=int, help="how many continuations, or answers [1]")
+@option("--prompt", help="the PROMPT, if it starts with a hyphen")
+@option("--tokens", type=int, help="maximum number of tokens [200; answers: up to their end]")
+@option("--temperature", type=float, help="sampling temperature; 0: always the most probable token [0.8; answers 0]")
+@option("--top-k", type=int, help="sample from the k most probable tokens [all]")
+@option("--top-p", type=float, help="sample from the most probable tokens that sum to p [1.0]")
+@option("--min-p", type=float, help="sample from tokens with at least min-p times the highest probability [0.0]")
+@option(
+    "--repetition-penalty", type=float, help="above 1: lowers the probability of tokens that already occurred [1.0]"
+)
+@option("--samples", type=int, help="number of samples or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
-@option("--quantize", type=click.Choice(["int8"]), help="round matrices to 8 bits: faster if the model is large [off]")
-@option("--beam", type=int, section="Encoder-decoder", help="beams that beam search keeps [1]")
-@option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: longer answers [1.0]")
-@option("--no-repeat-ngram", type=int, section="Encoder-decoder", help="no so many tokens twice [0: off]")
-@option("--top", type=int, section="Hidden words", help="candidates to show for each [MASK] [5]")
+@option("--quantize", type=click.Choice(["int8"]), help="quantize matrices to 8 bits; faster for large models [off]")
+@option("--beam", type=int, section="Encoder-decoder", help="beams kept in beam search [1]")
+@option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: prefers longer answers [1.0]")
+@option(
+    "--no-repeat-ngram", type=int, section="Encoder-decoder", help="length of n-grams that must not repeat; 0: off [0]"
+)
+@option("--top", type=int, section="Masked tokens", help="number of candidates for each [MASK] [5]")
 @common(seed=True)
 def generate(
     run: Path,
@@ -51,10 +56,10 @@ def generate(
     quiet: bool,
     **flags: Any,
 ) -> None:
-    """Write with the model of a run folder. One sample is shown as it is written.
+    """Generate text with the model of a run folder. A single sample is printed while it is generated.
 
-    PROMPT is the text to continue; without one, a new line begins. A model of hidden words fills each [MASK] of it; an
-    encoder-decoder answers it.
+    PROMPT is the text to continue. Without a PROMPT the text starts on a new line. A masked language model fills in
+    each [MASK] of the PROMPT, and an encoder-decoder generates an answer to it.
     """
     flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import device as devices
@@ -65,17 +70,18 @@ def generate(
     task = task_of(model)
     if task == "classify":
         raise ConfigError(
-            "{run} holds a classifier, which does not write; ask it with `{command} TEXT`.",
+            "{run} is a classifier, which does not generate text; use `{command} TEXT`.",
             run=run,
             command=shell("jumok", "predict", run),
         )
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     strange = [name for name in (*given, *(["seed"] if seed is not None else [])) if name not in OPTIONS[task]]
     if strange:
-        flag = strange[0].replace("_", "-")
-        allowed = ", ".join(f"--{name.replace('_', '-')}" for name in OPTIONS[task])
         raise ConfigError(
-            "--{flag} is not for the model in {run}; it takes {allowed}.", flag=flag, run=run, allowed=allowed
+            "--{option} does not apply to the model in {run}; its options are --{options}.",
+            option=strange[0].replace("_", "-"),
+            run=run,
+            options=", --".join(name.replace("_", "-") for name in OPTIONS[task]),
         )
     if task == "mlm":
         from jumok.cli.fill import run_fill
@@ -88,10 +94,10 @@ def generate(
 
 
 def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None:
-    """The one prompt; None where there is none."""
+    """The prompt of the argument or of --prompt, or None."""
     if len(given) > 1:
         raise ConfigError(
-            "PROMPT is one argument, and {count} were given; put quotes around it: {command}",
+            "PROMPT is one argument, but {count} were given; put quotes around it: {command}",
             count=len(given),
             command=shell("jumok", "generate", run, " ".join(given)),
         )
@@ -100,11 +106,11 @@ def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None
     return given[0] if given else option
 
 
-WRITING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
+SAMPLING = ("prompt", "tokens", "temperature", "top_k", "top_p", "min_p", "samples", "seed")
 OPTIONS = {
-    "lm": (*WRITING, "repetition_penalty", "stop", "quantize"),
+    "lm": (*SAMPLING, "repetition_penalty", "stop", "quantize"),
     "mlm": ("prompt", "top"),
-    "seq2seq": (*WRITING, "beam", "length_penalty", "no_repeat_ngram"),
+    "seq2seq": (*SAMPLING, "beam", "length_penalty", "no_repeat_ngram"),
 }
 
 
@@ -120,17 +126,17 @@ def _answer(
     tokens: int | None = None,
     **how: Any,
 ) -> None:
-    """Answer the prompt, and say so if it has characters that no training text had."""
+    """Answer the prompt, with a notice if it has characters that do not occur in the training text."""
     from jumok.inference.answer import answer
     from jumok.runs.load import unseen_characters
 
     if not prompt:
-        raise ConfigError('there is nothing to answer; write a text after the run folder, in quotes: RUN "..."')
+        raise ConfigError('no text to answer was given; write one after the run folder, in quotes: RUN "..."')
     unseen = unseen_characters(run, [prompt])[0]
     if unseen:
         say(
             tr(
-                "No training text had these characters: {characters}. The answer to them is a guess.",
+                "These characters do not occur in the training text: {characters}. The answer may be wrong.",
                 characters=named(unseen),
             ),
             quiet=quiet,
@@ -171,7 +177,7 @@ def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, 
     began = time.perf_counter()
     if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)
-        first = next(pieces, "")  # settings are checked before anything is shown
+        first = next(pieces, "")  # raises for wrong settings, before anything is printed
         write(prompt + first, end="")
         for piece in pieces:
             write(piece, end="")

@@ -1,4 +1,4 @@
-"""`jumok learn ladder`: ten models on one text, each with one part more; a table, a picture and a page out."""
+"""`jumok learn ladder`: train ten models on a text, each with one component more than the one before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli._verbs import INTERRUPTED, plain_floats, print_json, read_texts, say, stopping, stories_text
+from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.interrupts import INTERRUPTED, stopping
+from jumok.cli.material import read_texts, stories_text
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -29,14 +31,15 @@ def run_ladder(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Climb the ladder, or what is left of it, with the built-in stories if no text is given.
+    """Train the rungs of the ladder that are not finished yet.
 
     Args:
-        texts: files, folders, or - for stdin. reading: encoding and column, or None for each.
-        out: folder; None: runs/ladder, or with a number the next that is free or holds this same ladder.
+        texts: files, folders, or - for stdin; none: the built-in stories.
+        reading: encoding and column, or None for each.
+        out: folder; None: runs/ladder, or runs/ladder-N, the first that is free or holds the same ladder.
         minutes_per_rung, steps_per_rung: one of the two, the other None.
     """
-    from jumok.cli.console import LadderView, show_ladder
+    from jumok.cli.console.ladder import LadderView, show_ladder
     from jumok.lessons.ladder.record import command_of
     from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
     from jumok.lessons.ladder.rungs import LadderConfig
@@ -52,7 +55,7 @@ def run_ladder(
     assert isinstance(event, LadderFinished)
     interrupted = event.reason == "interrupted"
     if interrupted:
-        say(tr("Stopped; the state is saved, and finished rungs are kept. Continue with:"))
+        say(tr("Stopped. The training state and the finished models are saved. Continue with:"))
         given = {"out": str(out), "lang": language, **reading, "device": None if device == "auto" else device}
         options = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
         say(f"  {command_of(texts, config, *options)}")
@@ -68,7 +71,7 @@ def run_ladder(
 
 
 def _summary(event: LadderFinished) -> dict[str, Any]:
-    """What --json prints: the figures of each finished rung, and where the rest is."""
+    """The object of --json: the figures of each finished rung, and the files."""
     figures = ("slug", "parameters", "nats_per_char", "tokens_per_second", "steps", "tokens", "seconds")
     rungs = [plain_floats({name: getattr(result, name) for name in figures}) for result in event.record.results]
     return {

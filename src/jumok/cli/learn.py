@@ -1,4 +1,4 @@
-"""`jumok learn`: the chapters in a terminal or as notebooks, and the ladder."""
+"""`jumok learn`: the chapters, in a terminal or as notebooks, and the ladder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from jumok.cli._verbs import READING, Verb, common, option, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
+from jumok.cli.material import READING
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean, shell, tr, users_language
 
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 
 LADDER = "ladder"
 MINUTES_PER_RUNG = 1.0
-# What belongs to one way of using the verb only, by the names of the parameters.
+# The parameters that apply to a chapter only, and to the ladder only.
 OF_A_CHAPTER = ("notebook", "force")
 OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")
 
 
 @click.command(
     cls=Verb,
-    short_help="Read how attention becomes GPT, and climb the ladder.",
+    short_help="Read the chapters, from attention to GPT, and train the ladder.",
     examples="""
     jumok learn
     jumok learn 3
@@ -43,15 +45,15 @@ OF_THE_LADDER = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", 
     "--lang",
     "language",
     type=click.Choice(["ko", "en"]),
-    help="[ko if JUMOK_LANG or the locale is Korean, else en]",
+    help="language [ko if JUMOK_LANG or the locale is Korean, else en]",
 )
 @option("--notebook", type=click.Path(path_type=Path), section="Chapter", help="write the chapter to this .ipynb file")
-@option("--force", is_flag=True, section="Chapter", help="write over an older file there")
+@option("--force", is_flag=True, section="Chapter", help="overwrite an existing file")
 @option("--out", type=click.Path(path_type=Path), section="Ladder", help="folder for the runs and the pictures")
-@option("--minutes-per-rung", type=float, section="Ladder", help="time for each rung [1]")
-@option("--steps-per-rung", type=int, section="Ladder", help="or optimizer steps for each rung")
-@option("--encoding", section="Ladder", help="of the text files [found out]")
-@option("--column", section="Ladder", help="of .csv, .tsv and .jsonl files [text]")
+@option("--minutes-per-rung", type=float, section="Ladder", help="training time of each model in minutes [1]")
+@option("--steps-per-rung", type=int, section="Ladder", help="training length of each model in optimizer steps")
+@option("--encoding", section="Ladder", help="encoding of the text files [detected]")
+@option("--column", section="Ladder", help="column of .csv, .tsv and .jsonl files [text]")
 @common(seed=True)
 @click.pass_context
 def learn(
@@ -64,25 +66,25 @@ def learn(
     quiet: bool,
     **flags: Any,
 ) -> None:
-    """Read how attention becomes GPT: eleven chapters, each with code that runs, and a ladder to climb with your text.
+    """Read the eleven chapters, from attention to GPT, each with code to run, or train the ladder.
 
-    Without a LESSON it lists them. LESSON is the number or the name of a chapter, or `ladder`: with a TEXT it trains
-    one small model after another on it, each with one part more than the one before. Without a TEXT it shows the page
-    on the ladder; with an option of the ladder, but no TEXT, it climbs with the built-in stories.
+    LESSON is the number or the name of a chapter, or `ladder`. Without a LESSON the chapters are listed.
+
+    The ladder is a series of small models, each with one component more than the one before. `ladder` with a TEXT
+    trains them on it. Without a TEXT it shows the page on the ladder, or, if an option of the ladder is given, trains
+    them on the built-in stories.
     """
     chosen = language or users_language()
     if lesson == LADDER:
-        _refuse(
-            context, OF_A_CHAPTER, tr("the ladder is not a chapter. For a chapter: jumok learn 3 --notebook 3.ipynb")
-        )
+        _refuse(context, OF_A_CHAPTER, tr("it is an option of the chapters: jumok learn 3 --notebook 3.ipynb"))
         if texts or _given(context, OF_THE_LADDER):
-            _climb(texts, chosen, as_json, quiet, flags)
+            _train_ladder(texts, chosen, as_json, quiet, flags)
         else:
-            _read_of_the_ladder(chosen, as_json, quiet)
+            _show_ladder_page(chosen, as_json, quiet)
         return
-    _refuse(context, OF_THE_LADDER, tr("it belongs to the ladder: jumok learn ladder TEXT"))
+    _refuse(context, OF_THE_LADDER, tr("it is an option of the ladder: jumok learn ladder TEXT"))
     if lesson is None:
-        _refuse(context, OF_A_CHAPTER, tr("say which chapter, as in: jumok learn 3 --notebook 3.ipynb"))
+        _refuse(context, OF_A_CHAPTER, tr("name a chapter: jumok learn 3 --notebook 3.ipynb"))
         _list(chosen, as_json)
         return
     chapter = _chapter(lesson, chosen)
@@ -102,8 +104,10 @@ def learn(
         _read(chapter)
 
 
-def _climb(texts: tuple[str, ...], language: Language, as_json: bool, quiet: bool, flags: dict[str, Any]) -> None:
-    """Hand over to the ladder."""
+def _train_ladder(
+    texts: tuple[str, ...], language: Language, as_json: bool, quiet: bool, flags: dict[str, Any]
+) -> None:
+    """Train the ladder."""
     minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
     if minutes is not None and steps is not None:
         raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
@@ -123,8 +127,8 @@ def _climb(texts: tuple[str, ...], language: Language, as_json: bool, quiet: boo
     )
 
 
-def _read_of_the_ladder(language: Language, as_json: bool, quiet: bool) -> None:
-    """Show the page on the ladder, and how to begin."""
+def _show_ladder_page(language: Language, as_json: bool, quiet: bool) -> None:
+    """Show the page on the ladder, and the command that trains it."""
     from jumok.lessons.chapters import ladder_page
 
     page = ladder_page(language)
@@ -132,7 +136,7 @@ def _read_of_the_ladder(language: Language, as_json: bool, quiet: bool) -> None:
         print_json({**_described(page), "text": page.text})
         return
     _read(page)
-    say(tr("To climb it: jumok learn ladder TEXT"), quiet=quiet)
+    say(tr("To train the ladder: jumok learn ladder TEXT"), quiet=quiet)
 
 
 def _list(language: Language, as_json: bool) -> None:
@@ -166,7 +170,11 @@ def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool
 
 
 def _chapter(lesson: str, language: Language) -> Chapter:
-    """The chapter that was asked for; if there is none, the error also thinks of the ladder."""
+    """The chapter that was asked for.
+
+    Raises:
+        ConfigError: there is none; the message also mentions the ladder where that may be meant.
+    """
     from jumok.lessons.chapters import chapter
 
     try:
@@ -179,7 +187,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
 
 
 def _described(chapter: Chapter) -> dict[str, Any]:
-    """What --json says of a chapter."""
+    """A chapter as --json has it."""
     return {
         "number": chapter.number, "slug": chapter.slug, "language": chapter.language, "title": chapter.title,
         "question": chapter.question, "path": str(chapter.path),
@@ -187,13 +195,13 @@ def _described(chapter: Chapter) -> dict[str, Any]:
 
 
 def _refuse(context: click.Context, names: tuple[str, ...], reason: str) -> None:
-    """A usage error if one of these parameters was given: here it would do nothing."""
+    """Raise UsageError if one of these parameters was given, because it would have no effect."""
     for flag in _given(context, names):
-        raise click.UsageError(tr("{flag} makes no sense here: {reason}", flag=flag, reason=reason), context)
+        raise click.UsageError(tr("{flag} cannot be used here: {reason}", flag=flag, reason=reason), context)
 
 
 def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:
-    """Those of these parameters that the command line gave, as it writes them: --out."""
+    """The options, such as --out, of those of the parameters that the command line gave."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -202,11 +210,11 @@ def _given(context: click.Context, names: tuple[str, ...]) -> list[str]:
 
 
 def _show(text: str) -> None:
-    """On stdout; page by page if that is a terminal and the text is longer."""
+    """Print a text, with a pager if stdout is a terminal and the text is longer."""
     if not (sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines):
         click.echo(text, nl=False, color=_in_colour())
         return
-    # less shows colours with -R alone, and letters by the locale, which may not be installed.
+    # less needs -R for colours, and a character set for Hangul if the locale is not installed.
     os.environ["LESS"] = f"-R {os.environ.get('LESS', '')}"
     if sys.stdout.encoding.lower() == "utf-8":
         os.environ.setdefault("LESSCHARSET", "utf-8")
@@ -214,7 +222,7 @@ def _show(text: str) -> None:
 
 
 def _in_colour() -> bool:
-    """Colours are for terminals that have them and people who want them (https://no-color.org)."""
+    """Whether stdout is a terminal with colours, and the user allows them (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

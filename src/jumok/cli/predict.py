@@ -1,4 +1,4 @@
-"""`jumok predict`: which class texts belong to."""
+"""`jumok predict`: classify texts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import csv
 import io
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli._verbs import Verb, common, named, option, print_json, recorded_columns, say, write
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import named, print_json, say, write
+from jumok.cli.material import recorded_columns
 from jumok.errors import ConfigError, TextError
 from jumok.messages import tr
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Verb,
-    short_help="Find the class of each text.",
+    short_help="Classify texts.",
     examples="""
     jumok predict runs/reviews "정말 재미있게 봤어요" "시간이 아까워요"
     jumok predict runs/reviews new.tsv --text document > answers.tsv
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, metavar="TEXT...")
 @option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
-@option("--column", help="the same")
-@option("--encoding", help="of the files [found out]")
+@option("--column", help="the same as --text")
+@option("--encoding", help="encoding of the files [detected]")
 @common()
 def predict(
     run: Path,
@@ -46,12 +49,12 @@ def predict(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Which class each TEXT belongs to, by the classifier of a run folder.
+    """Classify texts with the classifier of a run folder.
 
-    A TEXT is the text itself, or the name of a .csv, .tsv or .jsonl file, of which one column is read, or of a .txt or
-    .md file that is there, a text a line; - reads stdin, a text a line, or as a table if a column is named. Each answer
-    is a line of stdout: label, probability and text, with a tab between them; an empty cell has neither label nor
-    probability. What holds a tab, a newline or a quotation mark stands in quotes, as csv and pandas read it.
+    A TEXT is the text itself, the name of a .csv, .tsv or .jsonl file, of which one column is read, or the name of an
+    existing .txt or .md file with one text per line. - reads stdin: one text per line, or a table if a column is named.
+    Each line of the output has the label, its probability and the text, separated by tabs. An empty cell has neither
+    label nor probability. Fields with a tab, a newline or a quotation mark are quoted, as csv and pandas read them.
     """
     from jumok import device as devices
     from jumok.inference.classify import predict_whole
@@ -67,64 +70,64 @@ def predict(
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
     model = load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
-    empty = predictions.count(None)
-    if empty == len(given):
+    if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))
-    if empty:
-        say(
-            tr("{empty:,} of {texts:,} texts are empty, so they have no class.", empty=empty, texts=len(given)),
-            quiet=quiet,
-        )
-    failed = sum(prediction is not None and prediction.label is None for prediction in predictions)
-    if failed:
-        say(
-            tr(
-                "{failed:,} of {texts:,} texts have no class: the model's numbers for them are not finite.",
-                failed=failed,
-                texts=len(given),
-            ),
-            quiet=quiet,
-        )
-    cut = sum(prediction is not None and prediction.cut for prediction in predictions)
-    if cut:
-        say(
-            tr(
-                "{cut:,} of {texts:,} texts are longer than the context of {context_length} tokens; "
-                "their ends were not read.",
-                cut=cut,
-                texts=len(given),
-                context_length=model.config.context_length,
-            ),
-            quiet=quiet,
-        )
     unseen = unseen_characters(run, given)
-    if strange := sum(map(bool, unseen)):
-        every = list(dict.fromkeys(char for characters in unseen for char in characters))
-        say(
-            tr(
-                "{n:,} of {all:,} texts have characters that no training text had: {characters}.",
-                n=strange,
-                all=len(given),
-                characters=named(every),
-            ),
-            quiet=quiet,
-        )
+    for notice in _notices(predictions, unseen, model.config.context_length):
+        say(notice, quiet=quiet)
     if as_json:
         answers = zip(given, predictions, unseen, strict=True)
         print_json({"predictions": [{**_plain(one, found), "unseen_characters": new} for one, found, new in answers]})
-        return
-    row = io.StringIO(newline="")
-    table = csv.writer(row, dialect="excel-tab", lineterminator="\n")
-    for one, found in zip(given, predictions, strict=True):
+    else:
+        _write_table(given, predictions)
+
+
+def _notices(
+    predictions: Sequence[Prediction | None], unseen: Sequence[Sequence[str]], context_length: int
+) -> Iterator[str]:
+    """How many texts have no class, were cut, or have characters that do not occur in the training text."""
+    count = len(predictions)
+    if empty := predictions.count(None):
+        yield tr("{empty:,} of {texts:,} texts are empty and have no class.", empty=empty, texts=count)
+    known = [prediction for prediction in predictions if prediction is not None]
+    if failed := sum(prediction.label is None for prediction in known):
+        yield tr(
+            "{failed:,} of {texts:,} texts have no class, because the model's output for them is not finite.",
+            failed=failed,
+            texts=count,
+        )
+    if cut := sum(prediction.cut for prediction in known):
+        yield tr(
+            "{cut:,} of {texts:,} texts are longer than the context of {context_length} tokens; "
+            "their ends were not read.",
+            cut=cut,
+            texts=count,
+            context_length=context_length,
+        )
+    if strange := sum(map(bool, unseen)):
+        every = list(dict.fromkeys(char for characters in unseen for char in characters))
+        yield tr(
+            "{n:,} of {all:,} texts have characters that do not occur in the training text: {characters}.",
+            n=strange,
+            all=count,
+            characters=named(every),
+        )
+
+
+def _write_table(texts: Sequence[str], predictions: Sequence[Prediction | None]) -> None:
+    """Write label, probability and text of each prediction, separated by tabs."""
+    lines = io.StringIO(newline="")
+    table = csv.writer(lines, dialect="excel-tab", lineterminator="\n")
+    for one, found in zip(texts, predictions, strict=True):
         answer = ("", "")
         if found is not None and found.label is not None:
             answer = (found.label, f"{found.probabilities[found.label]:.3f}")
         table.writerow((*answer, " ".join(one.split())))
-    write(row.getvalue(), end="")
+    write(lines.getvalue(), end="")
 
 
 def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, table_piped: bool) -> list[str]:
-    """The texts that the arguments are, or name. table_piped: whether stdin is a table, too."""
+    """The texts that the arguments are or name. table_piped: whether stdin is a table."""
     from jumok.text import FORMATS, read, read_table
 
     if not arguments and not sys.stdin.isatty():
@@ -137,7 +140,7 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
         piped = argument == "-"
         if piped and table_piped:
             found += read_table(argument, [column], encoding=encoding).column(column)
-        elif piped or (kind == "text" and os.path.isfile(argument)):  # a text may be too long for a name
+        elif piped or (kind == "text" and os.path.isfile(argument)):  # False for a text too long for a name
             lines = read([argument], encoding=encoding)
             found += [line for line in lines.read(0, lines.chars).split("\n") if line.strip()]
         elif kind not in (None, "text"):

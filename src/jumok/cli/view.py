@@ -1,4 +1,4 @@
-"""`jumok view`: what a model does with a text, as a page to look into."""
+"""`jumok view`: what a model computes while it reads a text, as a page or a picture."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli._verbs import Verb, common, option, plain_floats, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.errors import ConfigError, TextError, ViewError
 from jumok.messages import tr, users_language
+
+if TYPE_CHECKING:
+    from jumok.models import Model
+    from jumok.view.probes import Probes
+    from jumok.view.trace import Trace
 
 MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 
 
 @click.command(
     cls=Verb,
-    short_help="Look into a model while it reads a text.",
+    short_help="Look inside a model while it reads a text.",
     examples="""
     jumok view runs/novel "그날 밤 나는" --open
     jumok view runs/novel "그날 밤" --tokens 100 --seed 7 --out night.html
@@ -35,128 +41,167 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("text", required=False)
 @option("--file", "file", type=click.Path(path_type=Path), help="read the text from a file, in any encoding")
-@option("--target", help="what an encoder-decoder is to have answered [what it answers]")
-@option("--tokens", type=int, default=0, help="how many more tokens a GPT writes, which are shown too [0]")
-@option("--temperature", type=float, default=0.8, help="of what it writes; 0: always the likeliest token [0.8]")
-@option("--out", type=click.Path(path_type=Path), help="where the page goes [RUN-view.html, in this folder]")
+@option("--target", help="answer of an encoder-decoder to show [the one that it generates]")
+@option("--tokens", type=int, default=0, help="tokens that a GPT generates after the text [0]")
+@option("--temperature", type=float, default=0.8, help="sampling temperature; 0: always the most probable token [0.8]")
+@option("--out", type=click.Path(path_type=Path), help="file of the page [RUN-view.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
-@option("--lang", type=click.Choice(["ko", "en"]), help="language that the page opens in [the browser's]")
+@option("--lang", type=click.Choice(["ko", "en"]), help="language of the page [that of the browser]")
 @option(
-    "--block", type=click.Choice(["encoder", "decoder", "cross"]), section="Where to look", help="of an encoder-decoder"
+    "--block",
+    type=click.Choice(["encoder", "decoder", "cross"]),
+    section="Selection",
+    help="block of an encoder-decoder",
 )
-@option("--layer", type=int, section="Where to look", help="layer that the page opens at, from 0; alone in --picture")
-@option("--head", type=int, section="Where to look", help="head that the page opens at, from 0; alone in --picture")
-@option("--layers", metavar="LIST", section="Where to look", help="layers to keep, as 0,2-3 [all]")
-@option("--heads", metavar="LIST", section="Where to look", help="heads of each layer to keep, as 0,2-3 [all]")
-@option("--probe", is_flag=True, section="More", help="switch each head off in turn: a table, also in the page")
+@option("--layer", type=int, section="Selection", help="layer that the page opens at, and that --picture draws")
+@option("--head", type=int, section="Selection", help="head that the page opens at, and that --picture draws")
+@option("--layers", metavar="LIST", section="Selection", help="layers to include, e.g. 0,2-3 [all]")
+@option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
+@option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
 @option(
     "--picture", "--png", "picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
-    help="draw the heads as .png, .svg or .pdf; no page without --out",
+    help="draw the heads as .png, .svg or .pdf; without --out there is no page",
 )  # fmt: skip
-@option("--scale", type=float, section="More", help="of the pixels of a .png; 2: twice as many each way [1]")
-@option("--force", is_flag=True, section="More", help="write over a file that is no page or picture of jumok")
+@option("--scale", type=float, section="More", help="scale of a .png; 2: twice the pixels in each direction [1]")
+@option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
 @option(
     "--without", metavar="LIST", section="More",
-    help="switch heads off, as 2.1,3.0 (layer.head) or cross.0.1, and compare the loss and the next tokens",
+    help="ablate heads, e.g. 2.1,3.0 (layer.head) or cross.0.1; compare the loss and the next tokens",
 )  # fmt: skip
-@option("--exact", is_flag=True, section="More", help="weights, q and k in 16 bits instead of 8; a larger page")
-@option(
-    "--neurons", default="auto", section="More", help="layers with queries and keys: auto, all, none, or 0,2-3 [auto]"
-)
+@option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
+@option("--neurons", default="auto", section="More", help="layers with q and k: auto, all, none, or a list [auto]")
 @common(seed=True)
 def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
-    """Look into a model while it reads TEXT: one page that needs no network.
+    """Look inside a model while it reads TEXT, in an HTML page that works offline.
 
-    RUN is a run folder or the folder of a stock model. TEXT is the text itself; - reads stdin. Everything counts from
-    0, as in the page.
+    RUN is a run folder or a transformers model folder. TEXT is the text itself; - reads stdin. Layers, heads and
+    positions count from 0, as in the page.
     """
-    from jumok.view.page import open_in_browser, page_of, require_writable
-
-    picture, opens, scale = flags["picture"], flags["opens"], flags["scale"]
-    wants_page = picture is None or flags["out"] is not None or opens
-    out = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
-    if picture is not None:
-        require_writable(picture)
-    _require_picture(picture, scale)
-    if not flags["force"]:
-        for path in filter(None, (out, picture)):
-            _refuse_to_replace(path)
+    page, picture = _outputs(run, flags)
     where = {name: flags[name] for name in ("block", "layer", "head")}
-    layers, heads = _numbers("layers", flags["layers"]), _numbers("heads", flags["heads"])
-    neurons = flags["neurons"]
-    if neurons not in ("auto", "all", "none"):
-        neurons = _numbers("neurons", neurons)
+    choices = {
+        "layers": _numbers("layers", flags["layers"]), "heads": _numbers("heads", flags["heads"]),
+        "neurons": _neurons(flags["neurons"]), "exact": flags["exact"], "open_layer": flags["layer"],
+    }  # fmt: skip
     off = None if flags["without"] is None else _heads(flags["without"])
     given = _text(text, flags["file"])
     if not given and not flags["tokens"]:
-        raise TextError(
-            "the text is empty; give some words to look at, or {--tokens} to let a GPT write from the start."
-        )
+        raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
 
     from jumok import device as devices
     from jumok.inference.sampling import Sampling
-    from jumok.interpret.ablation import ablation
     from jumok.runs.load import load
-    from jumok.view.head_pictures import draw_heads
-    from jumok.view.probes import passage_of, probe_trace, rows
     from jumok.view.trace import attention_of, trace
 
     began = time.perf_counter()
     model = load(run, str(devices.choose_device(device)))
     seen = trace(
-        model, given, target=flags["target"], tokens=flags["tokens"],
-        sampling=Sampling(temperature=flags["temperature"]), seed=flags["seed"], layers=layers, heads=heads,
-        exact=flags["exact"], neurons=neurons, open_layer=where["layer"], name=run.resolve().name,
+        model, given, target=flags["target"], tokens=flags["tokens"], seed=flags["seed"],
+        sampling=Sampling(temperature=flags["temperature"]), name=run.resolve().name, **choices,
     )  # fmt: skip
-    attention_of(seen, **where)  # it must exist
+    attention_of(seen, **where)  # raises if there is no such block, layer or head
     for note in seen.notes:
         say(note.ko if users_language() == "ko" else note.en, quiet=quiet)
     done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
     probes = None
     if flags["probe"]:
-        probes = probe_trace(model, seen)
-        table = list(rows(seen, probes))
-        done["nats"] = probes.ranking.nats
-        done["heads"] = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
-        if not as_json:
-            from jumok.cli.console import show_probes
-
-            show_probes(probes.ranking, table)
+        probes, figures = _probe(model, seen, shown=not as_json)
+        done |= figures
     if off is not None:
-        change = ablation(model, passage_of(model, seen), off)
-        done["without"] = {
-            "heads": off,
-            "nats": change.nats,
-            "nats_without": change.nats_without,
-            "candidates": [one._asdict() for one in change.candidates],
-        }
-        if not as_json:
-            from jumok.cli.console import show_ablation
-
-            show_ablation(flags["without"], change)
+        done["without"] = _ablate(model, seen, off, flags["without"], shown=not as_json)
     if picture is not None:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            draw_heads(seen, picture, **where, scale=scale or 1.0)
-        for warning in caught:
-            say(str(warning.message), quiet=quiet)
+        _draw(seen, picture, where, flags["scale"], quiet)
         done["picture"] = str(picture)
-        say(tr("Drew {path}.", path=picture), quiet=quiet)
-    if out is not None:
-        page_of(seen, probes, **where, language=flags["lang"]).save(out)
-        done |= {"page": str(out), "bytes": out.stat().st_size, "seconds": round(time.perf_counter() - began, 3)}
-        wrote = tr("Wrote {path} ({megabytes:.1f} MB).", path=out, megabytes=out.stat().st_size / 1e6)
-        if sys.stderr.isatty() and not opens:
-            wrote += " " + tr("Open it in a browser: {uri}", uri=out.resolve().as_uri())
-        say(wrote, quiet=quiet)
-        if opens:
-            open_in_browser(out)
+    if page is not None:
+        size = _write_page(seen, probes, page, where, flags["lang"], flags["opens"], quiet)
+        done |= {"page": str(page), "bytes": size, "seconds": round(time.perf_counter() - began, 3)}
     if as_json:
         print_json(plain_floats(done))
 
 
+def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None]:
+    """The files of the page and of the picture, None for one that is not wanted.
+
+    Raises:
+        ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
+    """
+    from jumok.view.page import require_writable
+
+    picture = flags["picture"]
+    wants_page = picture is None or flags["out"] is not None or flags["opens"]
+    page = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
+    if picture is not None:
+        require_writable(picture)
+    _require_picture(picture, flags["scale"])
+    if not flags["force"]:
+        for path in filter(None, (page, picture)):
+            _refuse_to_replace(path)
+    return page, picture
+
+
+def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str, Any]]:
+    """Ablate each head in turn; for the page, and for --json. shown: print a table."""
+    from jumok.view.probes import probe_trace, rows
+
+    probes = probe_trace(model, seen)
+    table = list(rows(seen, probes))
+    if shown:
+        from jumok.cli.console.heads import show_probes
+
+        show_probes(probes.ranking, table)
+    heads = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
+    return probes, {"nats": probes.ranking.nats, "heads": heads}
+
+
+def _ablate(model: Model, seen: Trace, off: list[Any], named: str, *, shown: bool) -> dict[str, Any]:
+    """Ablate some heads together; for --json. named: the heads as they were given. shown: print a table."""
+    from jumok.interpret.ablation import ablation
+    from jumok.view.probes import passage_of
+
+    change = ablation(model, passage_of(model, seen), off)
+    if shown:
+        from jumok.cli.console.heads import show_ablation
+
+        show_ablation(named, change)
+    return {
+        "heads": off,
+        "nats": change.nats,
+        "nats_without": change.nats_without,
+        "candidates": [one._asdict() for one in change.candidates],
+    }
+
+
+def _draw(seen: Trace, path: Path, where: dict[str, Any], scale: float | None, quiet: bool) -> None:
+    """Draw the heads; what they are drawn with may warn, for example of a missing font."""
+    from jumok.view.head_pictures import draw_heads
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        draw_heads(seen, path, **where, scale=scale or 1.0)
+    for warning in caught:
+        say(str(warning.message), quiet=quiet)
+    say(tr("Wrote {path}.", path=path), quiet=quiet)
+
+
+def _write_page(
+    seen: Trace, probes: Probes | None, path: Path, where: dict[str, Any], language: Any, opens: bool, quiet: bool
+) -> int:
+    """Write the page, and open it in a browser if asked. Returns its bytes."""
+    from jumok.view.page import open_in_browser, page_of
+
+    page_of(seen, probes, **where, language=language).save(path)
+    size = path.stat().st_size
+    wrote = tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6)
+    if sys.stderr.isatty() and not opens:
+        wrote += " " + tr("Open it in a browser: {uri}", uri=path.resolve().as_uri())
+    say(wrote, quiet=quiet)
+    if opens:
+        open_in_browser(path)
+    return size
+
+
 def _text(text: str | None, file: Path | None) -> str:
-    """The text that was named, as it is but for the newline that a file or a pipe ends with."""
+    """The text of the argument, of --file or of stdin, without a final newline of a file or a pipe."""
     from jumok import text as reader
 
     if text is not None and file is not None:
@@ -176,8 +221,8 @@ def _heads(given: str) -> list[tuple[str, int, int] | tuple[int, int]]:
         named = re.fullmatch(r"(?:([a-z]+)\.)?(\d{1,4})\.(\d{1,4})", part.strip())
         if named is None:
             raise ConfigError(
-                "{--without {given!r}} names no heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of "
-                "layer 3, and for an encoder-decoder put the block first: cross.0.1.",
+                "{--without {given!r}} is not a list of heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of "
+                "layer 3. For an encoder-decoder, name the block too: cross.0.1.",
                 given=given,
             )
         block, layer, head = named.groups()
@@ -194,11 +239,13 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ConfigError(
-                "--{option} {given!r} is no list of numbers; write 0,2-4 for 0, 2, 3 and 4.", option=option, given=given
+                "--{option} {given!r} is not a list of numbers; write 0,2-4 for 0, 2, 3 and 4.",
+                option=option,
+                given=given,
             )
         if max(len(first), len(last)) > len(str(MOST_NUMBERED)):
             raise ConfigError(
-                "--{option} {given!r}: no model has that many; numbers go up to {most}.",
+                "--{option} {given!r} is out of range: numbers are at most {most}.",
                 option=option,
                 given=given,
                 most=MOST_NUMBERED,
@@ -206,11 +253,16 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
         found += range(int(first), int(last or first) + 1)
     if not found:
         raise ConfigError(
-            "--{option} {given!r} is an empty range: the first of a range must not be above the last.",
+            "--{option} {given!r} is an empty range: its first number is above its last.",
             option=option,
             given=given,
         )
     return found
+
+
+def _neurons(given: str) -> str | list[int] | None:
+    """The value of --neurons, a word or a list of layers."""
+    return given if given in ("auto", "all", "none") else _numbers("neurons", given)
 
 
 def _require_picture(path: Path | None, scale: float | None) -> None:
@@ -220,13 +272,13 @@ def _require_picture(path: Path | None, scale: float | None) -> None:
     suffix = "" if path is None else path.suffix.lower()
     if path is not None and suffix not in FORMATS:
         raise ConfigError(
-            "{--picture} {path}: give a name that ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS)
+            "{--picture} {path}: the name must end in {suffixes}.", path=path, suffixes=", ".join(FORMATS)
         )
     if scale is not None and suffix != ".png":
-        raise ConfigError("{--scale} is for the pixels of a {--picture FILE.png}; leave it out.")
+        raise ConfigError("{--scale} applies only to {--picture FILE.png}; leave it out.")
 
 
-# What jumok writes near the beginning or the end of its pages and pictures.
+# One of these is near the beginning or the end of each page and picture that jumok writes.
 MARKS = (
     b'<meta name="generator" content="jumok">',
     b"Software\0jumok",
@@ -236,9 +288,9 @@ MARKS = (
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Raise ConfigError where something else stands at `path` than a page or a picture of jumok, ViewError where that
-    cannot be told."""
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for a writer, and a device never ends
+    """Raise ConfigError if `path` is something other than a page or a picture of jumok, ViewError if it cannot be
+    read."""
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe or a device may never end
         raise ConfigError("cannot write {path}: it is not a file; give the name of one.", path=path)
     try:
         with path.open("rb") as file:
@@ -252,6 +304,4 @@ def _refuse_to_replace(path: Path) -> None:
             "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror
         ) from None
     if ends and not any(mark in ends for mark in MARKS):
-        raise ConfigError(
-            "{path} is there already and was not made by jumok; give another name, or {--force}.", path=path
-        )
+        raise ConfigError("{path} exists and was not written by jumok; give another name, or {--force}.", path=path)

@@ -33,18 +33,20 @@ class BERTConfig(ModelConfig):
         ConfigError: a value is out of range, or two values contradict each other.
     """
 
-    n_layer: int = setting(4, "blocks")
-    n_head: int = setting(4, "heads")
+    n_layer: int = setting(4, "number of blocks")
+    n_head: int = setting(4, "number of heads")
     n_embd: int = setting(256, "width of the residual stream, a multiple of n_head")
     mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd]")
     n_token_type: int = setting(2, "token types: which of two joined texts a token belongs to")
-    dropout: float = setting(0.1, "rate on embeddings, both residual branches and the input of a classifier")
-    attention_dropout: float = setting(0.1, "rate on the attention weights")
-    norm_eps: float = setting(1e-12, "epsilon of the norms")
+    dropout: float = setting(0.1, "dropout rate of embeddings, residual branches and the input of a classifier")
+    attention_dropout: float = setting(0.1, "dropout rate of the attention weights")
+    norm_eps: float = setting(1e-12, "epsilon of the normalization")
     head: Head = setting("mlm", "none, pooler, mlm (masked tokens) or classify (whole texts)")
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)")
-    pooling: PoolingKind = setting("first", "pooling of a text: first ([CLS], as in BERT), last, mean or attention")
-    pad_id: int | None = setting(None, "id of the padding in a batch")
+    pooling: PoolingKind = setting(
+        "first", "pooling of a classifier: first ([CLS], as in BERT), last, mean or attention"
+    )
+    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))

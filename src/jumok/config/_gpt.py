@@ -44,22 +44,22 @@ class GPTConfig(ModelConfig):
     """
 
     family: Family = setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
-    n_layer: int = setting(4, "blocks")
-    n_head: int = setting(4, "query heads")
+    n_layer: int = setting(4, "number of blocks")
+    n_head: int = setting(4, "number of query heads")
     n_embd: int = setting(256, "width of the residual stream")
-    n_kv_head: int = setting(None, "key/value heads, a divisor of n_head [n_head]")
+    n_kv_head: int = setting(None, "number of key/value heads, a divisor of n_head [n_head]")
     head_dim: int = setting(None, "width of one head [n_embd / n_head]")
     # 8/3 of the width in the modern family (a multiple of 64): three matrices then cost as much as two of 4x.
     mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
-    activation: Activation = setting(None, "gelu (tanh form) or relu; modern always has silu in a SwiGLU")
-    dropout: float = setting(0.0, "rate on embeddings and both residual branches [by how often the text is seen]")
-    attention_dropout: float = setting(0.0, "rate on the attention weights")
+    activation: Activation = setting(None, "gelu (tanh approximation) or relu; modern always uses silu, in a SwiGLU")
+    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches [by the number of passes]")
+    attention_dropout: float = setting(0.0, "dropout rate of the attention weights")
     tie_embeddings: bool = setting(True, "share the token embedding with the output layer")
-    norm_eps: float = setting(None, "epsilon of the norms [modern 1e-6, classic 1e-5]")
-    rope_theta: float = setting(10_000.0, "base of the rotary wavelengths (modern)")
+    norm_eps: float = setting(None, "epsilon of the normalization [modern 1e-6, classic 1e-5]")
+    rope_theta: float = setting(10_000.0, "base of the rotary frequencies (modern)")
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
-    pooling: PoolingKind = setting("last", "pooling of a text for classification: last, mean or attention; BERT: first")
-    pad_id: int | None = setting(None, "id of the padding in a batch")
+    pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
+    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))

@@ -66,8 +66,8 @@ class ModelConfig(Configuration):
     """
 
     vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
-    context_length: int = setting(256, "largest number of tokens in the context")
-    dropout: float = setting(0.0, "rate on embeddings and all residual branches")
+    context_length: int = setting(256, "maximum number of tokens that the model sees at once")
+    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
 
     def _missing(self, name: str) -> bool:
         return getattr(self, name) is None

@@ -31,50 +31,54 @@ class TrainConfig(Configuration):
     """
 
     task: TaskName = setting(
-        "lm", "lm (the next token), mlm (hidden tokens), classify (labels of texts) or seq2seq (pairs of texts)"
+        "lm", "lm (next token), mlm (masked tokens), classify (labels of texts) or seq2seq (pairs of texts)"
     )
     steps: int | None = setting(None, "length of the run in optimizer steps")
-    minutes: float | None = setting(None, "or in minutes by the clock, all included [10]")
+    minutes: float | None = setting(None, "length of the run in minutes, with preparation [10]")
     passes: float = setting(
-        0.0, "most passes over the text in a run by minutes, which has at least 500 steps; 0 for any number"
+        0.0, "maximum passes over the text in a run by minutes (of at least 500 steps); 0: no maximum"
     )
     stop_at: float | None = setting(
-        None, "stop when the validation text has this many nats/char (or the headline figure of another task)"
+        None, "stop when the validation reaches this many nats/char (for other tasks, their main figure)"
     )
-    batch_size: int = setting(16, "sequences of context_length tokens in one pass, or as many tokens in shorter ones")
-    accumulate: int = setting(1, "batches per optimizer step")
+    batch_size: int = setting(16, "sequences of context_length tokens per batch, or as many tokens in shorter ones")
+    accumulate: int = setting(1, "batches per optimizer step (gradient accumulation)")
     optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
-    learning_rate: float = setting(5e-3, "peak rate of AdamW")
-    matrix_learning_rate: float = setting(0.02, "peak rate of Muon")
+    learning_rate: float = setting(5e-3, "peak learning rate of AdamW")
+    matrix_learning_rate: float = setting(0.02, "peak learning rate of Muon")
     schedule: Literal["linear", "cosine", "constant", "invsqrt"] = setting(
-        "linear", "decay of the learning rate after the warm-up; invsqrt as in the paper of 2017"
+        "linear", "learning rate schedule after the warm-up; invsqrt is that of the 2017 paper"
     )
-    final_rate: float = setting(0.0, "rate at the end, as a share of the peak; invsqrt does not use it")
-    warmup: float = setting(0.02, "share of the run in which the rate rises from zero")
+    final_rate: float = setting(0.0, "final learning rate, as a share of the peak; not used by invsqrt")
+    warmup: float = setting(0.02, "share of the run in which the learning rate rises from zero")
     weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only")
-    beta1: float = setting(0.9, "AdamW's first moment")
-    beta2: float = setting(0.95, "AdamW's second moment")
-    momentum: float = setting(0.95, "Muon's momentum")
-    clip: float = setting(1.0, "largest gradient norm, 0 for no clipping")
-    mask_rate: float = setting(0.15, "share of the tokens to mask (mlm)")
+    beta1: float = setting(0.9, "decay of AdamW's first moment")
+    beta2: float = setting(0.95, "decay of AdamW's second moment")
+    momentum: float = setting(0.95, "momentum of Muon")
+    clip: float = setting(1.0, "maximum gradient norm; 0: no clipping")
+    mask_rate: float = setting(0.15, "share of the tokens that are masked (mlm)")
     whole_words: bool = setting(False, "mask whole words (eojeol) instead of single tokens (mlm)")
-    class_weights: bool = setting(False, "weigh rare classes more, by one over their frequency (classify)")
-    lm_weight: float = setting(0.0, "weight of the next-token loss beside that of the classes (classify, gpt)")
-    token_dropout: float = setting(0.0, "share of the tokens of a text that are left out in training (classify)")
-    label_smoothing: float = setting(0.0, "share of the probability spread over all tokens (seq2seq)")
-    val: float = setting(0.1, "share of the text to hold out, its last part")
-    eval_every: int = setting(0, "steps between validations [12 in the run]")
-    eval_tokens: int = setting(0, "held-out tokens read at each validation [2% of the training time]")
-    patience: int = setting(5, "validations without a new best before the run is brought to its end, 0 for never")
-    sample_tokens: int = setting(60, "tokens of the sample written at each validation, 0 for none")
+    class_weights: bool = setting(False, "weight classes by their inverse frequency (classify)")
+    lm_weight: float = setting(
+        0.0, "weight of the next-token loss that is added to the loss of the classes (classify, gpt)"
+    )
+    token_dropout: float = setting(0.0, "share of the tokens of a text that are dropped in training (classify)")
+    label_smoothing: float = setting(0.0, "label smoothing: share of the probability spread over all tokens (seq2seq)")
+    val: float = setting(0.1, "share of the text to hold out, at its end")
+    eval_every: int = setting(0, "steps between validations [12 validations per run]")
+    eval_tokens: int = setting(0, "held-out tokens per validation [as many as 2% of the training time allows]")
+    patience: int = setting(5, "validations without improvement before early stopping; 0: no early stopping")
+    sample_tokens: int = setting(60, "tokens of the sample generated at each validation; 0: no sample")
     save_every: float = setting(60.0, "seconds between saves of the training state")
-    seed: int = setting(0, "seed of the initialisation, the data order and dropout")
-    precision: Precision = setting("auto", "float32, bfloat16, or auto: the faster one, by measurement")
+    seed: int = setting(0, "seed of the initial parameters, the order of the data, and dropout")
+    precision: Precision = setting("auto", "float32, bfloat16, or auto (the faster one, measured)")
     attention: Attention = setting(
         "auto",
-        "in training: chunked (a few queries at a time; CPUs), fused (PyTorch's kernel), or auto: the faster one",
+        "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (the faster one, measured)",
     )
-    compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: if the run is long enough to pay")
+    compile: Literal["auto", "on", "off"] = setting(
+        "auto", "use torch.compile; auto: if the run is long enough to benefit"
+    )
 
     def __post_init__(self) -> None:
         require_types(self)

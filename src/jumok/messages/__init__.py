@@ -1,13 +1,12 @@
-"""What jumok says to people: English templates in the code, and one catalogue of them in Korean, `ko.toml`.
+"""Messages for users: English templates in the code, and their Korean translations in `ko.toml`.
 
-A message stands where it is used, in English:
+A message is written in English where it is used:
 
     raise RunError("{path} has no {name}; name the folder with {--out RUN}.", path=path, name=name)
     Notice(step=step, text=tr("{count:,} rows were left out.", count=count))
 
-`{path}` and `{count:,}` are fields of `str.format`. `{--out RUN}` names a setting: in a terminal it reads `--out RUN`,
-in Python `out=RUN`, so that everyone reads the name that they can type. Python gets English; the command line asks for
-the language of its user with `speaking`.
+`{path}` and `{count:,}` are fields of `str.format`. `{--out RUN}` names a setting: `--out RUN` in a terminal, `out=RUN`
+in Python. Messages are English in Python. The command line sets the language of its user with `speaking`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _terminal: ContextVar[bool] = ContextVar("terminal", default=False)
 
 
 def tr(template: str, /, **values: object) -> str:
-    """A message in the current language, its fields filled in; without values it has none, and braces stay braces."""
+    """A message in the current language, with its fields filled in. Without values, braces are plain characters."""
     if _language.get() == "ko":
         template = catalogue().get(template, template)
     template = SETTING.sub(_setting, template)
@@ -43,7 +42,7 @@ def tr(template: str, /, **values: object) -> str:
 
 
 def message(template: str) -> str:
-    """Mark a message that is kept in a constant and said later, with `tr(CONSTANT)`; its test looks for the mark."""
+    """Mark a constant as a message that `tr(CONSTANT)` translates later. Tests look for the mark."""
     return template
 
 
@@ -73,7 +72,7 @@ def _setting(match: re.Match[str]) -> str:
 
 @contextmanager
 def speaking(language: Language, *, terminal: bool = True) -> Iterator[None]:
-    """Messages are in this language inside the block, and name settings as options of the command line."""
+    """Within the block, messages are in this language. terminal: settings are named as command line options."""
     tokens = _language.set(language), _terminal.set(terminal)
     try:
         yield
@@ -83,15 +82,15 @@ def speaking(language: Language, *, terminal: bool = True) -> Iterator[None]:
 
 
 def users_language() -> Language:
-    """What JUMOK_LANG, or else the locale asks for: "ko" for Korean, "en" for anything else."""
+    """The language of JUMOK_LANG, or else of the locale: "ko" for Korean, otherwise "en"."""
     chosen = next((value for name in LOCALE if (value := os.environ.get(name))), "")
     return "ko" if re.split(r"[_.@-]", chosen)[0].lower() == "ko" else "en"
 
 
 def shell(*words: object) -> str:
-    """A command as the shell of this system takes it: words with blanks or signs in quotes, Hangul as it is.
+    """A command for the shell of this system. Words with blanks or special characters are quoted.
 
-    What cannot be printed, such as a byte of a file name that is not UTF-8, is written in octal, as `ls` writes it.
+    Characters that cannot be printed, such as bytes of a file name that is not UTF-8, are written in octal, as by `ls`.
     """
     return " ".join(_quoted(str(word)) for word in words)
 
@@ -113,5 +112,5 @@ def _octal(character: str) -> str:
 
 @cache
 def catalogue() -> Mapping[str, str]:
-    """Every English template with its Korean one."""
+    """The Korean templates by their English ones."""
     return tomllib.loads(resources.files(__name__).joinpath("ko.toml").read_text(encoding="utf-8"))

@@ -26,7 +26,7 @@ def _bar_width(console: Console) -> int:
 
 
 def moving_bar(console: Console, *, disable: bool) -> Progress:
-    """A bar, its percentage, and what is said beside them."""
+    """A progress bar with its percentage and a description."""
     columns = (
         BarColumn(bar_width=_bar_width(console)),
         TextColumn("{task.percentage:3.0f}%"),
@@ -36,12 +36,12 @@ def moving_bar(console: Console, *, disable: bool) -> Progress:
 
 
 def _room(console: Console) -> int:
-    """Columns that are left beside a bar and its percentage."""
+    """Columns of the terminal for the description of a bar."""
     return max(1, console.width - _bar_width(console) - len(" 100% "))
 
 
 def beside_bar(console: Console, *parts: str) -> str:
-    """Those of the parts that fit into the line of the bar, the most important first."""
+    """The description of a bar: the parts that fit in its line, the most important first."""
     room, line = _room(console), ""
     for part in filter(None, parts):
         longer = f"{line} · {part}" if line else part
@@ -51,7 +51,7 @@ def beside_bar(console: Console, *parts: str) -> str:
 
 
 class BarView:
-    """Something with a bar, which moves while the view is open and is gone afterwards."""
+    """A view with a progress bar, which is shown while the view is open."""
 
     _bar: Progress
 
@@ -66,15 +66,15 @@ class BarView:
 
 
 class _NotebookBar:
-    """A bar in a notebook, where rich has none without ipywidgets. It is text alone, so every front end shows it."""
+    """A progress bar of plain text in a notebook, where rich needs ipywidgets for its own."""
 
     def __init__(self) -> None:
         display = importlib.import_module("IPython.display").display
         self._shown = time.monotonic()
-        self._handle = display({"text/plain": tr("getting ready")}, raw=True, display_id=True)
+        self._handle = display({"text/plain": tr("preparing")}, raw=True, display_id=True)
 
     def update(self, share: float, text: str) -> None:
-        """Show how far it is, at most four times a second."""
+        """Show the share that is done, at most four times per second."""
         if time.monotonic() - self._shown >= 0.25:
             self._shown = time.monotonic()
             done = round(NOTEBOOK_BAR * share)
@@ -82,12 +82,12 @@ class _NotebookBar:
             self._handle.update({"text/plain": f"{bar} {share:4.0%} {with_signs(text)}"}, raw=True)
 
     def close(self) -> None:
-        """Leave an empty line."""
+        """Remove the bar."""
         self._handle.update({"text/plain": ""}, raw=True)
 
 
 class TrainingView(BarView):
-    """Shows the events of a run as they come: a live bar in a terminal, a line for each validation anywhere else."""
+    """Shows the events of a run: a progress bar in a terminal, and a line for each validation."""
 
     def __init__(self, folder: Path, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -96,7 +96,7 @@ class TrainingView(BarView):
         self._held_out = ""
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = moving_bar(self._console, disable=quiet or not self._console.is_terminal)
-        self._task = self._bar.add_task(tr("getting ready"), total=None)
+        self._task = self._bar.add_task(tr("preparing"), total=None)
         self._notebook = _NotebookBar() if self._console.is_jupyter and not quiet else None
 
     def __exit__(
@@ -107,14 +107,14 @@ class TrainingView(BarView):
             self._notebook.close()
 
     def doing(self, text: str) -> None:
-        """What is being done before, between or after the steps, beside the bar."""
+        """Show an activity before, between or after the steps, in the line of the bar."""
         text, room = on_one_line(text), _room(self._console)
         if cell_len(text) > room:
             text = set_cell_size(text, room - 1).rstrip() + "…"
         self._bar.update(self._task, description=text)
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         if not self.quiet:
             self._console.print(Line(with_signs(text)))
 
@@ -126,7 +126,7 @@ class TrainingView(BarView):
                 length = by_steps if event.minutes is None else by_time
                 self.say(
                     tr(
-                        "{length} more, from the best weights, those of step {step:,}",
+                        "training for {length} more, from the best weights (step {step:,})",
                         length=length,
                         step=event.best_step,
                     )
@@ -195,7 +195,7 @@ class TrainingView(BarView):
         ended = {
             "done": tr("done after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
             "early stop": tr("early stop after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
-            "reached": tr("reached after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
+            "reached": tr("target reached after {step:,} steps, {clock}", step=event.step, clock=clock(event.seconds)),
         }
         self.say(f"\n{ended[event.reason]}")
         for name, text in rows:
@@ -203,12 +203,12 @@ class TrainingView(BarView):
 
 
 def _reading(finish: Finish) -> str:
-    """What the last figures read of what is held out, beside what validations read: the two may differ for that."""
+    """How much of the held-out part the last figures and the validations read. Figures of different parts differ."""
     read, unit = int(finish.figures[finish.unit]), tr("tokens") if finish.unit == "tokens" else tr("rows")
     if read >= finish.held_out:
-        text = tr("all {held_out:,} {unit} held out", held_out=finish.held_out, unit=unit)
+        text = tr("all {held_out:,} held-out {unit}", held_out=finish.held_out, unit=unit)
     else:
-        text = tr("{read:,} of {held_out:,} {unit} held out", read=read, held_out=finish.held_out, unit=unit)
+        text = tr("{read:,} of {held_out:,} held-out {unit}", read=read, held_out=finish.held_out, unit=unit)
     if finish.validation_read and (finish.more_context or finish.validation_read != read):
         text += tr("; validations {read:,}", read=finish.validation_read)
         text += tr(", with less context") if finish.more_context else ""
@@ -216,7 +216,7 @@ def _reading(finish: Finish) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """What a model wrote, with signs for line ends and for what would steer the terminal."""
+    """A generated text on one line, with signs for newlines and control characters."""
     return " ⏎ ".join(with_signs(text).split("\n"))
 
 

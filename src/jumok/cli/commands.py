@@ -1,0 +1,80 @@
+"""Commands and their options: help under headings, examples with their line breaks, and the common options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from jumok.cli.console.help import Help
+
+Command = Callable[..., None]
+
+
+class _Context(click.Context):
+    formatter_class = Help
+
+
+class Group(click.Group):
+    """A group of commands, with help in the current language."""
+
+    context_class = _Context
+
+
+class Verb(click.Command):
+    """A command that lists its options under headings and keeps the line breaks of its examples."""
+
+    context_class = _Context
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each option under its heading. Arguments are explained in the text above."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record and isinstance(parameter, click.Option):
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they are."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().splitlines():
+                    formatter.write(f"  {line.strip()}\n")
+
+
+class _SectionedOption(click.Option):
+    def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+def option(*names: str, section: str = "Options", **settings: Any) -> Callable[[Command], Command]:
+    """A click option under a heading."""
+    return click.option(*names, cls=_SectionedOption, section=section, **settings)
+
+
+def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
+    """The options that most verbs have."""
+
+    def add(function: Command) -> Command:
+        function = option("--quiet", is_flag=True, section="Common", help="show no progress and no notices")(function)
+        function = option(
+            "--json", "as_json", is_flag=True, section="Common", help="print a JSON object as the last line of stdout"
+        )(function)
+        if seed:
+            function = option("--seed", type=int, section="Common", help="seed of all random choices")(function)
+        if device:
+            function = option(
+                "--device", default="auto", section="Common", help="auto (the fastest), cpu, cuda or mps [auto]"
+            )(function)
+        return function
+
+    return add

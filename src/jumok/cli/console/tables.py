@@ -1,0 +1,46 @@
+"""Figures and the catalogue of corpora as tables, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from jumok.corpora.catalogue import Corpus
+from jumok.messages import tr
+
+
+def show_figures(figures: Mapping[str, Any]) -> None:
+    """Print names and numbers, one per line."""
+    table = Table(box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in figures.items():
+        table.add_row(name, _figure(value))
+    Console().print(table)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if value >= 1000 else f"{value:.4f}"
+    return str(value)
+
+
+def show_corpora(corpora: Iterable[Corpus]) -> None:
+    """Print the built-in corpora and the catalogue."""
+    table = Table(box=None, header_style="bold")
+    table.add_column(tr("name"))
+    table.add_column(tr("size"), justify="right")
+    for heading in (tr("what"), tr("licence")):
+        table.add_column(heading)
+    stories = tr("short stories, built in (jumok corpus write stories)")
+    numbers = tr("numbers and how they are read in Korean, built in (jumok corpus write numbers)")
+    for name, what in (("stories", stories), ("numbers", numbers)):
+        table.add_row(name, tr("any"), what, "Apache-2.0")
+    for corpus in corpora:
+        table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
+    Console().print(table)

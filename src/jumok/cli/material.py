@@ -1,0 +1,82 @@
+"""What a model is trained or evaluated on: texts and tables of the command line, and the built-in corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumok.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jumok.text import Table, Text
+
+NUMBERS_ROWS = 50_000  # pairs of the built-in corpus, if no table is given
+STORIES_CHARS = 2_000_000  # characters of the built-in corpus, if no text is given
+READING = ("encoding", "column")  # the options for reading a text
+COLUMNS = {"classify": ("text", "label"), "seq2seq": ("source", "target")}  # the columns that a task reads
+COLUMN_NAMES = tuple(name for names in COLUMNS.values() for name in names)  # the options that rename them
+
+
+def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
+    """The texts of the command line as one. reading: encoding and column, or None for each."""
+    from jumok import text as reader
+
+    return reader.read(texts, encoding=reading.get("encoding"), column=reading.get("column"))
+
+
+def read_material(
+    task: str, texts: tuple[str, ...], reading: Mapping[str, Any], recorded: tuple[str, ...] = ()
+) -> Text | Table:
+    """What a task reads: a text, or two columns of a table.
+
+    Args:
+        reading: any of READING and COLUMN_NAMES. recorded: the columns to read where `reading` names none.
+    """
+    from jumok import text as reader
+
+    if task not in COLUMNS:
+        return read_texts(texts, reading)
+    names = COLUMNS[task]
+    usual = recorded if len(recorded) == len(names) else names
+    columns = [reading.get(name) or default for name, default in zip(names, usual, strict=True)]
+    table = reader.read_table(texts, columns, encoding=reading.get("encoding"))
+    return table.renamed(COLUMNS[task]) if task == "seq2seq" else table
+
+
+def recorded_columns(run: Path) -> tuple[str, ...]:
+    """The columns that the model of a run folder was trained on; () for a text and for a transformers model folder.
+
+    Raises:
+        RunError: there is no such folder.
+    """
+    from jumok.interop.huggingface.convert import is_hf
+    from jumok.runs.folder import RunFolder
+
+    data = {} if is_hf(run) else RunFolder.open(run).read_config().get("data", {})
+    return tuple(data.get("columns", ()))
+
+
+def built_in_material(task: str) -> Text | Table:
+    """What a task reads if no text is given.
+
+    Raises:
+        ConfigError: the task is classify, for which there is no corpus.
+    """
+    from jumok import text as reader
+
+    if task == "classify":
+        raise ConfigError("{--task classify} needs a table with texts and their labels: jumok train reviews.tsv ...")
+    if task == "seq2seq":
+        from jumok.corpora import numbers
+
+        return reader.from_rows(("source", "target"), list(numbers.write(NUMBERS_ROWS)), name="numbers (built in)")
+    return stories_text()
+
+
+def stories_text() -> Text:
+    """The built-in corpus of stories."""
+    from jumok import text as reader
+    from jumok.corpora import stories
+
+    return reader.from_string("".join(stories.write(STORIES_CHARS)), name="stories (built in)")

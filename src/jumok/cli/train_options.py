@@ -1,0 +1,108 @@
+"""The options of `jumok train` that are fields of a configuration, and the same settings in a run.toml."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jumok.cli.commands import Command, option
+from jumok.config import (
+    CLASSIC_DEFAULTS,
+    INIT_DEFAULTS,
+    ORIGINAL_DEFAULTS,
+    SENTENCE_DEFAULTS,
+    SPECIAL_IDS,
+    TASK_DEFAULTS,
+    EncoderDecoderConfig,
+    GPTConfig,
+    TrainConfig,
+    field_choices,
+    field_types,
+    require_type,
+)
+from jumok.errors import ConfigError
+from jumok.messages import did_you_mean
+
+FROM_THE_TEXT = ("labels", *SPECIAL_IDS)  # fields that follow from the text and the tokenizer
+NOT_IN_TOML = {"texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device"}
+OTHER_DEFAULTS = {
+    **TASK_DEFAULTS,
+    "classic": CLASSIC_DEFAULTS,
+    "original": ORIGINAL_DEFAULTS,
+    "sentences": SENTENCE_DEFAULTS,
+    "--init": INIT_DEFAULTS,
+}
+
+
+def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """An option for each field of a configuration class, with its help and its default."""
+
+    def add(function: Command) -> Command:
+        choices = field_choices(config)
+        for field in reversed(dataclasses.fields(config)):
+            if field.name in skip:
+                continue
+            flag, kind = "--" + field.name.replace("_", "-"), field_types(config)[field.name]
+            help_text = _help(field)
+            if kind is bool:
+                flag, kind = f"{flag}/--no-{flag[2:]}", None
+            elif field.name == "family":  # the families depend on the model
+                kind = click.Choice(["modern", "classic", "original"])
+            elif field.name in choices:
+                kind = click.Choice(choices[field.name])
+            function = option(flag, type=kind, default=None, section=section, help=help_text)(function)
+        return function
+
+    return add
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    """The help of a field with its default, and the defaults that differ: [256; classify 128, seq2seq 64]."""
+    sentence = str(field.metadata["help"])
+    if "[" not in sentence and field.default is not None:
+        sentence += f" [{field.default}]"
+    others = [
+        f"{name} {values[field.name]}"
+        for name, values in OTHER_DEFAULTS.items()
+        if values.get(field.name, field.default) != field.default
+    ]
+    return f"{sentence.removesuffix(']')}; {', '.join(others)}]" if others else sentence
+
+
+def read_toml(path: Path, options: Collection[str]) -> dict[str, Any]:
+    """The settings of a run.toml, which are named like the options.
+
+    Args:
+        options: the names of the parameters of `jumok train`; all but NOT_IN_TOML are settings.
+
+    Raises:
+        ConfigError: the file cannot be read, or it has an unknown setting or a value of a wrong type.
+    """
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("cannot read {--config {path}}: {reason}.", path=path, reason=error.strerror) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("{--config {path}} is not TOML: {error}.", path=path, error=error) from None
+    values = {key.replace("-", "_"): value for key, value in values.items()}
+    known = set(options) - NOT_IN_TOML
+    kinds = {
+        **field_types(EncoderDecoderConfig),
+        **field_types(GPTConfig),
+        **field_types(TrainConfig),
+        "min_count": int,
+    }
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(
+                "{--config {path}}: unknown setting {key!r}.{hint}", path=path, key=key, hint=did_you_mean(key, known)
+            )
+        if key != "val" or not isinstance(value, str):  # a share or the name of a file
+            require_type(key, value, kinds.get(key, str))
+    return values

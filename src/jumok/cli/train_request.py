@@ -1,0 +1,156 @@
+"""What one call of `jumok train` asks for, and the trainer for it: of a new run, or of one to continue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumok.cli.material import COLUMN_NAMES, COLUMNS, READING, built_in_material, read_material, recorded_columns
+from jumok.config import TASK_DEFAULTS, TRAINABLE, require_choice
+from jumok.errors import ConfigError
+from jumok.messages import tr
+
+if TYPE_CHECKING:
+    from jumok.text import Table, Text
+    from jumok.training.trainer import Trainer
+
+TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
+# Settings that apply to some tasks only.
+TASKS_OF = {
+    "column": ("lm", "mlm"),
+    **{name: (task,) for task, names in COLUMNS.items() for name in names},
+    **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
+    **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
+    "label_smoothing": ("seq2seq",),
+}
+
+
+class TrainRequest:
+    """The arguments of one call of `jumok train`.
+
+    Args:
+        texts: files, folders, or - for stdin; none: a built-in corpus, or the text that a run began with.
+        settings: those that were given on the command line or in a run.toml, by the names of the options.
+        init: a run folder or a transformers model folder to start from, or None.
+        device: as for `jumok.device.choose_device`. began: when the process began, as of `time.monotonic`.
+    """
+
+    def __init__(
+        self, texts: tuple[str, ...], settings: Mapping[str, Any], *, init: Path | None, device: str, began: float
+    ) -> None:
+        self.texts, self.init, self.device, self.began = texts, init, device, began
+        self.reading = {name: settings.get(name) for name in (*READING, *COLUMN_NAMES)}
+        self.tokenizer_options = {name: settings[name] for name in TOKENIZER_OPTIONS if settings.get(name) is not None}
+        self.size, self.tokenizer, self.model = (settings.get(name) for name in ("size", "tokenizer", "model"))
+        others = {*self.reading, *TOKENIZER_OPTIONS, "size", "tokenizer", "model"}
+        self.settings = {name: value for name, value in settings.items() if name not in others}
+
+    def start(self, out: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
+        """The trainer of a new run in the folder `out`, and a sentence on its text. tell: takes what is being done."""
+        from jumok.models import KINDS
+        from jumok.runs.folder import RunFolder
+        from jumok.training.settings import configurations
+        from jumok.training.trainer import Trainer
+
+        if self.init is not None and (self.tokenizer is not None or self.tokenizer_options):
+            raise ConfigError("{init} has its own tokenizer: leave {--tokenizer} and its options out.", init=self.init)
+        task = self.settings.get("task") or "lm"
+        require_choice("task", task, TASK_DEFAULTS)
+        if self.model is not None:
+            require_choice("model", self.model, TRAINABLE)
+        self._require_settings_of(task)
+        RunFolder(out).require_free()  # before anything that takes long
+        if self.settings.get("val") == "-" and "-" in self.texts:
+            raise ConfigError(
+                "- was given as a text and as {--val -}, but standard input can be read only once; hold out a file."
+            )
+        if self.texts:
+            tell(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
+        held_out = self._held_out_file(task)
+        text = read_material(task, self.texts, self.reading) if self.texts else built_in_material(task)
+        kind = None if self.model is None else KINDS[self.model]
+        trainer = Trainer.start(
+            out,
+            text,
+            **configurations(self.settings, size=self.size, kind=kind, init=self.init),
+            tokenizer=self._tokenizer(),
+            tokenizer_options=self.tokenizer_options,
+            val_text=held_out,
+            init=self.init,
+            device=self.device,
+            began=self.began,
+            tell=tell,
+        )
+        return trainer, text.describe()
+
+    def resume(self, out: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
+        """The trainer that continues the run in the folder `out`, and a sentence on where it is."""
+        from jumok.runs.folder import RunFolder
+        from jumok.training.settings import given_again
+        from jumok.training.trainer import Trainer
+
+        if self.init is not None or self.model is not None or self.tokenizer is not None or self.tokenizer_options:
+            raise ConfigError(
+                "a run continues with its own model and tokenizer: leave {--init}, {--model}, "
+                "{--tokenizer} and its options out."
+            )
+        task = RunFolder.open(out).read_config().get("train", {}).get("task", "lm")
+        self._require_settings_of(task)
+        recorded = recorded_columns(out)
+        held_out = self._held_out_file(task, recorded)
+        text = read_material(task, self.texts, self.reading, recorded) if self.texts else None
+        training = given_again(out, self.settings, self.size)
+        trainer = Trainer.resume(
+            out, text, training, val_text=held_out, device=self.device, began=self.began, tell=tell
+        )
+        if trainer.result is not None:
+            return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
+        if trainer.state.stage < len(trainer.stages):
+            return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
+        return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
+
+    def _require_settings_of(self, task: str) -> None:
+        """Raise ConfigError for a setting that does not apply to the task."""
+        given = self.settings | self.reading
+        for name, tasks in TASKS_OF.items():
+            if given.get(name) is not None and task not in tasks:
+                instead = ""
+                if name == "column" and task in COLUMNS:
+                    text, label = COLUMNS[task]
+                    instead = tr("; its columns are named with --{text} and --{label}", text=text, label=label)
+                raise ConfigError(
+                    "--{option} applies to {--task {tasks}}, but the task is {task}{instead}; leave it out.",
+                    option=name.replace("_", "-"),
+                    tasks=tr(" and ").join(tasks),
+                    task=task,
+                    instead=instead,
+                )
+
+    def _held_out_file(self, task: str, recorded: tuple[str, ...] = ()) -> Text | Table | None:
+        """What --val names, if it is a file. A share is left in the settings, as a number."""
+        given = self.settings.get("val")
+        if given is None:
+            return None
+        try:
+            self.settings["val"] = float(given)
+            return None
+        except ValueError:
+            del self.settings["val"]
+            return read_material(task, (given,), self.reading, recorded)
+
+    def _tokenizer(self) -> Any:
+        """The kind of tokenizer to train, the tokenizer of a file, or None."""
+        name = self.tokenizer
+        if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
+            return name
+        if self.tokenizer_options:
+            raise ConfigError(
+                "{options} cannot be set for a tokenizer that is already trained ({path}).",
+                options=", ".join(self.tokenizer_options),
+                path=name,
+            )
+        from jumok.tokenizers import Tokenizer
+
+        return Tokenizer.load(name)
