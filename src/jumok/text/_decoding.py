@@ -96,14 +96,9 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
 
 
 def detect(data: IO[bytes], name: str) -> Encoding:
-    """Detect the encoding of a file by strict decoding; see the module for the order of the candidates.
+    """Detect the encoding of a file (`name` is for messages), trying the candidates in the order given above.
 
-    Args:
-        name: of the file, for messages.
-
-    Raises:
-        TextError: the file is binary or in an unknown encoding.
-        Undecodable: the file is mostly in one encoding, and some of its bytes are invalid there.
+    Raises TextError for a binary file or an unknown encoding, and Undecodable for invalid bytes in a known one.
     """
     head = _window(data, 0)
     for mark, codec in _BOMS:
