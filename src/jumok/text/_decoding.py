@@ -96,10 +96,7 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
 
 
 def detect(data: IO[bytes], name: str) -> Encoding:
-    """Detect the encoding of a file (`name` is for messages), trying the candidates in the order given above.
-
-    Raises TextError for a binary file or an unknown encoding, and Undecodable for invalid bytes in a known one.
-    """
+    """Detect the encoding; raise TextError for binary or unknown ones, Undecodable for invalid bytes in a known one."""
     head = _window(data, 0)
     for mark, codec in _BOMS:
         if head.startswith(mark) and codec in _WIDE:
