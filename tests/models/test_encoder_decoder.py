@@ -428,7 +428,7 @@ def test_a_run_folder_there_and_back(family: str, tmp_path: Path):
     source, mask, target = batch()
     assert torch.equal(back(source, target, mask), model(source, target, mask))
     assert torch.equal(back.output_bias, model.output_bias)
-    with pytest.raises(RunError, match="of the kind EncoderDecoder, and one of the kind BERT is needed"):
+    with pytest.raises(RunError, match="of the class EncoderDecoder, but BERT is required"):
         load(tmp_path / "run", kind=BERT)
 
 

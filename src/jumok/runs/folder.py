@@ -319,9 +319,7 @@ class RunFolder:
     def writing(self, what: str, needed: int = 0) -> Iterator[None]:
         """Convert errors of the file system inside the block to a RunError with a remedy.
 
-        Args:
-            what: what is written, for the message.
-            needed: bytes to write; 0 if unknown.
+        `what` names what is written, for the message; `needed` is the number of bytes, 0 if unknown.
         """
         try:
             yield

@@ -96,15 +96,7 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
 
 
 def detect(data: IO[bytes], name: str) -> Encoding:
-    """Detect the encoding of a file by strict decoding; see the module for the order of the candidates.
-
-    Args:
-        name: of the file, for messages.
-
-    Raises:
-        TextError: the file is binary or in an unknown encoding.
-        Undecodable: the file is mostly in one encoding, and some of its bytes are invalid there.
-    """
+    """Detect the encoding; raise TextError for binary or unknown ones, Undecodable for invalid bytes in a known one."""
     head = _window(data, 0)
     for mark, codec in _BOMS:
         if head.startswith(mark) and codec in _WIDE:
