@@ -294,7 +294,7 @@ def test_heads_switched_off_change_the_loss_and_what_comes_next(view: View, runs
 )  # fmt: skip
 def test_a_picture_without_a_page(view: View, runs: Path, run: str, where: list[str]) -> None:
     end = view(runs / run, TEXT, *where, "--png", "heads.png")
-    assert (end.code, end.err.splitlines()[-1]) == (0, "Drew heads.png.")
+    assert (end.code, end.err.splitlines()[-1]) == (0, "Wrote heads.png.")
     image = imread("heads.png")
     assert min(image.shape[:2]) > 250
     assert image.std() > 0.05
@@ -306,7 +306,7 @@ def test_a_picture_by_its_suffix(view: View, runs: Path, name: str) -> None:
     """For a paper or a slide there was no picture but a PNG of one size."""
     for _ in range(2):  # the second time in place of the first
         end = view(runs / "gpt", TEXT, "--layer", "0", "--picture", name)
-        assert (end.code, end.err.splitlines()[-1]) == (0, f"Drew {name}.")
+        assert (end.code, end.err.splitlines()[-1]) == (0, f"Wrote {name}.")
     content = Path(name).read_bytes()
     assert content.startswith({"svg": b"<?xml", "pdf": b"%PDF", "PNG": b"\x89PNG"}[name[6:]])
     if name.endswith("svg"):
@@ -374,7 +374,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "layers out of range": (["gpt", TEXT, "--layers", "0-2"], 2, r"layers=\[0, 1, 2\]"),
     "layers that are no numbers": (["gpt", TEXT, "--layers", "all"], 2, r"--layers 'all' is not a list of numbers"),
     "a range from behind": (["gpt", TEXT, "--heads", "1-0"], 2, r"is an empty range"),
-    "a range without an end": (["gpt", TEXT, "--heads", "0-9999999999"], 2, r"is out of range: numbers are at most 9999"),
+    "a range without an end": (["gpt", TEXT, "--heads", "0-9999999999"], 2, r"is out of range: numbers are at"),
     "a range that is far too long": (["gpt", TEXT, "--layers", "0-9999"], 2, r"layers=\[0, 1, 2, 3, 4, 5, \.\.\.\]"),
     "no heads to switch off": (["gpt", TEXT, "--without", "1"], 2, r"--without '1' is not a list of heads; write "),
     "heads that are not there": (["gpt", TEXT, "--without", "2.0"], 2, r"there is no head \('self', 2, 0\)"),
