@@ -1,4 +1,4 @@
-"""What the machine at hand is good at: found out by measuring, not by its name."""
+"""The device of a computation: choice, precision, memory, random numbers, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from jumok.messages import tr
 from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MARGIN = 1.2  # times the free memory must be wanted before it is refused
+MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`, or the fastest one there is for "auto".
+    """Return the device called `name`; for "auto", the fastest available one.
 
     Raises:
-        ConfigError: there is no such device, or not here.
+        ConfigError: the name is unknown, or the device is not available.
     """
     kind, _, number = name.partition(":")
     require_choice("device", kind, DEVICES)
@@ -53,12 +53,12 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Matrix products in bfloat16 where precision is "bfloat16"; everything as it is for "float32"."""
+    """Return a context that computes matrix products in bfloat16 if `precision` is "bfloat16"."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def processor_name(device: torch.device) -> str:
-    """The name of the GPU, or else of the processor, as the system tells it."""
+    """Return the name of the GPU, or of the processor, as the system reports it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = _name_on_macos() if platform.system() == "Darwin" else _name_on_linux()
@@ -72,7 +72,7 @@ def _name_on_linux() -> str:
 
 
 def _name_on_macos() -> str:
-    """Such as "Apple M2 Pro", where platform.processor() says "arm" of every chip; "" if there is no answer."""
+    """Return the name of the chip, such as "Apple M2 Pro" (`platform.processor` returns only "arm"), or ""."""
     asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
     try:
         answer = subprocess.run(asked, capture_output=True, timeout=5, check=True).stdout
@@ -82,7 +82,7 @@ def _name_on_macos() -> str:
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """What computes here: versions, processor, instruction set, threads and device, as plain values."""
+    """Return versions, processor, instruction set, number of threads and device, as plain values."""
     libraries = {name: version(name) for name in ("torch", "numpy", "tokenizers")}
     return {
         "versions": {"jumok": __version__, "python": platform.python_version(), **libraries},
@@ -95,33 +95,40 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def measure_machine(device: torch.device) -> dict[str, Any]:
-    """What computes here, and how fast: a second or two of measuring.
+    """The machine and its speed, measured for a second or two.
 
     Returns:
-        names of the parts and their versions; cores that this process may use; GFLOP/s (10⁹ operations per second) of a
-        square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second) read in a matrix-vector product.
+        The fields of `describe_machine`, versions among them; the number of cores that this process may use; GFLOP/s
+        (10⁹ operations per second) of a square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second)
+        read in a matrix-vector product.
     """
     found = describe_machine(device)
     width = 1024 if device.type == "cpu" else 8192
 
+    def shortest(work: Callable[[], object]) -> float:
+        return min(seconds_of(work, device) for _ in range(9))  # the first one warms up
+
     def gflops(dtype: torch.dtype) -> float:
         a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))  # (N, N) each
-        return 2 * width**3 / seconds_per_call(lambda: a @ b, device, repeats=8) / 1e9
+        return 2 * width**3 / shortest(lambda: a @ b) / 1e9
 
     matrix, vector = torch.ones(8192, 8192, device=device), torch.ones(8192, device=device)  # (N, N), (N,)
-    seconds = seconds_per_call(lambda: matrix @ vector, device, repeats=8)
     return {
         **found.pop("versions"),
         **found,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "float32_gflops": gflops(torch.float32),
         "bfloat16_gflops": gflops(torch.bfloat16),
-        "memory_gb_per_second": matrix.nbytes / seconds / 1e9,
+        "memory_gb_per_second": matrix.nbytes / shortest(lambda: matrix @ vector) / 1e9,
     }
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two machines differ in that can change the last bits of a sum, such as "threads: 2 before, 1 now"."""
+    """Return the differences of two machines that can change rounding errors, such as "threads: 2 before, 1 now".
+
+    Args:
+        before, now: results of `describe_machine`.
+    """
     flat = [{**machine["versions"], **machine} for machine in (before, now)]
     names = ("jumok", "torch", "numpy", "system", "processor", "instructions", "threads", "device")
     return [
@@ -133,16 +140,16 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def keeping_memory(device: torch.device) -> Iterator[None]:
-    """On a CPU this process keeps the memory that it frees inside the block, where the C library is glibc.
+    """Keep freed memory in the process inside the block, instead of returning it to the system (CPU and glibc only).
 
-    glibc gives what a tensor of more than 32 MB held back to the system at once, which then has to find and clear pages
-    for the next one, although a training step wants again what the one before it freed. What that costs, and how much
-    memory keeping it takes: bench/LOG.md.
+    glibc returns the memory of a tensor of more than 32 MB to the system as soon as it is freed. The system must then
+    find and clear pages for the next tensor, although each training step needs the same memory again. bench/LOG.md
+    has the time that this saves and the memory that it takes.
 
-    It holds for the whole process, so also for what else runs there meanwhile. When the last such block ends, memory
-    that nothing uses is given back, and the C library has the limits that it comes to by itself in a process that has
-    freed a large tensor. Two things cannot be restored: other limits that the process was started with or had set
-    itself, for glibc does not tell them; and that glibc adapts them, which any setting ends.
+    The setting holds for the whole process. When the last such block ends, unused memory is returned, and the limits
+    are set to those that glibc reaches by itself after a large tensor was freed. Two things are not restored: limits
+    that were set before, because glibc cannot be queried for them; and the adaptation of the limits, which glibc
+    disables when any of them is set.
     """
     global _keeping
     if device.type != "cpu":
@@ -166,23 +173,23 @@ _keeping = 0  # blocks of `keeping_memory` that are open
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that it frees, to its end; see `keeping_memory`."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # musl has none
-        libc.mallopt(M_MMAP_MAX, 0)  # all from the heap
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink by itself
+    """Keep freed memory in the process until it ends; see `keeping_memory`."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # not in musl
+        libc.mallopt(M_MMAP_MAX, 0)  # allocate everything on the heap
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never shrink the heap
 
 
 def _give_memory_back() -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.mallopt(M_MMAP_MAX, 65_536)  # the default
-        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # as far as glibc raises it, and twice that
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the highest value that glibc adapts it to; the next is twice that
         libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
         libc.malloc_trim(0)
 
 
 @contextmanager
 def own_random(device: torch.device) -> Iterator[None]:
-    """torch's random numbers inside the block are nobody else's: afterwards they go on where they were before it."""
+    """Restore torch's random state on the CPU and on `device` when the block ends."""
     if device.type == "mps":
         there = torch.mps.get_rng_state()
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else ()
@@ -195,17 +202,17 @@ def own_random(device: torch.device) -> Iterator[None]:
 
 
 def seed_random(device: torch.device, seed: int) -> None:
-    """Seed torch's random numbers on the CPU and, where it is another, on the device; those of no other device."""
+    """Seed torch's random numbers on the CPU and on `device`; other devices are not seeded."""
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.manual_seed(seed)
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that this process may still take, or None where the system does not tell.
+    """Return the bytes that this process can still allocate, or None if unknown.
 
-    Of a GPU what its driver says is free. Else what the system could free without swapping, and the swap; within the
-    limit of a container. Systems that only tell how much memory there is at all are taken at their word.
+    For a GPU this is the free memory that the driver reports. Otherwise it is the available memory plus the free swap
+    space, or the limit of the container if that is lower. On systems that report only the total, it is the total.
     """
     if torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -245,7 +252,7 @@ def _free_on_windows() -> int | None:
 
 
 def _limits_of_groups() -> Iterator[int]:
-    """What the control groups of this process may take, each with all its parents: containers are limited by them."""
+    """Yield the memory limits of the control groups of this process and of their parents; containers use them."""
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -259,15 +266,17 @@ def _limits_of_groups() -> Iterator[int]:
         )
         place = Path(path.lstrip("/"))
         for group in (place, *place.parents):
-            with suppress(OSError, ValueError):  # "max", or not visible from inside
+            with suppress(OSError, ValueError):  # "max", or not visible inside the container
                 yield int((top / group / name).read_text(encoding="ascii"))
 
 
 def require_memory(needed: int, what: str, free: int | None = None) -> None:
-    """Raise ConfigError if `what` cannot fit: it needs more, by a clear margin, than there is.
+    """Raise ConfigError if `what` needs more than MARGIN times the free memory.
 
     Args:
-        needed: bytes, rather too few than too many. free: bytes that there are; None: those that a CPU has now.
+        needed: bytes; a lower bound.
+        what: name of what needs the memory, for the message.
+        free: free bytes; None: `free_memory()`.
     """
     free = free_memory() if free is None else free
     if free is not None and needed > MARGIN * free:
@@ -280,7 +289,7 @@ def require_memory(needed: int, what: str, free: int | None = None) -> None:
 
 
 def bytes_of(count: int) -> str:
-    """A number of bytes for people: 940 kB, 21 GB, 16 TB, 1.0e+30 bytes."""
+    """Format a number of bytes: 940 kB, 21 GB, 16 TB, 1.0e+18 TB."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
         if count >= 10**power:
             amount = count / 10**power
@@ -289,43 +298,26 @@ def bytes_of(count: int) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether there was too little memory. On CPUs torch raises a plain RuntimeError then."""
+    """Return whether `error` means that memory ran out. On CPUs torch raises a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all it was asked for: others than CPUs only note what they are to do."""
+    """Wait until the device has finished its work; operations on devices other than CPUs are asynchronous."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
-def seconds_per_call(
-    work: Callable[[], object], device: torch.device, repeats: int = 2, *, warm_up: bool = True
-) -> float:
-    """The shortest of a few timed calls, after one that is not counted, unless the work was done before."""
-    times = []
-    for _ in range(repeats + warm_up):
-        start = time.perf_counter()
-        work()
-        wait(device)
-        times.append(time.perf_counter() - start)
-    return min(times[warm_up:])
-
-
-def processor_waits() -> float:
-    """Seconds for which threads of this process, all together, could have worked and waited for a processor.
-
-    Of those that are still alive; 0.0 where the system does not tell, which is anywhere but on Linux.
-    """
-    nanoseconds = 0
-    for place in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            nanoseconds += int(place.read_text(encoding="ascii").split()[1])
-    return nanoseconds / 1e9
+def seconds_of(work: Callable[[], object], device: torch.device) -> float:
+    """How long one call takes, until the device has finished."""
+    start = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - start
 
 
 def has_compiler(device: torch.device) -> bool:
-    """Whether torch.compile has what it needs: a C++ compiler on CPUs, Triton on CUDA."""
+    """Return whether torch.compile can run: it needs a C++ compiler on CPUs and Triton on CUDA."""
     if device.type == "cuda":
         return importlib.util.find_spec("triton") is not None
     names = (os.environ.get("CXX"), "g++", "clang++", "cl")

@@ -1,18 +1,18 @@
-"""Everything that jumok raises on purpose::
+"""The exceptions of jumok::
 
-    JumokError                  the base: catch this one to catch them all
-    ├── ConfigError             a setting is wrong: unknown, out of range, or at odds with another one
-    ├── TextError               a text cannot be read: missing, empty, binary, in no known encoding
-    ├── CorpusError             a corpus cannot be written or fetched: unknown name, no network, wrong checksum
+    JumokError                  base class of all exceptions below
+    ├── ConfigError             a setting is unknown, out of range, or contradicts another one
+    ├── TextError               a text cannot be read: missing, empty, binary, or in an unknown encoding
+    ├── CorpusError             a corpus cannot be written or downloaded: unknown name, no network, wrong checksum
     ├── TokenizerError          a tokenizer cannot be trained, loaded or used
-    ├── RunError                a run folder is missing, incomplete, damaged or in the way
-    │   └── ResumeError         a run cannot go on with what was given: other data, other settings
-    ├── TrainingError           training cannot go on: three steps in a row without a finite loss
-    ├── ViewError               a model cannot be looked into: no language head, nothing recorded, another kind of model
-    └── LessonError             a chapter is missing in this installation, or cannot be read or written as asked
+    ├── RunError                a run folder is missing, incomplete or damaged, or must not be overwritten
+    │   └── ResumeError         a run cannot be resumed with these arguments: other data, other settings
+    ├── TrainingError           training cannot continue: three steps in a row without a finite loss
+    ├── ViewError               a model cannot be viewed: no language head, nothing recorded, another kind of model
+    └── LessonError             a chapter is missing in this installation, or cannot be read or written
 
-Each message says what was given, what is allowed and what to do. The command line prints the message alone,
-without a traceback, and ends with `exit_code`.
+Each message states the given value, the allowed values and a remedy. The command line prints the message without a
+traceback and exits with `exit_code`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from jumok.messages import tr
 
 
 class JumokError(Exception):
-    """Base of all errors that jumok raises on purpose; the message is meant for the person at the keyboard.
+    """Base class of the exceptions of jumok. The message is written for the user.
 
     Args:
-        template, values: see `jumok.messages.tr`.
+        template: the message, with the fields of `str.format`; see `jumok.messages.tr`.
+        values: the values of the fields.
     """
 
     exit_code = 1
@@ -40,11 +41,11 @@ class ConfigError(JumokError, ValueError):
 
 
 class TextError(JumokError):
-    """A text cannot be read as text."""
+    """A text cannot be read."""
 
 
 class CorpusError(JumokError):
-    """A corpus of the catalogue cannot be written or fetched."""
+    """A corpus of the catalogue cannot be written or downloaded."""
 
 
 class TokenizerError(JumokError):
@@ -52,20 +53,20 @@ class TokenizerError(JumokError):
 
 
 class RunError(JumokError):
-    """A run folder is missing, incomplete, damaged or in the way."""
+    """A run folder is missing, incomplete or damaged, or must not be overwritten."""
 
 
 class ResumeError(RunError):
-    """A run cannot be continued with what was given."""
+    """A run cannot be resumed with the given arguments."""
 
 
 class TrainingError(JumokError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class ViewError(JumokError):
-    """A model cannot be looked into as asked."""
+    """A model cannot be viewed."""
 
 
 class LessonError(JumokError):
-    """A chapter is missing in this installation, or cannot be read or written as asked."""
+    """A chapter is missing in this installation, or cannot be read or written."""

@@ -1,4 +1,7 @@
-"""Files and folders that are written atomically: beside their place, flushed, renamed into it. File locks."""
+"""Atomic writes of files and folders, and file locks.
+
+A file is written under a temporary name in the same folder, flushed to the disk, and renamed to its final name.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from jumok.messages import tr
 
 
 def cache_folder() -> Path:
-    """Where jumok keeps what can be downloaded again: JUMOK_CACHE, or else the cache folder of the platform."""
+    """Return the folder for downloads: $JUMOK_CACHE, or the cache folder of the platform."""
     chosen = os.environ.get("JUMOK_CACHE")
     return Path(chosen) if chosen else user_cache_path("jumok")
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` to write to; it takes the place of `path` when the block ends well.
+    """Yield a temporary file in the folder of `path`; it replaces `path` when the block ends without an error.
 
-    Whatever goes wrong, a kill included, `path` keeps its old content; only a kill leaves the temporary file behind
-    (its name begins with a dot and ends in .tmp).
+    After an error or a kill, `path` has its old content. The temporary file is removed, except after a kill. Its name
+    begins with a dot and ends in .tmp.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -37,17 +40,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        with suppress(OSError):  # must not hide what went wrong before
+        with suppress(OSError):  # must not replace an error from the block
             temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` to put files into; it takes the place of `path` when the block ends well.
+    """Yield a temporary folder in the parent of `path`; it replaces `path` when the block ends without an error.
 
-    A folder that is at `path` already is moved aside, and removed when the new one is in place. If anything goes wrong,
-    it is moved back. A kill between these two renames leaves both folders beside `path`, whole, as `new` and `old` in
-    a folder whose name begins with a dot and ends in .tmp; at any other moment one of them is at `path`.
+    An existing folder at `path` is moved aside before the new one is renamed, and removed afterwards. After an error it
+    is moved back. A kill between the two renames leaves nothing at `path`; both folders are then complete, as `new` and
+    `old` in a folder whose name begins with a dot and ends in .tmp.
     """
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent))
     new, old = temporary / "new", temporary / "old"
@@ -68,7 +71,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def copy_or_link(source: Path, target: Path) -> None:
-    """Give a file that is never changed, only replaced, a second name; on a file system without links copy it."""
+    """Create a hard link `target` to `source`, or a copy where the file system has no links.
+
+    The file must never be modified in place, only replaced.
+    """
     try:
         os.link(source, target)
     except OSError:
@@ -76,35 +82,36 @@ def copy_or_link(source: Path, target: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file atomically: after an error or a kill the old one is unchanged.
+    """Write a file atomically: after an error or a kill the old file is unchanged.
 
-    Text is UTF-8 with "\\n" newlines. Half surrogates, which stand for the bytes of a file name that is not UTF-8, are
-    written as JSON writes them: \\udcb0.
+    Text is written as UTF-8 with "\\n" newlines. Lone surrogates, which represent the bytes of a file name that is not
+    UTF-8, are escaped as in JSON: \\udcb0.
     """
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 class LockHeld(Exception):
-    """The lock is held already, and `wait` was false."""
+    """The lock is already held, and `wait` is false."""
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock at `path` inside the block; the system releases it when the process ends, however it ends.
+    """Hold the lock at `path` inside the block. The system releases it when the process ends, also after a kill.
 
-    The lock is exclusive between processes and inside this one. `path` is an empty file, which may outlive the lock and
-    then means nothing.
+    The lock is exclusive between processes and between threads. `path` is an empty file; it may remain after the lock
+    is released.
 
-    wait: until it is free, looking some twenty times a second.
+    Args:
+        wait: wait until the lock is free; it is polled about twenty times a second.
 
     Raises:
-        LockHeld: it is held already, and `wait` is false.
-        OSError: the file cannot be made.
+        LockHeld: the lock is already held, and `wait` is false.
+        OSError: the file cannot be created.
     """
-    from filelock import FileLock, Timeout  # takes longer to load than the rest of this package without torch
+    from filelock import FileLock, Timeout  # slow to import
 
-    lock = FileLock(path, thread_local=False)  # another thread may be the one that ends
+    lock = FileLock(path, thread_local=False)  # another thread may release it
     try:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
@@ -118,7 +125,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` survive a power cut, where the system can (not on Windows)."""
+    """Flush a folder to the disk, so that renames inside it survive a power failure. Does nothing on Windows."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -128,7 +135,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def space(path: Path, needed: int = 0) -> str:
-    """What the disk of `path` has left, and what is needed, in bytes, where that is known; in words, for a message."""
+    """Return the free space on the disk of `path`, as a phrase for a message.
+
+    Args:
+        needed: bytes that are needed; 0 if unknown.
+    """
     there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(there).free / 1e6
     if not needed:
@@ -137,7 +148,7 @@ def space(path: Path, needed: int = 0) -> str:
 
 
 def _settle(file: Path) -> None:
-    """Flush a file to the disk, and give it the permissions of any new file; some libraries keep theirs private."""
+    """Flush a file to the disk and give it the default permissions; temporary files are private to their owner."""
     with file.open("rb+") as handle:
         os.fsync(handle.fileno())
     file.chmod(0o666 & ~_umask())

@@ -312,7 +312,7 @@ def test_only_https_is_fetched_unless_a_mirror_is_named(fetch: Fetch, monkeypatc
     file = catalogue.RemoteFile(url=f"http://127.0.0.1:1{PLACE}/Pairs.csv", bytes=1, sha256="0" * 64)
     plain = catalogue.Corpus(**{**vars(corpus), "files": (file,)})
     monkeypatch.setattr(catalogue, "entries", lambda: {"chatbot": plain})
-    with pytest.raises(CorpusError, match="is not https; such an address is not fetched"):
+    with pytest.raises(CorpusError, match="is not https; only https addresses are downloaded"):
         fetch("chatbot", base_url=None)
 
 

@@ -452,7 +452,7 @@ def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: p
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ("{}", "is damaged"),
-        ('{"format": 2}', "has format 2; this jumok reads format 1"),
+        ('{"format": 2}', "has format 2; this version of jumok supports format 1"),
         ('{"format": 1, "text": {}, "asked": null, "config": {"n_layers": 3}}', "is damaged"),
         (b"\xff\xfe", "is damaged"),
     ],
@@ -547,7 +547,7 @@ def test_less_text_and_the_bigram_are_told() -> None:
     sentences = {rung.slug: verdict(record, rung, "en") for rung in RUNGS}
     assert "40% as much text" in sentences["stacked"]
     assert sum("as much text" in sentence for sentence in sentences.values()) == 1
-    assert [slug for slug in SLUGS if "still 1.000 above the bigram" in sentences[slug]] == SLUGS[2:6]
+    assert [slug for slug in SLUGS if "still 1.000 higher than that of the bigram" in sentences[slug]] == SLUGS[2:6]
 
 
 @languages

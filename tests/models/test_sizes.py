@@ -149,7 +149,7 @@ def test_the_least_is_less_than_what_a_step_keeps(start: Start, task: str) -> No
     trainer = start(task=task, attention="auto", n_layer=2)
     assert trainer.plan is not None
     least = fewest(trainer.model.config, trainer.task.tokens_per_batch)
-    assert least < sum(trainer.plan.explanation.memory.values())
+    assert least < sum(plan.memory_of(count_parameters(trainer.model.config), trainer.plan.costs[0]).values())
 
 
 @pytest.mark.parametrize(("free", "when"), [(10_000, "before anything is built"), (400_000, "after a pass")])
@@ -160,11 +160,11 @@ def test_a_step_that_does_not_fit_is_refused(
     monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
     monkeypatch.setattr(plan, "free_memory", lambda _: free)
     if when != "after a pass":
-        monkeypatch.setattr(plan, "costs_of", lambda *_: pytest.fail("a step was tried"))
+        monkeypatch.setattr(plan, "measure", lambda *_: pytest.fail("a step was tried"))
     with pytest.raises(
         ConfigError, match=r"a training step over 1,024 tokens takes [\d,.]+ .B of memory at least, and"
     ):
-        start(batch_size=64)
+        start(batch_size=64, attention="auto")
     assert not (tmp_path / "run").exists()
 
 

@@ -253,5 +253,5 @@ def test_a_context_is_needed_where_there_is_cross_attention_and_nowhere_else():
     x, context = inputs()
     with pytest.raises(ValueError, match="has cross-attention and needs a context"):
         random_block(PLAIN, cross=True)(x)
-    with pytest.raises(ValueError, match="has no cross-attention to look at a context with; make it with cross=True"):
+    with pytest.raises(ValueError, match="has no cross-attention and takes no context; create it with cross=True"):
         random_block(PLAIN)(x, context=context)

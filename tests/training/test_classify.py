@@ -35,8 +35,10 @@ from jumok.runs.events import Eval, Finish, Notice, Sample
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
+from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
-from jumok.training.tasks.classify import Classification, in_order, next_token_losses, thinned
+from jumok.training.tasks.classify import Classification, next_token_losses, thinned
+from jumok.training.tasks.labelled import in_order
 from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_confusion
 
@@ -357,7 +359,7 @@ def test_the_loss_is_that_of_classes_and_of_next_tokens(start_run: Start):
         said = model(ids[row : row + 1, :length])[0]
         by_hand.append(F.cross_entropy(said[:-1], ids[row, 1:length], reduction="none"))
     wanted = F.cross_entropy(logits, truth) + 0.5 * torch.cat(by_hand).mean()
-    torch.testing.assert_close(task.loss(model, (ids, lengths, truth)), wanted)
+    torch.testing.assert_close(mean_loss(*trainer.loop.objective(ids, lengths, truth)), wanted)
     mask = torch.arange(ids.shape[1]) < lengths[:, None]
     torch.testing.assert_close(next_token_losses(model, model.hidden(ids), ids, mask), torch.cat(by_hand))
 
@@ -369,11 +371,13 @@ def test_class_weights_make_classes_equal(start_run: Start):
     assert isinstance(task, Classification)
     assert isinstance(model, GPT)
     counts = np.bincount(task.train.truth)
-    assert task.weights is not None
-    torch.testing.assert_close(task.weights * torch.from_numpy(counts), torch.full((2,), counts.sum() / 2))
+    assert task.class_weights is not None
+    torch.testing.assert_close(task.class_weights * torch.from_numpy(counts), torch.full((2,), counts.sum() / 2))
     ids, lengths, truth = task.batch(0)
     losses = F.cross_entropy(class_logits(model, ids, lengths), truth, reduction="none")
-    torch.testing.assert_close(task.loss(model, (ids, lengths, truth)), (losses * task.weights[truth]).mean())
+    torch.testing.assert_close(
+        mean_loss(*trainer.loop.objective(ids, lengths, truth)), (losses * task.class_weights[truth]).mean()
+    )
 
 
 def test_batches_hold_each_row_once_in_an_epoch(start_run: Start):

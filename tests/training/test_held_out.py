@@ -73,17 +73,19 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
     for held_out in (first, copy):
         end = jumok("train", second, first, "--val", held_out, "--out=run", *FLAGS)
         assert end.code == 1
-        assert f"{held_out} cannot be held out: it holds the same as {first}, which the model is trained on" in end.err
+        assert (
+            f"{held_out} cannot be held out: its content is that of {first}, on which the model is trained" in end.err
+        )
         assert not Path("run").exists()
     end = jumok("train", "-", "--val=-", "--out=run", *FLAGS, stdin=tales)
     assert end.code == 2
-    assert "standard input can be read once" in end.err
+    assert "standard input can be read only once" in end.err
 
 
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
 def test_a_held_out_table_that_is_trained_on_is_refused(task: str, begin: Callable[..., Trainer]) -> None:
     rows = reviews() if task == "classify" else numbers()
-    with pytest.raises(TextError, match=r"cannot be held out: it holds the same as <rows>.* such as val=0\.1"):
+    with pytest.raises(TextError, match=r"cannot be held out: its content is that of <rows>.* such as val=0\.1"):
         begin(table(task, rows), task, table(task, rows))
 
 

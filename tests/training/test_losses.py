@@ -18,6 +18,7 @@ from jumok.evaluation.seq2seq import PADDING
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.text import Table, Text, from_rows
+from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
@@ -118,7 +119,21 @@ def test_two_accumulated_batches_are_one_of_their_rows(
     together, loss_together = gradients_of_a_step(trainer)
     assert float((apart - together).norm() / together.norm()) < 1e-9
     assert loss_apart == pytest.approx(loss_together, rel=1e-12)
-    assert loss_together == pytest.approx(task.loss(trainer.model, whole).item(), rel=1e-12)
+    assert loss_together == pytest.approx(mean_loss(*trainer.loop.objective(*whole)).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_hook_sees_the_batch_and_the_sums_of_a_step(begin: Callable[..., Trainer], case: str) -> None:
+    """Head and loss were computed outside any module's forward, where no wrapper could reach them."""
+    trainer = begin(case)
+    seen: list[tuple[Any, Any]] = []
+    trainer.loop.objective.register_forward_hook(lambda _, batch, found: seen.append((batch, found)))
+    step = trainer.loop.take_step()
+    totals = [trainer.task.counts(batch) for batch, _ in seen]
+    assert [counts for _, (_, counts) in seen] == totals
+    together = [max(1, sum(each)) for each in zip(*totals, strict=True)]
+    parts = [float(total) / count for _, (sums, _) in seen for total, count in zip(sums, together, strict=True)]
+    assert sum(parts) == pytest.approx(step.loss, rel=1e-9)
 
 
 @pytest.mark.parametrize("case", ["classify, class_weights", "seq2seq"])
@@ -151,7 +166,7 @@ def test_texts_of_one_token_have_no_next_one(begin: Callable[..., Trainer]) -> N
     trainer = begin("classify, lm_weight")
     ids, lengths, truth = trainer.task.batch(0)
     alone = (ids[:, :1], torch.ones_like(lengths), truth)
-    loss = trainer.task.loss(trainer.model, alone)
+    loss = mean_loss(*trainer.loop.objective(*alone))
     loss.backward()
     labels_only = F.cross_entropy(trainer.model.classify(trainer.model.hidden(alone[0]), None), truth)  # type: ignore[operator, union-attr]
     torch.testing.assert_close(loss, labels_only)

@@ -36,6 +36,7 @@ from jumok.runs.events import Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
+from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Trainer
@@ -252,12 +253,12 @@ def test_the_loss_is_the_mean_over_hidden_tokens(begin: Start) -> None:
     ids, places, targets = task.batch(0)
     every = torch.full_like(ids, IGNORED).scatter(1, places, targets)
     wanted = F.cross_entropy(model.mlm_logits(model(ids)).flatten(0, 1), every.flatten(), ignore_index=IGNORED)
-    torch.testing.assert_close(task.loss(model, (ids, places, targets)), wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(mean_loss(*trainer.loop.objective(ids, places, targets)), wanted, rtol=0, atol=1e-12)
     targets = targets.clone()
     targets[1:, 1], targets[0] = IGNORED, IGNORED  # rows with fewer hidden tokens, and one with none
     fewer = [naive_nats(model, ids[row], int(places[row, 0]), int(targets[row, 0])) for row in (1, 2, 3)]
-    assert task.loss(model, (ids, places, targets)).item() == pytest.approx(sum(fewer) / 3)
-    nothing = task.loss(model, (ids, places, torch.full_like(targets, IGNORED)))
+    assert mean_loss(*trainer.loop.objective(ids, places, targets)).item() == pytest.approx(sum(fewer) / 3)
+    nothing = mean_loss(*trainer.loop.objective(ids, places, torch.full_like(targets, IGNORED)))
     assert nothing.item() == 0.0  # and not 0 / 0
 
 

@@ -303,7 +303,7 @@ def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Pa
             break
     assert (run / "model.safetensors").read_bytes() != before
     resumed = Trainer.resume(run, device="cpu")
-    assert (resumed.step, resumed.best_step, resumed.notices) == (6, 4, [])
+    assert (resumed.step, resumed.state.best_step, resumed.notices) == (6, 4, [])
     assert (run / "model.safetensors").read_bytes() == before
     assert resumed.folder.read_config()["metrics"]["step"] == 4
     list(resumed.run())

@@ -347,14 +347,14 @@ def test_a_text_of_one_token_has_statistics_that_a_page_can_hold() -> None:
 
 
 def test_notes_are_in_the_tone_of_the_page() -> None:
-    """A page speaks 해요체, and so do its notes."""
+    """The Korean of a page is written in 합니다체, and so are its notes."""
     notes = [
         *trace(gpt(), TEXT * 2).notes,
         *trace(bert(head="pooler"), TEXT).notes,
         *trace(seq2seq(), TEXT, target="비가").notes,
     ]
     assert len(notes) >= 4
-    assert [note.ko for note in notes if not note.ko.endswith("요.")] == []
+    assert [note.ko for note in notes if not note.ko.endswith("니다.")] == []
 
 
 def test_statistics_between_two_texts_and_in_both_directions() -> None:

@@ -187,23 +187,24 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
 def _explain(make: Making, quiet: bool, as_json: bool) -> None:
     """Start the run in a temporary folder and print its plan."""
     from jumok.cli.console.explanation import show_explanation
+    from jumok.training.explanation import explain
     from jumok.training.progress import TrainingView
 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         with TrainingView(Path(folder), quiet=quiet) as view:
             trainer, text_note = make(Path(folder) / "run", view.doing)
-        plan, notices = trainer.plan, trainer.notices
+        assert trainer.plan is not None  # it was started, not resumed
+        found, notices = explain(trainer.plan, trainer.task, trainer.device), trainer.notices
         trainer.close()
         del trainer  # it maps the text of the folder, which Windows cannot remove as long as it is mapped
-    assert plan is not None  # it was started, not resumed
     if as_json:
-        values = dataclasses.asdict(plan.explanation)
+        values = dataclasses.asdict(found)
         values["candidates"] = [plain_floats(candidate) for candidate in values["candidates"]]
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
         print_json(plain_floats({**values, "notices": notices}))
         return
     say(text_note, quiet=quiet)
-    show_explanation(plan.explanation)
+    show_explanation(found)
     for notice in notices:
         say(notice, quiet=quiet)
 

@@ -1,7 +1,6 @@
-"""Configurations: frozen, keyword-only, checked when they are made, and free of torch.
+"""Configurations: frozen, keyword-only, validated on creation, independent of torch.
 
-A field that is left at None is filled in from the others at once, so a finished configuration never holds a None
-that a reader would have to resolve again.
+Fields with a derived default, such as head_dim, are filled in on creation, so they are never None afterwards.
 """
 
 from __future__ import annotations

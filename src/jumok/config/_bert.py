@@ -1,4 +1,4 @@
-"""The shape of a BERT."""
+"""The configuration of BERT."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Head = Literal["none", "pooler", "mlm", "classify"]
 
 @dataclass(frozen=True, kw_only=True)
 class BERTConfig(ModelConfig):
-    """The shape of a BERT and what stands on top of it; each field says what it is in its `help`.
+    """The architecture of a BERT and of its head. The `help` of each field describes it.
 
-    It is exactly what `transformers` calls BertModel (`head="pooler"`), BertForMaskedLM (`"mlm"`) or
-    BertForSequenceClassification (`"classify"`): norms after each addition, learned positions, GELU in its exact (erf)
-    form, biases everywhere (https://arxiv.org/abs/1810.04805). With `head="none"` it is a BertModel without its pooler.
+    The model computes the same as BertModel (`head="pooler"`), BertForMaskedLM (`"mlm"`) or
+    BertForSequenceClassification (`"classify"`) of `transformers`: post-norm, learned positions, exact (erf) GELU and
+    biases (https://arxiv.org/abs/1810.04805). With `head="none"` it is a BertModel without the pooler.
 
     Raises:
-        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     n_layer: int = setting(4, "number of blocks")
@@ -74,7 +74,7 @@ class BERTConfig(ModelConfig):
             )
 
     def block(self) -> BlockConfig:
-        """What the blocks of this model are made of."""
+        """Return the configuration of the blocks."""
         return BlockConfig(
             width=self.n_embd,
             n_head=self.n_head,

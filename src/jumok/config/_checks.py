@@ -1,4 +1,4 @@
-"""Checks of single values. Each names the value, what is allowed, and a word that is close."""
+"""Checks of single values. The messages name the value and the allowed ones, and suggest a similar name."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _plain(limit: float) -> str:
 
 
 def _shown(value: float) -> str:
-    """A number as it was given, or how long it is: some have hundreds of digits."""
+    """Return a number as given; one with more than 30 digits is shortened."""
     digits = repr(value)
     return digits if len(digits) <= 30 else f"{digits[:8]}... ({len(digits)} digits)"
 
 
 def require_type(name: str, value: object, kind: type) -> None:
-    """Raise ConfigError unless `value` is a `kind`; a whole number is a float too, a bool is no number."""
+    """Raise ConfigError unless `value` is a `kind`. An int is accepted as a float, but a bool is not a number."""
     allowed = (int, float) if kind is float else (kind,)
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a setting is when nobody gives it: by the size, the task, the family, and by what a run begins with."""
+"""Default settings by size, task and family, and for runs that start from another model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jumok.config._training import TrainConfig
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
-TRAINABLE = ("gpt", "bert", "encoder_decoder")  # kinds of model that `jumok train --model` takes
+TRAINABLE = ("gpt", "bert", "encoder_decoder")  # values of `jumok train --model`
 
-# Named sizes: what differs from the defaults of the fields, for the model and for its training.
+# Named sizes: settings of the model and of its training that differ from the defaults of the fields.
 SIZES: dict[str, dict[str, Any]] = {
     "nano": {"n_layer": 2, "n_head": 4, "n_embd": 128, "context_length": 128},
     "micro": {"n_layer": 4, "n_head": 4, "n_embd": 256, "context_length": 256},
     "mini": {"n_layer": 6, "n_head": 6, "n_embd": 384, "context_length": 256},
     "small": {"n_layer": 8, "n_head": 8, "n_embd": 512, "context_length": 512},
     "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, "context_length": 1024},
-    # The configuration of a 2025 Korean blog series on building a GPT from scratch, with its two slips mended:
-    # scores are scaled by head_dim**-0.5 and the final norm is applied.
+    # The configuration of a 2025 Korean blog series on building a GPT from scratch. Unlike there, scores are scaled by
+    # head_dim**-0.5 and the final norm is applied.
     "nanokogpt": {
         "family": "classic", "n_layer": 6, "n_head": 8, "n_embd": 256, "head_dim": 16, "context_length": 256,
         "activation": "relu", "dropout": 0.1, "tie_embeddings": False,
@@ -33,17 +33,17 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# What the classic family of GPT wants different in training.
+# Training defaults of the classic family of GPT.
 CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
 
-# How the paper of 2017 trains its encoder–decoder, which is the family "original" (sections 5.3 and 5.4).
+# Training defaults of the encoder–decoder family "original", from the paper of 2017 (sections 5.3 and 5.4).
 ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0.1}
 
-# What tasks want different, for the model and for its training.
+# Defaults of the model and of its training by task.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "lm": {},
-    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # it may dwell on a plateau first
-    # Labels are few and soon learned by heart: a shallow model, a second thing to learn, and an end in time.
+    "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # the loss may stay on a plateau at first
+    # Labels are few and quickly memorised: a shallow model, a second loss, and few passes reduce overfitting.
     "classify": {
         "context_length": 128,
         "batch_size": 16,
@@ -57,28 +57,31 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "seq2seq": {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05},
 }
 
-# What pairs of sentences want different in training, where each side has several words: larger batches, for the rates
-# are too high to learn single answers from small ones.
+# Training defaults for pairs of sentences of several words: the learning rates need larger batches than those for
+# pairs of single words.
 SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
 
-# With the weights of another model to begin with: its knowledge is worth more than what high rates find.
+# Training defaults for runs that start from another model: high learning rates would overwrite what it has learned.
 INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
 
 
 def resolve(
     settings: Mapping[str, Any], size: str | None = None, kind: type[ModelConfig] = GPTConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings for the model and for its training: what was given, then of the size, of the task, and of the family.
+    """Return the settings of the model and of its training: `settings`, completed by those of size, task and family.
+
+    Settings in `settings` have priority, then those of the size, of the task, and of the family.
 
     Args:
-        settings: any fields of `kind` and TrainConfig; a None counts as not given.
-        size: a name in SIZES. kind: of model.
+        settings: any fields of `kind` and TrainConfig; None means not given.
+        size: a name in SIZES.
+        kind: the class of the model's configuration.
 
     Returns:
-        fields for `kind` (without vocab_size), fields for TrainConfig; neither holds more than is known.
+        fields of `kind` (without vocab_size), and fields of TrainConfig.
 
     Raises:
-        ConfigError: an unknown size or field ("did you mean"), or a vocabulary size, which the tokenizer sets.
+        ConfigError: a size or field is unknown, or vocab_size is given, which the tokenizer determines.
     """
     if size is not None:
         require_choice("size", size, SIZES)
@@ -97,9 +100,9 @@ def resolve(
         )
     of_task = {key: value for key, value in TASK_DEFAULTS[task].items() if key in fields}
     if not issubclass(kind, GPTConfig):
-        of_task.pop("lm_weight", None)  # there is no next token to predict for who sees it
+        of_task.pop("lm_weight", None)  # only a GPT predicts the next token
     chosen = {**of_task, **of_size, **given}
-    if "steps" in given or "minutes" in given:  # the person's budget replaces the size's
+    if "steps" in given or "minutes" in given:  # a given length replaces that of the size
         chosen = {k: v for k, v in chosen.items() if k not in ("steps", "minutes") or k in given}
     if issubclass(kind, GPTConfig):
         require_choice("family", chosen.get("family", "modern"), ACTIVATIONS)

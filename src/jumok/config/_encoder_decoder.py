@@ -1,4 +1,4 @@
-"""The shape of an encoder and a decoder."""
+"""The configuration of the encoder–decoder Transformer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id"
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(ModelConfig):
-    """The shape of an encoder and a decoder; each field says what it is in its `help`.
+    """The architecture of an encoder and a decoder. The `help` of each field describes it.
 
-    `family="classic"` is exactly what `transformers` calls BartForConditionalGeneration: learned positions and a norm
-    over the embeddings (https://arxiv.org/abs/1910.13461). `family="original"` is the Transformer of 2017, with
-    sinusoidal positions and no such norm (https://arxiv.org/abs/1706.03762), which is MarianMTModel there. Both have
-    norms after each addition, biases, and one matrix for the embeddings of source and target and the output layer.
+    With `family="classic"` the model computes the same as BartForConditionalGeneration of `transformers`: learned
+    positions and a norm over the embeddings (https://arxiv.org/abs/1910.13461). With `family="original"` it is the
+    Transformer of 2017, with sinusoidal positions and no such norm (https://arxiv.org/abs/1706.03762), and computes the
+    same as MarianMTModel. Both are post-norm, have biases, and share one matrix between both embeddings and the output
+    layer.
 
-    The six ids are None where the model has no such token.
+    The ids of special tokens are None if the model has no such token.
 
     Raises:
-        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     context_length: int = setting(256, "maximum number of tokens of the source, and of the target")
@@ -72,23 +73,24 @@ class EncoderDecoderConfig(ModelConfig):
 
     @classmethod
     def paper_2017(cls, *, vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
-        """The base model of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, table 3).
+        """Return the base model of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, table 3).
 
-        With the shared vocabulary of 37,000 pieces of its English–German model it has the 65 million parameters that
-        the paper tells of. The "big" one has n_embd=1024, n_head=16, mlp_width=4096 and dropout=0.3.
+        With vocab_size=37_000, as for English–German in the paper, it has 65 million parameters. The "big" model of the
+        paper has n_embd=1024, n_head=16, mlp_width=4096 and dropout=0.3.
 
         Args:
-            vocab_size: pieces that source and target share. changes: any other fields.
+            vocab_size: size of the vocabulary, which source and target share.
+            changes: other fields of the configuration.
         """
         base: dict[str, Any] = {"family": "original", "n_layer": 6, "n_head": 8, "n_embd": 512, "context_length": 512}
         return from_dict(cls, {**base, "vocab_size": vocab_size, **changes})
 
     def encoder_block(self) -> BlockConfig:
-        """What the blocks of the encoder are made of."""
+        """Return the configuration of the blocks of the encoder."""
         return self._block(self.n_head, self.mlp_width)
 
     def decoder_block(self) -> BlockConfig:
-        """What the blocks of the decoder are made of."""
+        """Return the configuration of the blocks of the decoder."""
         return self._block(self.n_decoder_head, self.decoder_mlp_width)
 
     def _block(self, n_head: int, mlp_width: int) -> BlockConfig:

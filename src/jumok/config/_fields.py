@@ -1,4 +1,4 @@
-"""The fields of a configuration as data: their help, types and choices, and the way from JSON and back."""
+"""The fields of configurations: help, types, choices, and conversion from and to plain values."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def given_fields(config: Configuration | None) -> dict[str, Any]:
 
 
 def setting(default: Any, help: str) -> Any:
-    """A field with the sentence that `jumok train --help` shows for it."""
+    """Return a dataclass field with its text for `jumok train --help`."""
     return dataclasses.field(default=default, metadata={"help": help})
 
 
 def field_types(config: type) -> dict[str, Any]:
-    """Field name -> plain type (int, float, bool, str, tuple) of a configuration class, None taken off."""
+    """Return the plain type (int, float, bool, str, tuple) of each field, without None."""
     plain = {}
     for name, hint in typing.get_type_hints(config).items():
         if isinstance(hint, types.UnionType):
@@ -60,13 +60,13 @@ def field_types(config: type) -> dict[str, Any]:
 
 
 def field_choices(config: type) -> dict[str, tuple[str, ...]]:
-    """Field name -> allowed words, for the fields that have a fixed set of them."""
+    """Return the allowed values of each field that has a fixed set of them."""
     hints = typing.get_type_hints(config)
     return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 
 
 def require_types(config: DataclassInstance) -> None:
-    """Raise ConfigError unless each field has a value of its type; None will do where it is the default."""
+    """Raise ConfigError unless each field has a value of its type, or None where that is the default."""
     kinds = field_types(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -75,10 +75,10 @@ def require_types(config: DataclassInstance) -> None:
 
 
 def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
-    """A configuration from plain values, as they come out of JSON or TOML.
+    """Make a configuration from plain values, such as those of JSON or TOML.
 
     Raises:
-        ConfigError: a key is unknown ("did you mean"), missing, or of the wrong type.
+        ConfigError: a key is unknown or missing, or a value has the wrong type.
     """
     allowed = field_types(config)
     for key in values:
@@ -96,5 +96,5 @@ def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:
-    """All fields as plain values, ready for JSON."""
+    """Return all fields as plain values that JSON can express."""
     return dataclasses.asdict(config)

@@ -1,4 +1,4 @@
-"""The shape of a GPT, and of one with parts left out."""
+"""The configuration of GPT, and of GPT with components removed."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from jumok.messages import tr
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
 
-MOST_NAMED = 128  # divisors up to here are named in a message
+MOST_NAMED = 128  # largest divisor that a message lists
 
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig(ModelConfig):
-    """The shape of a GPT; each field says what it is in its `help`.
+    """The architecture of a GPT. The `help` of each field describes it.
 
-    `family="modern"` is exactly what `transformers` calls Qwen3ForCausalLM; `family="classic"` is GPT2LMHeadModel,
-    except that the total head width n_head * head_dim may differ from n_embd. With labels it also classifies texts,
-    with `pooling="last"` as Qwen3ForSequenceClassification and GPT2ForSequenceClassification do.
+    With `family="modern"` the model computes the same as Qwen3ForCausalLM of `transformers`, with `family="classic"`
+    the same as GPT2LMHeadModel, except that the total head width n_head * head_dim can differ from n_embd. A model with
+    labels also classifies texts; with `pooling="last"` as Qwen3ForSequenceClassification and
+    GPT2ForSequenceClassification.
 
     Raises:
-        ConfigError: a value is out of range or two of them do not fit together; the message names both.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     family: Family = setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
@@ -48,7 +49,7 @@ class GPTConfig(ModelConfig):
     n_embd: int = setting(256, "width of the residual stream")
     n_kv_head: int = setting(None, "number of key/value heads, a divisor of n_head [n_head]")
     head_dim: int = setting(None, "width of one head [n_embd / n_head]")
-    # For modern 8/3 of the width, rounded up to a multiple of 64: three matrices then cost what two of 4x did.
+    # 8/3 of the width in the modern family (a multiple of 64): three matrices then cost as much as two of 4x.
     mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
     activation: Activation = setting(None, "gelu (tanh approximation) or relu; modern always uses silu, in a SwiGLU")
     dropout: float = setting(0.0, "dropout rate of embeddings and residual branches [by the number of passes]")
@@ -109,7 +110,7 @@ class GPTConfig(ModelConfig):
             )
 
     def block(self) -> BlockConfig:
-        """What the blocks of this model are made of."""
+        """Return the configuration of the blocks."""
         modern = self.family == "modern"
         return BlockConfig(
             width=self.n_embd,
@@ -130,12 +131,12 @@ class GPTConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RungConfig(GPTConfig):
-    """A GPT with parts left out: a rung of the ladder in `jumok.lessons`. No stock class can express it.
+    """A GPT with components removed, for the ladder of `jumok.lessons`: a series of models that adds them one by one.
 
-    With everything left in it is the GPT of its family.
+    With the default values it is the GPT of its family. `transformers` has no class for the others.
 
     Raises:
-        ConfigError: as GPTConfig; or mixing="average" with heads that together are not as wide as the model.
+        ConfigError: as GPTConfig; or mixing="average" and the heads together are not as wide as the model.
     """
 
     mixing: Mixing = setting("attention", "none (no blocks at all), average (of the past) or attention")
@@ -161,7 +162,7 @@ class RungConfig(GPTConfig):
             )
 
     def block(self) -> BlockConfig:
-        """What is left of a block."""
+        """Return the configuration of the blocks, without the removed components."""
         whole = super().block()
         return dataclasses.replace(
             whole,

@@ -1,4 +1,4 @@
-"""What all models share: their blocks, the fields that each of them has, and the checks that several need."""
+"""The configurations that all models share, and the checks of several models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from jumok.config._checks import nearest_multiples, require_range, require_type
 from jumok.config._fields import Configuration, setting
 from jumok.errors import ConfigError
 
-# The largest size of anything, and the largest base and epsilon: what is above them is a slip or damage. Whether the
-# machine has the memory for what is below is another question, see `jumok.models.build`.
+# Upper limits; larger values come from a typing error or a damaged file. `jumok.models.build` checks the memory.
 LARGEST_SIZE = 100_000_000
 LARGEST_DEPTH = 10_000  # blocks
 LARGEST_BASE = 1e12
@@ -22,12 +21,24 @@ PoolingKind = Literal["first", "last", "mean", "attention"]
 
 @dataclass(frozen=True, kw_only=True)
 class BlockConfig:
-    """What one block is made of. A model's configuration makes it with `block()`; a lesson may make its own.
+    """The architecture of one block. The configuration of a model creates it with `block()`.
 
-    width: C. head_dim: width of one head. mlp_width: hidden width, 0 for no MLP at all.
-    activation: "silu", "gelu" (erf), "gelu_tanh" or "relu". gated: a SwiGLU instead of two matrices.
-    norm: "layer", "rms" or "none". pre_norm: x + f(norm(x)); otherwise norm(x + f(x)), as in the paper of 2017.
-    residual: whether x is added at all. qk_norm: an RMSNorm over each head of q and k. bias: in all projections.
+    Attributes:
+        width: C.
+        n_head: query heads.
+        n_kv_head: key/value heads.
+        head_dim: width of one head.
+        mlp_width: hidden width of the MLP; 0 for no MLP.
+        activation: "silu", "gelu" (erf), "gelu_tanh" or "relu".
+        gated: whether the MLP is a SwiGLU.
+        norm: "layer", "rms" or "none".
+        norm_eps: epsilon of the norms.
+        pre_norm: x + f(norm(x)); otherwise norm(x + f(x)), as in the paper of 2017.
+        residual: whether x is added.
+        qk_norm: whether each head of q and k has an RMSNorm.
+        bias: whether the projections have biases.
+        dropout: rate on the residual branches.
+        attention_dropout: rate on the attention weights.
     """
 
     width: int
@@ -49,9 +60,9 @@ class BlockConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Configuration):
-    """What the configurations of all models have; each field says what it is in its `help`.
+    """The fields of all models. The `help` of each field describes it.
 
-    Without vocab_size a configuration is a shape to train: `Trainer.start` takes the number from the tokenizer.
+    Without vocab_size a configuration describes a model to train: `Trainer.start` takes it from the tokenizer.
     """
 
     vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
@@ -78,7 +89,7 @@ class ModelConfig(Configuration):
 
 
 def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:
-    """Raise ConfigError unless `n_embd` splits into `n_head` heads, a number that the field `name` has."""
+    """Raise ConfigError unless `n_embd` is divisible by `n_head`, the value of the field `name`."""
     if n_embd % n_head:
         raise ConfigError(
             "n_embd={n_embd} is not divisible by {name}={n_head}; use n_embd={nearest}{otherwise}.",
@@ -91,10 +102,10 @@ def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwis
 
 
 def distinct_labels(labels: object) -> tuple[str, ...]:
-    """The names of the classes as a tuple; a list will do, which is what JSON has and most people write.
+    """Return the names of the classes as a tuple. A list is accepted, because JSON has no tuples.
 
     Raises:
-        ConfigError: they are something else, or two classes have one name.
+        ConfigError: `labels` has another type, or two classes have the same name.
     """
     if isinstance(labels, list):
         labels = tuple(labels)

@@ -1,6 +1,6 @@
-"""How many numbers a model of a configuration keeps: counted, so that nobody has to build one to find out.
+"""Numbers of parameters, constants and activations, computed from a configuration without building the model.
 
-Python's own whole numbers are used throughout, since a damaged config.json may ask for 10^30 of anything.
+All counts are Python integers, because a damaged config.json can contain sizes such as 10^30.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jumok.config._model import BlockConfig, ModelConfig
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """The weights of the model, a shared matrix counted once, those that are not trained included."""
+    """Return the number of parameters, frozen ones included; a shared matrix counts once."""
     c, vocab, length = _width(config), config.vocab_size, config.context_length
     blocks = sum(count * _block(block, cross=cross) for count, block, cross in _stacks(config))
     if isinstance(config, EncoderDecoderConfig):
@@ -30,7 +30,7 @@ def count_parameters(config: ModelConfig) -> int:
 
 
 def count_constants(config: ModelConfig) -> int:
-    """The numbers that the model keeps beside its weights: angles, a table of positions, a bias that stays zero."""
+    """Return the size of the buffers: rotary cosines and sines, sinusoidal positions, the output bias."""
     if isinstance(config, EncoderDecoderConfig):
         tables = 2 * config.context_length * config.n_embd if config.family == "original" else 0
         return tables + config.vocab_size
@@ -40,15 +40,15 @@ def count_constants(config: ModelConfig) -> int:
 
 
 def count_blocks(config: ModelConfig) -> int:
-    """The blocks of all stacks."""
+    """Return the number of blocks in all stacks."""
     return sum(count for count, _, _ in _stacks(config))
 
 
 def count_kept(config: ModelConfig) -> int:
-    """The fewest numbers that a forward pass leaves for the backward one, for each token it reads.
+    """Return a lower bound of the activations per token that a forward pass keeps for the backward pass.
 
-    Of each block the inputs of its matrices, queries, keys and values; for a model that predicts each token, the
-    logits. A token of a pair is read by one stack alone, so the smaller one counts.
+    It counts the inputs of matrices, queries, keys and values of each block, and the logits of a language model. In an
+    encoder–decoder each token passes through one stack, so the smaller stack counts.
     """
     stacks = [
         count * (2 * block.width + 2 * (block.n_head + block.n_kv_head) * block.head_dim + block.mlp_width)
@@ -59,7 +59,7 @@ def count_kept(config: ModelConfig) -> int:
 
 
 def count_cached(config: ModelConfig) -> int:
-    """The numbers of keys and values that are kept for each position of a text while it is written."""
+    """Return the size of the keys and values of one position in a cache."""
     count, block, _ = _stacks(config)[-1]
     return 2 * count * block.n_kv_head * block.head_dim
 
@@ -70,7 +70,7 @@ def _width(config: ModelConfig) -> int:
 
 
 def _stacks(config: ModelConfig) -> list[tuple[int, BlockConfig, bool]]:
-    """How many blocks, what they are made of, and whether they have cross-attention."""
+    """Return number and configuration of the blocks of each stack, and whether they have cross-attention."""
     if isinstance(config, EncoderDecoderConfig):
         return [
             (config.n_layer, config.encoder_block(), False),

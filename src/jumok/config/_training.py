@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""The configuration of training."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from jumok.config._checks import require_choice, require_range
 from jumok.config._fields import Configuration, field_choices, require_types, setting
 from jumok.errors import ConfigError
 
-# Far above what makes sense, and far below what overflows.
-MOST = 1_000_000_000  # of anything that is counted
+# Upper limits, far above sensible values and far below overflow.
+MOST = 1_000_000_000  # of counts
 MOST_PASSES = 100_000  # per optimizer step
 MOST_MINUTES = 1_000_000  # two years
 MOST_RATE = 1_000
@@ -22,12 +22,12 @@ Attention = Literal["auto", "chunked", "fused"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Configuration):
-    """How a model is trained; each field says what it is in its `help`.
+    """The settings of a training run. The `help` of each field describes it.
 
-    The length is steps or minutes; with neither given it is ten minutes.
+    The length is given in steps or minutes; the default is ten minutes.
 
     Raises:
-        ConfigError: a value is out of range or two of them do not fit together.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     task: TaskName = setting(

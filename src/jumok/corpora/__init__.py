@@ -1,1 +1,1 @@
-"""Korean text to start from."""
+"""Korean corpora: a catalogue of downloads, and generated stories and numbers."""

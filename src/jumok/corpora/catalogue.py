@@ -1,13 +1,13 @@
-"""Corpora to download: listed in `sources.json` at pinned commits, with size and sha256 of every file.
+"""Downloadable corpora. `sources.json` lists them at pinned commits, with size and SHA-256 of each file.
 
-`get` leaves one folder for each corpus in the cache:
+`get` creates one folder for each corpus in the cache:
 
-    novels/novels.txt       the text, ready for training
-    novels/LICENCE.txt      whose it is and what is allowed
-    novels/files/...        the files it was made of, at their places in the publisher's repository
+    novels/novels.txt       the text
+    novels/LICENCE.txt      title, licence and sources
+    novels/files/...        the downloaded files, with their paths in the publisher's repository
 
-A download is kept as `*.part`, and continued after a break, until its size and sha256 are right; then it is moved into
-place. Only verified files are read.
+A download is stored as `*.part` and resumed after an interruption. It is renamed when its size and SHA-256 are correct.
+Only verified files are read.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from jumok.messages import did_you_mean, tr
 
 Progress = Callable[[int, int], None]
 
-_TRIES = 5  # in a row without a new byte
+_TRIES = 5  # consecutive tries without a new byte
 _BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """One file at a pinned address; `path` is its place in the publisher's repository and below `files/`."""
+    """One file at a pinned URL."""
 
     url: str
     bytes: int
@@ -50,13 +50,13 @@ class RemoteFile:
 
     @property
     def path(self) -> PurePosixPath:
-        """The address without its host, owner, repository and commit."""
+        """The path in the publisher's repository, and below `files/` in the cache."""
         return PurePosixPath(*urlsplit(self.url).path.split("/")[4:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """One entry of the catalogue; `format` says how its files become `filename`."""
+    """One entry of the catalogue. `format` is the format of its files."""
 
     name: str
     title: str
@@ -67,18 +67,18 @@ class Corpus:
 
     @property
     def bytes(self) -> int:
-        """Size of the whole download."""
+        """Size of the download."""
         return sum(file.bytes for file in self.files)
 
     @property
     def filename(self) -> str:
-        """Name of the file that `get` makes."""
+        """Name of the file that `get` creates."""
         return self.name + (".tsv" if self.format.startswith("csv") else ".txt")
 
 
 @cache
 def entries() -> dict[str, Corpus]:
-    """Return all corpora that can be downloaded, by name."""
+    """Return all downloadable corpora by name."""
     listed = json.loads(resources.files("jumok.corpora").joinpath("sources.json").read_text(encoding="utf-8"))
     return {
         name: Corpus(name=name, **{**entry, "files": tuple(RemoteFile(**file) for file in entry["files"])})
@@ -95,18 +95,23 @@ def get(
     timeout: float = 30.0,
     wait: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Return the path of corpus `name` as one file, downloading what is not in the cache yet.
+    """Return the path of corpus `name` as one file; missing files are downloaded.
 
-    novels: plain text, one paragraph or line of speech a line, a blank line between works.
-    chatbot: tab-separated, header `question`, `answer`.
+    - novels: plain text, one paragraph or line of dialogue per line, a blank line between works.
+    - chatbot: tab-separated, with the header `question`, `answer`.
 
-    cache_dir: where corpora are kept; default: `corpora` in the platform's cache folder for jumok.
-    progress: called with the bytes that are there and the bytes of the whole download.
-    base_url: a mirror, in place of the scheme and host of each address; the only way to leave https.
-    timeout: seconds without an answer before a try is given up. wait: sleeps between tries.
+    Every call verifies size and SHA-256 of all files, and writes the result again if it differs. Processes that call it
+    at the same time wait for each other.
 
-    Every call verifies size and sha256 of all files, and makes the result anew if it is not what they give.
-    Processes that call at once wait for each other. Raises `CorpusError`.
+    Args:
+        cache_dir: folder for corpora; None: `corpora` in the cache folder of jumok.
+        progress: called with the bytes so far and the bytes of the whole download.
+        base_url: a mirror, which replaces scheme and host of each URL; only a mirror can be without https.
+        timeout: seconds without an answer after which a try fails.
+        wait: sleeps between tries.
+
+    Raises:
+        CorpusError: the name is unknown, the download fails or does not match, or the cache cannot be written.
     """
     corpus = _named(name)
     folder = (cache_dir or cache_folder() / "corpora") / corpus.name
@@ -166,7 +171,7 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _D
         report(0)
     target = folder / corpus.filename
     content = _ASSEMBLE[corpus.name](paths)
-    # Made anew each time: with some megabytes that is as quick as a checksum, and no damage can stay unseen.
+    # Assembled in each call: for some megabytes that takes as long as a checksum, and it repairs damage.
     _keep(target, content)
     _keep(
         folder / "LICENCE.txt",
@@ -181,11 +186,11 @@ def _keep(path: Path, content: str) -> None:
         write_atomic(path, content)
 
 
-# --- From parts to one file -------------------------------------------------------------------------------------
+# --- Assembling -------------------------------------------------------------------------------------------------
 
 
 def _works(paths: Sequence[Path]) -> str:
-    """Join the rows of each work, sorted by the number after "_" in their id, and the works by a blank line."""
+    """Join the rows of each work in the order of the number after "_" in their id; a blank line separates works."""
     works = []
     for path in paths:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
@@ -195,7 +200,7 @@ def _works(paths: Sequence[Path]) -> str:
 
 
 def _pairs(paths: Sequence[Path]) -> str:
-    """Turn csv with columns Q, A (and a label, left out) into tsv with columns question, answer."""
+    """Convert .csv with the columns Q and A to .tsv with the columns question and answer."""
     table = io.StringIO()
     writer = csv.writer(table, "excel-tab", lineterminator="\n")
     writer.writerow(["question", "answer"])
@@ -212,7 +217,7 @@ _ASSEMBLE: dict[str, Callable[[Sequence[Path]], str]] = {"novels": _works, "chat
 
 
 def _verified(path: Path, file: RemoteFile) -> bool:
-    """Whether the bytes at `path` are those of the catalogue: the size first, because it costs nothing."""
+    """Return whether size and SHA-256 of the file at `path` match the catalogue."""
     if not path.is_file() or path.stat().st_size != file.bytes:
         return False
     with path.open("rb") as data:
@@ -224,7 +229,7 @@ class _Unreachable(Exception):
 
 
 class _Interrupted(Exception):
-    """This try has failed; another one may not."""
+    """This try has failed; another one can succeed."""
 
 
 class _StayOnHttps(urllib.request.HTTPRedirectHandler):
@@ -239,13 +244,15 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         if urlsplit(newurl).scheme != "https":
             raise CorpusError(
-                "{url} leads to {target}, which is not https; it was not followed", url=req.full_url, target=newurl
+                "{url} redirects to {target}, which is not https; the redirect was not followed",
+                url=req.full_url,
+                target=newurl,
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _Downloader:
-    """Fetch pinned files; a broken download is continued."""
+    """Downloads pinned files; an interrupted download is resumed."""
 
     def __init__(self, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> None:
         self._base_url = base_url
@@ -254,7 +261,7 @@ class _Downloader:
         self._opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
 
     def fetch(self, file: RemoteFile, path: Path, report: Callable[[int], None]) -> None:
-        """Download `file` to `path`, and verify it."""
+        """Download `file` to `path` and verify it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         url = self._address(file)
@@ -274,7 +281,7 @@ class _Downloader:
                 part.unlink()
                 if not resumed:
                     raise CorpusError(
-                        "{url} holds something else than the catalogue says: expected {bytes:,} bytes with "
+                        "{url} does not match the catalogue: expected {bytes:,} bytes with "
                         "sha256 {sha256}, got {found:,} bytes that do not match; nothing was kept. A proxy or a login "
                         "page may stand in between; otherwise report it to jumok",
                         url=url,
@@ -295,13 +302,13 @@ class _Downloader:
         if self._base_url is not None:
             return self._base_url.rstrip("/") + parts.path
         if parts.scheme != "https":
-            raise CorpusError("{url} is not https; such an address is not fetched", url=file.url)
+            raise CorpusError("{url} is not https; only https addresses are downloaded", url=file.url)
         return file.url
 
     def _receive(self, url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
-        """Append to `part` until it has `size` bytes; one byte more is read to see that there is none."""
+        """Append to `part` until it has `size` bytes; one more byte is read to detect a longer file."""
         have = _size(part)
-        if have >= size:  # all there, or too much: the checksum decides
+        if have >= size:  # complete or too long; the checksum decides
             return
         headers = {"User-Agent": "jumok", "Accept-Encoding": "identity"}
         if have:
@@ -315,7 +322,7 @@ class _Downloader:
                 part.unlink()
                 sent = response.headers.get("Content-Range")
                 raise _Interrupted(tr("the server sent another range: {range}", range=sent))
-            # Without support for ranges the whole file comes again, and the part must not grow in front of it.
+            # Without support for ranges the server sends the whole file, which replaces the part.
             with part.open("ab" if going_on else "wb") as out:
                 have = have if going_on else 0
                 while block := _block(response, min(_BLOCK, size + 1 - have)):
@@ -335,7 +342,7 @@ class _Downloader:
             response: http.client.HTTPResponse = self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == 416:  # the part is longer than what the server has
+                if error.code == 416:  # the part is longer than the file on the server
                     part.unlink(missing_ok=True)
                 if error.code >= 500 or error.code in (408, 416, 429):
                     answered = tr("the server answered {code} {reason}", code=error.code, reason=error.reason)
@@ -355,7 +362,7 @@ class _Downloader:
 
 
 def _block(response: http.client.HTTPResponse, size: int) -> bytes:
-    # Apart from writing, so that a broken connection and a full disk, both OSError, are told apart.
+    # Separate from writing, because a lost connection and a full disk both raise OSError.
     try:
         return response.read(size)
     except (OSError, http.client.HTTPException) as error:

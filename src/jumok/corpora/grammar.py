@@ -1,17 +1,17 @@
-"""A small grammar whose sentences can be written, listed and scored, all by one interpreter.
+"""A template grammar whose texts can be generated, enumerated and scored.
 
-Templates are Korean with slots in braces, in the syntax of `str.format`:
+Templates are Korean text with slots in braces, in the syntax of `str.format`:
 
-- `{hero}` is a *word*: chosen at its first mention in a tale, recalled at every later one;
-- `{hero:은/는}` adds the particle that fits the word chosen (`jumok.text.hangul.josa`);
-- `{weather.wear}` recalls another form of a word already chosen: what one wears in that weather;
-- `{closing}`, if it is a *phrase*, is replaced by one of its own templates, chosen anew at each mention.
+- `{hero}` is a *word*: it is chosen at its first occurrence in a tale and repeated at later ones;
+- `{hero:은/는}` adds the particle that fits the word (`jumok.text.hangul.josa`);
+- `{weather.wear}` is another form of a word that was chosen before: the clothes for that weather;
+- `{closing}` is a *phrase*: it is replaced by one of its templates, chosen anew at each occurrence.
 
-All options of a choice are equally likely. A derivation therefore has probability 1/ways for an integer `ways`, the
-product of the sizes of its choices, and if the grammar is unambiguous its text carries exactly log(ways) nats.
+All options of a choice are equally likely. A derivation has the probability 1/ways, where `ways` is the product of the
+numbers of options. If the grammar is unambiguous, the information content of a text is log(ways) nats.
 
-A sufficient condition for that, which keeps decoding local: the options of each choice form a prefix-free code. Then
-the text read so far settles each choice in turn. The tests prove it for the grammar of the stories.
+The grammar is unambiguous if the options of each choice are a prefix-free code, because each choice then follows from
+the text. The tests prove this for the grammar of the stories.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from jumok.text.hangul import josa
 
 @dataclass(frozen=True)
 class Word:
-    """A mention of a word: what is written there for each of its options."""
+    """An occurrence of a word: its text for each of the options."""
 
     slot: str
     texts: tuple[str, ...]
-    recalled: bool  # a further form: the word must have been chosen before
+    recalled: bool  # another form of a word that was chosen before
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A mention of a phrase, to be replaced by one of the templates of that name."""
+    """An occurrence of a phrase, which is replaced by one of its templates."""
 
     slot: str
 
@@ -48,7 +48,7 @@ Template = tuple[Token, ...]
 
 
 class _Place(NamedTuple):
-    """Where the interpreter is: before `token` of `template`, and where it goes on after that one's end."""
+    """A position of the interpreter: before `token` of `template`. `back` is the position after the template."""
 
     template: Template
     token: int
@@ -56,18 +56,23 @@ class _Place(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """A text and the product of the sizes of the choices that led to it."""
+    """A text, and the product of the numbers of options of its choices."""
 
     text: str
     ways: int
 
 
 class Grammar:
-    """Words and phrases, read from two tables.
+    """A grammar of words and phrases.
 
-    `words` maps a slot, and after a space the names of its further forms, to its options: `{"weather wear":
-    "눈이 내리는 = 털모자를 쓰고 | 비가 오는 = 우산을 쓰고"}`. `phrases` maps a slot to its templates, separated by `|`.
-    The phrase `start` is a whole text. A slot that neither table has is a `CorpusError`.
+    Args:
+        words: from a slot and the names of its other forms to its options: `{"weather wear": "눈이 내리는 = 털모자를
+            쓰고 | 비가 오는 = 우산을 쓰고"}`.
+        phrases: from a slot to its templates, separated by `|`.
+        start: the phrase of a whole text.
+
+    Raises:
+        CorpusError: a template has a slot that neither table contains.
     """
 
     def __init__(self, words: Mapping[str, str], phrases: Mapping[str, str], start: str) -> None:
@@ -92,17 +97,19 @@ class Grammar:
                 tokens.append(Word(slot, tuple(josa(t, pair) for t in texts) if pair else texts, bool(dot)))
             else:
                 raise CorpusError(
-                    "the template {template!r} has the slot {field!r}, which the grammar does not know",
+                    "the template {template!r} has the slot {field!r}, which the grammar does not contain",
                     template=template,
                     field=field,
                 )
         return tuple(tokens)
 
     def derive(self, choose: Callable[[int], Iterable[int]], observed: str | None = None) -> Iterator[Derivation]:
-        """Run the grammar; `choose(n)` gives the options, of 0 to n - 1, to follow at each choice.
+        """Yield derivations.
 
-        `range` follows all of them and so lists every derivation; one random number writes a text. With `observed`,
-        only the derivations of exactly that text are given, and a branch ends where it departs from it.
+        Args:
+            choose: returns the options to follow at a choice of n options, numbers from 0 to n - 1. `range` enumerates
+                all derivations; a single random number generates a text.
+            observed: yield only the derivations of this text.
         """
         for derivation in self._run(self._start, "", {}, 1, choose, observed):
             if observed is None or derivation.text == observed:
@@ -151,10 +158,10 @@ class Grammar:
             text += written
 
     def measure(self) -> tuple[int, float]:
-        """The exact number of derivations and their entropy in nats, the mean of log(ways).
+        """Return the exact number of derivations and their entropy in nats, the mean of log(ways).
 
-        Raises `CorpusError` if anywhere in the grammar a further form of a word precedes the word itself: then a text
-        might not tell which option was chosen.
+        Raises `CorpusError` if another form of a word can precede the word itself, because the text may then not
+        determine the option.
         """
 
         @cache
@@ -172,7 +179,7 @@ class Grammar:
                 return rest(after, chosen)
             if token.recalled:
                 raise CorpusError(
-                    "a further form of the word {slot!r} precedes its first mention: {template}",
+                    "another form of the word {slot!r} precedes its first occurrence: {template}",
                     slot=token.slot,
                     template=template,
                 )
@@ -183,12 +190,12 @@ class Grammar:
 
 
 def entries(table: str) -> list[str]:
-    """The entries of a table: separated by `|`, line breaks and indentation for the eye only."""
+    """Return the entries of a table, which are separated by `|`; line breaks and indentation are ignored."""
     return [" ".join(entry.split()) for entry in table.split("|")]
 
 
 def _columns(header: str, table: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The forms of a word, each with the field that writes it: `weather`, then `weather.wear`."""
+    """Yield the field of each form of a word, such as `weather` and `weather.wear`, with its options."""
     slot, *further = header.split()
     rows = [[form.strip() for form in row.split("=")] for row in entries(table)]
     fields = [slot, *(f"{slot}.{form}" for form in further)]

@@ -1,24 +1,25 @@
-"""The built-in pairs: text with digits, and how it is read aloud in Korean, with exact answers and without end.
+"""The built-in pairs `numbers`: text with digits, and its reading in Korean.
 
-`1,234,567` is 백이십삼만사천오백육십칠, `고양이 3마리` is 고양이 세 마리, `6월 5일` is 유월 오일. So there is a task to
-learn from pairs of texts offline, and each answer is settled by rule:
+`1,234,567` is 백이십삼만사천오백육십칠, `고양이 3마리` is 고양이 세 마리, and `6월 5일` is 유월 오일. The pairs are
+data for a sequence-to-sequence task without a download. Each reading follows from rules:
 
-- Sino-Korean numerals (일, 이, 삼) go by groups of four digits: 만, 억, 조, 경. 일 is not said before 십, 백 and 천,
-  nor before 만 where that opens the number: 10,000 is 만 and 110,000 is 십일만, but 100,000,000 is 일억 and
-  100,010,000 is 일억일만. A group of zeros is not said; zero alone is 영.
-- A numeral is one word. Hangul Orthography 44 parts its groups (백이십삼만 사천오백육십칠), save in amounts of money;
-  here they are joined everywhere, so that a number and a price are read alike.
-- A unit is a word of its own (Orthography 43: 세 마리, 오 킬로미터, 만이천오백 원). 년, 월 and 일 of a date are joined
-  to their numerals, as the same rule allows where order is meant. 분 of a fraction is a suffix: 삼분의 이.
-- The unit decides between native (하나, 둘, 셋) and Sino-Korean numerals: 20살 is 스무 살, 20세 is 이십 세. Before a
+- Sino-Korean numerals (일, 이, 삼) have groups of four digits: 만, 억, 조, 경. 일 is omitted before 십, 백 and 천, and
+  before 만 at the beginning: 10,000 is 만 and 110,000 is 십일만, but 100,000,000 is 일억 and 100,010,000 is 일억일만. A
+  group of zeros is omitted; zero alone is 영.
+- A numeral is one word. Hangul Orthography 44 separates its groups (백이십삼만 사천오백육십칠), except in amounts of
+  money. Here they are always joined, so that numbers and prices have the same reading.
+- A unit is a separate word (Orthography 43: 세 마리, 오 킬로미터, 만이천오백 원). 년, 월 and 일 of a date are joined to
+  their numerals, which the rule allows for ordinal meanings. 분 of a fraction is a suffix: 삼분의 이.
+- The unit determines native (하나, 둘, 셋) or Sino-Korean numerals: 20살 is 스무 살, 20세 is 이십 세. Before a
   noun 하나, 둘, 셋, 넷 and 스물 are 한, 두, 세, 네 and 스무; 1번째 is 첫 번째. Native numerals end at 99.
-- Hours from 1 to 12 are native; 0 and 13 to 23 are not, nor are minutes and seconds: 세 시 이십오 분, 십오 시.
+- Hours from 1 to 12 are native; hours 0 and 13 to 23, minutes and seconds are not: 세 시 이십오 분, 십오 시.
 - June and October are 유월 and 시월 (Orthography 52).
-- After the point of a decimal and in telephone numbers digits are read one by one; zero is 영 there and 공 here.
+- The digits after a decimal point and in telephone numbers are read one by one. Zero is 영 in decimals and 공 in
+  telephone numbers.
 
 The Orthography is 한글 맞춤법 of the National Institute of Korean Language
-(https://korean.go.kr/kornorms/main/main.do); where 일 is said and which numerals a unit takes is usage, as it is
-taught in schools.
+(https://korean.go.kr/kornorms/main/main.do). The use of 일 and the numerals of units follow common usage, as taught in
+schools.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from jumok.errors import ConfigError
 from jumok.messages import tr
 
 COLUMNS = ("source", "target")
-"""The names of the two columns that `write` gives."""
+"""The names of the two columns of `write`."""
 
 LIMIT = 10**20
-"""The first number without a reading here; 경 is the highest unit."""
+"""The smallest number without a reading; 경 is the highest unit."""
 
 LONGEST = 12
-"""Digits of the longest plain number that `write` gives: below 조."""
+"""Digits of the longest plain number of `write`: below 조."""
 
 Pair = tuple[str, str]
 
@@ -54,11 +55,11 @@ _BEFORE_NOUN = {"하나": "한", "둘": "두", "셋": "세", "넷": "네"}
 _MONTHS = {6: "유월", 10: "시월"}
 
 
-# --- How numbers are read -----------------------------------------------------------------------------------------
+# --- Readings -----------------------------------------------------------------------------------------------------
 
 
 def read_number(number: int) -> str:
-    """The Sino-Korean reading of 0 to 10^20 - 1, in one word.
+    """Return the Sino-Korean reading of 0 to 10^20 - 1, as one word.
 
     >>> read_number(1_234_567), read_number(10_000), read_number(100_010_000), read_number(0)
     ('백이십삼만사천오백육십칠', '만', '일억일만', '영')
@@ -76,7 +77,7 @@ def read_number(number: int) -> str:
 
 
 def read_native(number: int, *, before_noun: bool = False) -> str:
-    """The native reading of 1 to 99, alone or as it stands before a noun.
+    """Return the native reading of 1 to 99, alone or before a noun.
 
     >>> read_native(99), read_native(20), read_native(20, before_noun=True), read_native(21, before_noun=True)
     ('아흔아홉', '스물', '스무', '스물한')
@@ -89,14 +90,14 @@ def read_native(number: int, *, before_noun: bool = False) -> str:
 
 
 def read_digits(digits: str, *, zero: str = "영") -> str:
-    """One syllable for each digit: 이공이사 for "2024" with `zero="공"`."""
+    """Return one syllable for each digit: 이공이사 for "2024" with `zero="공"`."""
     if not re.fullmatch("[0-9]+", digits):
         raise ConfigError("digits={digits!r} is not a row of digits from 0 to 9", digits=digits)
     return "".join(zero if digit == "0" else _DIGITS[int(digit)] for digit in digits)
 
 
 def read_decimal(decimal: str) -> str:
-    """The reading of a number with digits after a point, which are read one by one; commas may group those before it.
+    """Return the reading of a decimal number; digits after the point are read one by one, commas are allowed before it.
 
     >>> read_decimal("3.14"), read_decimal("1,000.05")
     ('삼 점 일사', '천 점 영오')
@@ -109,20 +110,20 @@ def read_decimal(decimal: str) -> str:
 
 
 def read_counted(number: int, unit: str) -> str:
-    """1 to 99 of a unit that takes native numerals: 스무 살, 세 마리, 첫 번째."""
+    """Return the reading of 1 to 99 with a unit that takes native numerals: 스무 살, 세 마리, 첫 번째."""
     if number == 1 and unit == "번째":
         return "첫 번째"
     return f"{read_native(number, before_noun=True)} {unit}"
 
 
 def read_date(year: int | None, month: int, day: int) -> str:
-    """A date, with its year or, if that is None, without.
+    """Return the reading of a date; with year=None, without a year.
 
     >>> read_date(2024, 3, 1), read_date(None, 10, 6)
     ('이천이십사년 삼월 일일', '시월 육일')
     """
     try:
-        date(2000 if year is None else year, month, day)  # a leap year, so that 29 February is a day
+        date(2000 if year is None else year, month, day)  # a leap year, for 29 February
     except (ValueError, TypeError, OverflowError) as error:
         raise ConfigError(
             "year={year!r}, month={month!r}, day={day!r} is not a date: {error}",
@@ -136,7 +137,7 @@ def read_date(year: int | None, month: int, day: int) -> str:
 
 
 def read_time(hour: int, minute: int = 0, second: int = 0) -> str:
-    """A time of day of hours 0 to 23; minutes and seconds of 0 are not said.
+    """Return the reading of a time of day with hours 0 to 23; minutes and seconds of 0 are omitted.
 
     >>> read_time(3, 25), read_time(15), read_time(12, 0, 7)
     ('세 시 이십오 분', '십오 시', '열두 시 칠 초')
@@ -149,12 +150,12 @@ def read_time(hour: int, minute: int = 0, second: int = 0) -> str:
 
 
 def read_phone(number: str) -> str:
-    """A telephone number with hyphens: 공일공 일이삼사 오육칠팔 for "010-1234-5678"."""
+    """Return the reading of a telephone number: 공일공 일이삼사 오육칠팔 for "010-1234-5678"."""
     return " ".join(read_digits(part, zero="공") for part in number.split("-"))
 
 
 def _read_group(group: int) -> str:
-    """The reading of 1 to 9999."""
+    """Return the reading of 1 to 9999."""
     read = ""
     for place, unit in ((1000, "천"), (100, "백"), (10, "십"), (1, "")):
         digit = group // place % 10
@@ -174,10 +175,10 @@ def _check(name: str, value: int, lowest: int, highest: int) -> None:
         )
 
 
-# --- What is read: pools of pairs, each a function of its place in the pool ---------------------------------------
+# --- Pools of pairs, each pair a function of its number in the pool -----------------------------------------------
 
-# Units that take native numerals, and what is counted by them. Left out are those before which 석 and 넉 compete with
-# 세 and 네 (종이 석 장, 석 달), and those that take both (3번 is 세 번, three times, or 삼 번, the third).
+# Units that take native numerals, and nouns that they count. Not included are units before which both 석 and 세 are
+# used (종이 석 장, 석 달), and units with both numerals (3번 is 세 번, three times, or 삼 번, number three).
 _COUNTED = {
     "개": "사과 달걀 의자 가방 문제",
     "마리": "고양이 강아지 토끼 참새 물고기",
@@ -199,7 +200,7 @@ _COUNTED = {
     "살": "",
     "번째": "",
 }
-# Korean units that take Sino-Korean numerals, and the highest number to write before each.
+# Units that take Sino-Korean numerals, and the largest number to use with each.
 _NUMBERED = {"세": 120, "층": 120, "도": 360, "개월": 99, "인분": 99, "페이지": 999, "학년": 6}
 _MEASURES = {
     "km": "킬로미터",
@@ -215,16 +216,16 @@ _AREA_CODES = ("02", *(f"0{area}" for area in (31, 32, 33, 41, 42, 43, 44, 51, 5
 
 
 class _Pool(NamedTuple):
-    """`size` pairs, each with another source; `pair(n)` gives number n."""
+    """`size` pairs with different sources; `pair(n)` returns number n."""
 
     size: int
     pair: Callable[[int], Pair]
     weight: Fraction = Fraction(1)
-    amounts: bool = False  # the sources begin with a number that may be written with commas
+    amounts: bool = False  # the sources begin with a number that can have commas
 
 
 class _Kind(NamedTuple):
-    """What `write` may be asked for: its share of the rows in percent, which its pools divide by their weights."""
+    """A kind of pairs: its share of the rows in percent, which is divided among its pools by their weights."""
 
     share: int
     pools: Sequence[_Pool]
@@ -244,7 +245,7 @@ def _sparse(pair: Callable[[int], Pair], digits: int, zeros: int, index: int) ->
 
 
 def _count(phrases: Sequence[str], index: int) -> Pair:
-    """`phrases` are a unit each, or a noun, a space and its unit."""
+    """Each phrase is a unit, or a noun and a unit separated by a space."""
     phrase, number = divmod(index, 99)
     noun, space, unit = phrases[phrase].rpartition(" ")
     return f"{noun}{space}{number + 1}{unit}", f"{noun}{space}{read_counted(number + 1, unit)}"
@@ -295,7 +296,7 @@ def _seconds(index: int) -> Pair:
 
 
 def _clock(face: int, minute: int, second: int) -> Pair:
-    """Of 48 `face`s, half are the hours 0 to 23, half are 1 to 12 before and after noon."""
+    """Of 48 faces, the first 24 are the hours 0 to 23, the others the hours 1 to 12 with 오전 or 오후."""
     half = ("", "", "오전 ", "오후 ")[face // 12]
     hour = face % 12 + 1 if half else face
     source = [f"{hour}시", f"{minute}분" if minute else "", f"{second}초" if second else ""]
@@ -315,15 +316,15 @@ def _landline(index: int) -> Pair:
 
 
 def _with_places(index: int, places: int) -> str:
-    """The decimals with so many places and no 0 at the end, in order: 0.1, 0.2, ... 0.9, 1.1, ... for one place."""
+    """Return decimal number `index` with `places` places and no final 0: 0.1, 0.2, ... 0.9, 1.1, ... for one place."""
     whole, fraction = divmod(index, 9 * 10 ** (places - 1))
     return f"{whole}.{fraction // 9 * 10 + fraction % 9 + 1:0{places}}"
 
 
 def _lengths(pair: Callable[[int], Pair], longest: int) -> list[_Pool]:
-    """Pools of numbers in which all lengths are as frequent, and so is each count of zeros within a length.
+    """Return pools of numbers with equally frequent lengths, and equally frequent numbers of zeros for each length.
 
-    Digits drawn at random would hardly ever give 10,000 or 300,000,000, and nobody would learn what is not said.
+    With independent random digits, numbers such as 10,000 or 300,000,000, with omitted groups, would be very rare.
     """
     pools = [_Pool(10, pair, amounts=True)]
     for digits in range(2, longest + 1):
@@ -334,10 +335,10 @@ def _lengths(pair: Callable[[int], Pair], longest: int) -> list[_Pool]:
 
 
 def _with_zeros(digits: int, zeros: int, index: int) -> int:
-    """Number `index`, from the smallest on, of those with so many digits and so many of them 0."""
+    """Return number `index`, in ascending order, of the numbers with `digits` digits of which `zeros` are 0."""
     first, index = divmod(index, _ways(digits - 1, zeros))
     number = first + 1
-    for places in reversed(range(digits - 1)):  # that follow the next digit
+    for places in reversed(range(digits - 1)):  # after the next digit
         if index < _ways(places, zeros - 1):
             number, zeros = 10 * number, zeros - 1
         else:
@@ -347,19 +348,19 @@ def _with_zeros(digits: int, zeros: int, index: int) -> int:
 
 
 def _ways(places: int, zeros: int) -> int:
-    """How many rows of digits have so many places, so many of them 0."""
+    """Return the number of digit strings of length `places` with `zeros` zeros."""
     return comb(places, zeros) * 9 ** (places - zeros) if 0 <= zeros <= places else 0
 
 
 def _decimal_pool(digits: int, places: int) -> _Pool:
-    """Decimals with so many digits before the point and so many after it."""
+    """Return a pool of decimals with `digits` digits before the point and `places` after it."""
     first, after = (10**length * 9 * 10 ** (places - 1) for length in (digits - 1, digits))
     first = 0 if digits == 1 else first
     return _Pool(after - first, partial(_decimal, first, places), amounts=True)
 
 
 _PHRASES = [f"{noun} {unit}" for unit, nouns in _COUNTED.items() for noun in nouns.split()]
-_YEARS = (date(1000, 1, 1), date(3000, 1, 1))  # the second is not among the dates
+_YEARS = (date(1000, 1, 1), date(3000, 1, 1))  # the second is excluded
 
 _KINDS = {
     "number": _Kind(40, _lengths(_plain, LONGEST)),
@@ -389,25 +390,29 @@ _KINDS = {
 }
 
 KINDS = tuple(_KINDS)
-"""What `write` can give."""
+"""The kinds of pairs of `write`."""
 
 
 # --- The stream ---------------------------------------------------------------------------------------------------
 
 
 def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Iterator[Pair]:
-    """`rows` pairs of source and target, as a stream: text with digits, and how it is read.
+    """Yield `rows` pairs of source and target: text with digits, and its reading.
 
-    `kinds` are some of `KINDS`, by default all. Plain numbers have the largest share; they are written with or without
-    commas, and short and long ones (1 to `LONGEST` digits), round and crooked ones are as frequent, so far as there are
-    such. What runs out of sources leaves its share to the rest.
+    Plain numbers have the largest share. They have 1 to `LONGEST` digits, with or without commas; all lengths, and all
+    numbers of zeros, are about equally frequent. If a pool has too few sources, the others get its share.
 
-    No source occurs twice, and no number with and without commas, however many rows there are. The mixture is the same
-    from the first row to the last, so that the end of a stream is as good a held-out part as any. All arguments decide:
-    a stream is not the beginning of a longer one. Cells have no tab, quote or newline. The same arguments give the same
-    pairs on every platform and Python version: only `random.Random(seed).random()` is drawn from.
+    No source occurs twice, not even with and without commas. The mixture is the same from the first row to the last, so
+    the last rows can serve as validation data. A longer stream does not begin with a shorter one. Cells contain no tab,
+    quotation mark or newline. The same arguments give the same pairs on every platform and Python version, because only
+    `random.Random(seed).random()` is used.
 
-    Raises `ConfigError` for `rows` or `seed` below 0, an unknown kind, and more rows than the kinds have sources.
+    Args:
+        rows: number of pairs.
+        kinds: some of `KINDS`; None: all.
+
+    Raises:
+        ConfigError: `rows` or `seed` is negative, a kind is unknown, or the kinds have fewer sources than `rows`.
     """
     for name, value in (("rows", rows), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -428,20 +433,20 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
 
 
 def _quotas(kinds: Sequence[_Kind], rows: int) -> list[tuple[_Pool, int]]:
-    """How many rows each pool gives: its share, or all it has where that is less and leaves more to the others."""
+    """Return the number of rows of each pool: its share, or its size if that is smaller."""
     shares = []
     for kind in kinds:
         weights = sum((pool.weight for pool in kind.pools), Fraction())
         shares += [(pool, kind.share * pool.weight / weights) for pool in kind.pools]
-    shares.sort(key=lambda entry: entry[0].size / entry[1])  # from the first that is used up to the last
+    shares.sort(key=lambda entry: entry[0].size / entry[1])  # the first to be exhausted comes first
     left, owed, given = sum((share for _, share in shares), Fraction()), Fraction(rows), 0
     quotas = []
     for pool, share in shares:
         part = min(Fraction(pool.size), owed * share / left)
         owed, left = owed - part, left - share
-        quotas.append((pool, rows - round(owed) - given))  # what one pool gets less by rounding, the next one gets more
+        quotas.append((pool, rows - round(owed) - given))  # rounding errors do not accumulate
         given = rows - round(owed)
-    return quotas[::-1]  # the largest first: they are found soonest when one is drawn
+    return quotas[::-1]  # the largest first, which makes drawing fast
 
 
 def _write(quotas: Sequence[tuple[_Pool, int]], draw: Callable[[], float]) -> Iterator[Pair]:
@@ -449,7 +454,7 @@ def _write(quotas: Sequence[tuple[_Pool, int]], draw: Callable[[], float]) -> It
     owed = [quota for _, quota in quotas]
     for rows in range(sum(owed), 0, -1):
         at, ticket = 0, int(draw() * rows)
-        while ticket >= owed[at]:  # a pool's chance is what it still owes
+        while ticket >= owed[at]:  # the probability of a pool is proportional to its remaining rows
             ticket -= owed[at]
             at += 1
         owed[at] -= 1
@@ -461,11 +466,10 @@ def _write(quotas: Sequence[tuple[_Pool, int]], draw: Callable[[], float]) -> It
 
 
 def _shuffled(size: int, draw: Callable[[], float]) -> Iterator[int]:
-    """The numbers below `size`, each once, in an order that `draw` decides, without a list of them.
+    """Yield the numbers below `size`, each once, in random order, without storing them.
 
-    A counter of as many bits as `size` needs is scrambled by steps that can all be undone modulo a power of two: times
-    an odd number, plus a number, exclusive or with its own upper half. So no two counts become the same number; those
-    that become `size` or more are passed over.
+    A counter is permuted by invertible steps modulo a power of two: multiplication by an odd number, addition, and
+    exclusive or with its upper half. Results of `size` or more are skipped.
     """
     bits = max(1, (size - 1).bit_length())
     steps = [(int(draw() * 2**53) | 1, int(draw() * 2**53)) for _ in range(4)]

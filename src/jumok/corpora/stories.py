@@ -1,12 +1,12 @@
-"""The built-in corpus: short Korean tales without end, and exactly how much information they carry.
+"""The built-in corpus `stories`: an unlimited number of short Korean tales with a known entropy.
 
-It is the text to train on offline, and a ruler. Each tale is a derivation of the grammar in `stories_grammar.py`,
-which is unambiguous and chooses uniformly, so the nats of a tale are known exactly, and no model can average fewer
-nats per character over this corpus than its `floor`, beyond sampling noise. One that comes close has learned all
-there is to learn: spelling, spacing, particles, and what is recalled, agreed with or caused in each tale.
+Each tale is a derivation of the grammar in `stories_grammar.py`. The grammar is unambiguous and its choices are
+uniform, so the information content of a tale is known exactly. Except for sampling noise, no model can have fewer nats
+per character on this corpus than `floor`. A model close to it has learned spelling, spacing, particles, and the
+dependencies within a tale.
 
-The same seed gives the same tales on every platform and Python version. Only `random.Random(seed).random()` is
-drawn from, since Python promises to keep that sequence, and not the sequences of `choice` or `shuffle`.
+The same seed gives the same tales on every platform and Python version. Only `random.Random(seed).random()` is used,
+because Python guarantees its sequence, but not those of `choice` and `shuffle`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from jumok.corpora.grammar import Grammar
 from jumok.errors import ConfigError, CorpusError
 
 SEPARATOR = "\n\n"
-"""What follows each tale: certain, so it adds characters but no nats."""
+"""The text after each tale. It is certain, so it adds characters but no nats."""
 
 
 class Tale(NamedTuple):
-    """A tale in one line, without the separator, and its information content, -log p."""
+    """A tale in one line, without the separator, and its information content, -log p, in nats."""
 
     text: str
     nats: float
 
 
 def tales(seed: int = 0) -> Iterator[Tale]:
-    """Independent tales without end, determined by `seed` (0 or more, else `ConfigError`)."""
+    """Yield independent tales without end. Raises `ConfigError` unless `seed` is an integer of 0 or more."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError("seed={seed!r} is not a whole number of 0 or more", seed=seed)
     return _tales(Random(seed))
 
 
 def write(chars: int, seed: int = 0) -> Iterator[str]:
-    """The text of `tales(seed)`, tale by tale, each with its separator, as a stream of chunks.
+    """Yield the tales of `tales(seed)`, each with its separator, until the text has at least `chars` characters.
 
-    It stops after the first tale that brings the text to `chars` characters or more: only whole tales are written,
-    and a longer text begins with each shorter one. Raises `ConfigError` if `chars` is negative.
+    Only whole tales are yielded. A longer text begins with each shorter one. Raises `ConfigError` if `chars` is
+    negative.
     """
     if isinstance(chars, bool) or not isinstance(chars, int) or chars < 0:
         raise ConfigError("chars={chars!r} is not a whole number of 0 or more", chars=chars)
@@ -51,21 +51,23 @@ def write(chars: int, seed: int = 0) -> Iterator[str]:
 
 
 def score(tale_text: str) -> float:
-    """The nats of one tale, without its separator. Raises `CorpusError` if the grammar cannot write this text."""
+    """Return the nats of one tale without its separator. Raises `CorpusError` if the text is not a tale."""
     for derivation in grammar().derive(range, tale_text):
         return math.log(derivation.ways)
     raise CorpusError("this is not a tale of the corpus 'stories': {excerpt}", excerpt=_excerpt(tale_text))
 
 
 def floor(text: str) -> float:
-    """The nats per character of `text`, a stretch of this corpus: what a perfect model of it would average.
+    """Return the nats per character of a part of this corpus: the loss of a perfect model.
 
-    The text may be cut anywhere, as the held-out tail of a corpus is. Tales are told apart by their blank lines. What
-    stands before the first and after the last blank line counts if it is a whole tale and is left out if it is a
-    fragment. The result is the nats of the whole tales over their characters, two for each one's separator included.
+    The text can begin and end inside a tale, as a held-out part does; such fragments are ignored. The result is the
+    nats of the whole tales divided by their characters, including the two of each separator.
 
-    `text` is NFC with newlines as "\\n", as `jumok.text` reads it. Raises `CorpusError` if there is no whole tale in
-    it, or if anything but its two ends is not a tale.
+    Args:
+        text: in NFC with "\\n" for newlines, as `jumok.text` reads it.
+
+    Raises:
+        CorpusError: the text contains no whole tale, or something other than tales between its ends.
     """
     pieces = text.strip("\n").split(SEPARATOR)
     nats, chars = [], 0
@@ -88,18 +90,18 @@ def floor(text: str) -> float:
 
 
 def count() -> int:
-    """The exact number of distinct tales."""
+    """Return the exact number of distinct tales."""
     return grammar().measure()[0]
 
 
 def entropy() -> float:
-    """The exact mean of the nats of a tale."""
+    """Return the exact entropy of a tale in nats."""
     return grammar().measure()[1]
 
 
 @cache
 def grammar() -> Grammar:
-    """The grammar of the tales, parsed once."""
+    """Return the grammar of the tales."""
     return Grammar(stories_grammar.WORDS, stories_grammar.PHRASES, stories_grammar.START)
 
 

@@ -1,4 +1,4 @@
-"""The words, sentences and plots of the built-in tales. How to read the slots: see `grammar.py`.
+"""The words, sentences and plots of the built-in tales. `grammar.py` describes the syntax.
 
 House style of the tales: the narrator speaks 해요체; friends talk plainly to one another; elders (`elder`, `family`)
 take 께서, 께 and -시-. Speech stands in “ ”. No option may begin like a whole other option of the same choice (the

@@ -1,1 +1,1 @@
-"""Ids of texts, and batches of them."""
+"""Files of token ids, and batches."""

@@ -1,6 +1,6 @@
-"""From text to ids to batches, in an order that depends on the seed and the step alone.
+"""Batches in an order that depends only on the seed and the step.
 
-Nothing here keeps a position: batch number n is a function of n, so a run continues anywhere without a state.
+Batch number n is a function of n, so a run can be resumed at any step without a state of the data.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from jumok.tokenizers import Ids
 
 
 class Batches:
-    """Training windows without replacement.
+    """Batches of training windows, sampled without replacement.
 
-    Each epoch lays a grid of windows of context_length tokens over the text, shifted by a random offset, and visits
-    them in random order. So an epoch sees each token once, but for some at the two ends, and each time at another
-    place in its window.
+    Each epoch divides the text into windows of context_length tokens, starting at a random offset, and visits them in
+    random order. An epoch contains each token once, except some at both ends of the text. The position of a token in
+    its window changes with the epoch.
 
     Args:
         ids: (tokens,), at least context_length + 1 of them.
-        context_length: T. batch_size: B. seed: of shifts and orders.
+        context_length: T.
+        batch_size: B.
+        seed: of the offsets and orders.
     """
 
     def __init__(self, ids: Ids, context_length: int, batch_size: int, seed: int) -> None:
@@ -35,7 +37,7 @@ class Batches:
         self._starts: NDArray[np.int64] = np.empty(0, np.int64)
 
     def batch(self, number: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of batch `number`, counted from 0: (B, T) each, int64."""
+        """Return inputs and targets of batch `number`, counted from 0: (B, T) each, int64."""
         first = number * self.batch_size
         rows = [self._window(i) for i in range(first, first + self.batch_size)]
         block = torch.from_numpy(np.stack(rows))  # (B, T+1)
@@ -45,7 +47,7 @@ class Batches:
         epoch, place = divmod(index, self.windows)
         if epoch != self._epoch:
             random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
-            slack = len(self.ids) - 1 - self.windows * self.context_length  # tokens that the grid may shift by
+            slack = len(self.ids) - 1 - self.windows * self.context_length  # the largest offset
             shift = random.integers(0, slack + 1)
             self._starts = shift + random.permutation(self.windows) * self.context_length
             self._epoch = epoch
@@ -57,21 +59,23 @@ class Batches:
 
 
 class LengthBatches:
-    """Batches of rows that are about as long as each other, so that little of a batch is padding.
+    """Batches of rows of similar length, so that little of a batch is padding.
 
-    An epoch sorts all rows by their lengths, rows of equal lengths in random order, cuts that into batches of at most
-    `tokens` numbers with their padding, and visits the batches in random order. How many there are does not depend on
-    the epoch, so batch number n is a function of n here too.
+    An epoch sorts all rows by length, with rows of equal length in random order. It divides them into batches of at
+    most `tokens` ids, padding included, and visits the batches in random order. Every epoch has the same number of
+    batches, so batch number n is a function of n.
 
-    With `weights` there are as many batches, and all of them weigh the same, give or take a row. Training needs that:
-    each batch moves the weights of a model about as far, since Adam and Muon divide a gradient by its size. So what a
-    row counts depends on how much else is in its batch, and no factor before the loss would change that. Batches of
-    long rows then exceed `tokens`, and `parts` says how to cut them.
+    With `weights` there are as many batches, but each has the same total weight, up to one row. In training every batch
+    changes the model by about the same amount, because Adam and Muon divide a gradient by its size. The influence of a
+    row would therefore depend on the number of targets in its batch, and scaling the loss would not change that.
+    Batches of long rows then exceed `tokens`; `parts` divides them.
 
     Args:
-        lengths: (rows, k): of the k sequences that a row has. tokens: in a batch, padding included; a row that is
-            longer by itself is a batch of its own. seed: of the orders. multiple: to which lengths are padded.
-        weights: (rows,), whole numbers above 0: how many of what a loss is the mean of are in a row.
+        lengths: (rows, k), of the k sequences of each row.
+        tokens: ids in a batch, padding included. A longer row is a batch of its own.
+        seed: of the orders.
+        multiple: lengths are padded to a multiple of this.
+        weights: (rows,), positive integers: the number of targets in each row over which the loss is averaged.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class LengthBatches:
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
     def rows(self, number: int) -> NDArray[np.int64]:
-        """The rows of batch `number`, counted from 0."""
+        """Return the row numbers of batch `number`, counted from 0."""
         epoch, place = divmod(number, self.count)
         if epoch != self._epoch:
             random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
@@ -106,17 +110,17 @@ class LengthBatches:
         return self._rows[self._cuts[batch] : self._cuts[batch + 1]]
 
     def parts(self, number: int) -> list[slice]:
-        """Where batch `number` is cut so that no part has more than `tokens` numbers."""
+        """Return the parts of batch `number`, each of at most `tokens` ids."""
         return [slice(*ends) for ends in pairwise(_cuts(self._keys[self.rows(number)], self.tokens))]
 
     def _sorted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`rows` by their lengths, the longest sequence of each first to count; stable."""
+        """Return `rows` sorted by the length of their longest sequence, then by the other lengths; stable."""
         keys = self._keys[rows]
         return rows[np.lexsort((*keys.T, keys.max(axis=1)))]
 
 
 def _cuts(keys: NDArray[np.int64], tokens: int) -> list[int]:
-    """Where to cut rows of these padded lengths, (rows, k), so that no batch costs more than `tokens`."""
+    """Return the boundaries of batches of at most `tokens` ids, for rows of these padded lengths, (rows, k)."""
     cuts, widest = [0], np.zeros(keys.shape[1], np.int64)
     for row, key in enumerate(keys):
         wider = np.maximum(widest, key)
@@ -128,9 +132,9 @@ def _cuts(keys: NDArray[np.int64], tokens: int) -> list[int]:
 
 
 def _even_cuts(weights: NDArray[np.int64], count: int) -> list[int]:
-    """Where to cut rows of these weights, (rows,), into `count` batches of equal weight, at least one row in each."""
+    """Return the boundaries of `count` batches of equal weight and at least one row; weights: (rows,)."""
     sums, i = np.cumsum(weights), np.arange(count + 1)
     cuts = np.searchsorted(count * sums, i * sums[-1], side="right")
-    cuts = np.maximum.accumulate(cuts - i) + i  # a row may outweigh a batch
+    cuts = np.maximum.accumulate(cuts - i) + i  # a row can weigh more than a batch
     found: list[int] = np.minimum(cuts, len(weights) - (count - i)).tolist()
     return found

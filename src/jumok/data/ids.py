@@ -1,4 +1,4 @@
-"""The ids of a text in a .npy file, mapped into memory."""
+"""The ids of a text in a memory-mapped .npy file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jumok.messages import message, tr
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer
 
-HEADER = 128  # bytes of a .npy file before the numbers, for any array of one dimension
+HEADER = 128  # bytes of the header of a .npy file with a one-dimensional array
 REMEDY = message("Restore it from a copy, or start a new run; the model itself can still be used.")
 
 
 def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop: int | None = None) -> Ids:
     """Write the ids of text[start:stop] to a .npy file and map it into memory.
 
-    The text is read in pieces, so that its size is limited by the disk, not by the memory.
+    The text is read in pieces, so it can be larger than the memory.
 
     Returns:
-        (tokens,), of the tokenizer's smallest integer type, read-only.
+        (tokens,), of type `tokenizer.dtype`, read-only.
     """
     count = 0
     with atomic_path(path) as temporary, temporary.open("wb") as file:
@@ -32,7 +32,7 @@ def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop:
             file.write(piece.tobytes())
             count += len(piece)
         file.seek(0)
-        _write_header(file, tokenizer.dtype, count)  # as long as the first: both are filled up to HEADER bytes
+        _write_header(file, tokenizer.dtype, count)  # of the same length: both are padded to HEADER bytes
     return load_ids(path)
 
 
@@ -42,13 +42,13 @@ def _write_header(file: IO[bytes], dtype: np.dtype[Any], count: int) -> None:
 
 
 def load_ids(path: Path, count: int | None = None) -> Ids:
-    """Ids written by `tokenize`, mapped into memory.
+    """Map ids written by `tokenize` into memory.
 
     Raises:
-        RunError: the file is missing, damaged, or does not hold `count` ids.
+        RunError: the file is missing or damaged, or does not contain `count` ids.
     """
     try:
-        empty = path.stat().st_size <= HEADER  # a header alone, and nothing cannot be mapped
+        empty = path.stat().st_size <= HEADER  # an empty array cannot be mapped
         ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

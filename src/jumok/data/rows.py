@@ -1,4 +1,4 @@
-"""Sequences of ids of different lengths in one file, mapped into memory."""
+"""Sequences of ids of different lengths in one memory-mapped file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from jumok.data.ids import load_ids
 from jumok.files import atomic_path
 from jumok.tokenizers import Ids
 
-MULTIPLE = 8  # lengths are padded to one, which suits the kernels
+MULTIPLE = 8  # lengths are padded to a multiple of this, which is efficient for the kernels
 
 
 class Rows:
-    """Sequences of ids of different lengths in one file, mapped into memory.
+    """Sequences of ids of different lengths.
 
     Args:
-        ids: (tokens,), all sequences one after the other. ends: (rows,), where each of them ends.
+        ids: (tokens,), the concatenated sequences.
+        ends: (rows,), the end of each sequence in `ids`.
     """
 
     def __init__(self, ids: Ids, ends: NDArray[np.int64]) -> None:
@@ -31,7 +32,7 @@ class Rows:
 
     @classmethod
     def of(cls, sequences: Sequence[NDArray[Any]]) -> Rows:
-        """Sequences in memory."""
+        """Make rows from sequences in memory."""
         ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
         return cls(np.concatenate([np.empty(0, np.uint32), *sequences]), ends)
 
@@ -39,16 +40,20 @@ class Rows:
         return len(self.ends)
 
     def __getitem__(self, row: int) -> NDArray[np.int64]:
-        """The ids of one sequence, (length,), int64."""
+        """Return the ids of one sequence, (length,), int64."""
         end = int(self.ends[row])
         return self.ids[end - int(self.lengths[row]) : end].astype(np.int64)
 
     def padded(
         self, rows: Sequence[int] | NDArray[np.int64], pad: int, multiple: int = MULTIPLE, most: int | None = None
     ) -> Tensor:
-        """Some sequences as a batch, (B, T), int64, filled up on the right with `pad` to a multiple of `multiple`.
+        """Return some sequences as a batch, (B, T), int64, padded on the right.
 
-        most: T is at most this, which a length rounded up may exceed; None: no limit.
+        Args:
+            rows: numbers of the sequences.
+            pad: id of the padding.
+            multiple: T is a multiple of this, unless `most` is smaller.
+            most: T is at most this; None: no limit.
         """
         longest = max(1, int(self.lengths[rows].max()))
         block = np.full((len(rows), -(-longest // multiple) * multiple), pad, np.int64)
@@ -64,7 +69,7 @@ def evenly_spread(count: int, wanted: int) -> NDArray[np.int64]:
 
 
 def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Rows:
-    """Write sequences of ids to `path`, a .npy file, and their ends beside it."""
+    """Write sequences of ids to a .npy file at `path`, and their ends to a second file in the same folder."""
     lengths, pieces = [], [np.empty(0, dtype)]
     for sequence in sequences:
         lengths.append(len(sequence))
@@ -76,10 +81,10 @@ def write_rows(path: Path, sequences: Iterable[Ids], dtype: np.dtype[Any]) -> Ro
 
 
 def load_rows(path: Path, count: int) -> Rows:
-    """Sequences written by `write_rows`.
+    """Map sequences written by `write_rows` into memory.
 
     Raises:
-        RunError: a file is missing, damaged, or does not hold `count` sequences.
+        RunError: a file is missing or damaged, or does not contain `count` sequences.
     """
     ends: Any = load_ids(_ends(path), count)
     total = int(ends[-1]) if count else 0

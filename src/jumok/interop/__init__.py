@@ -1,1 +1,1 @@
-"""Formats of other programs, in and out."""
+"""Import and export of model formats of other programs."""

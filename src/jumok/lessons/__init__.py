@@ -1,4 +1,4 @@
-"""The lessons: ten steps from averaging the past to GPT, each a few functions that read production parameters.
+"""The functions of the chapters: each module computes, step by step, what a production module computes.
 
-The chapters that go with them are in docs/learn, and `jumok.lessons.chapters` reads and checks them.
+The chapters are in docs/learn. `jumok.lessons.chapters` reads and checks them.
 """

@@ -1,8 +1,8 @@
-"""Chapter 10, three models out of one block: GPT, BERT, and the encoder–decoder.
+"""Chapter 10, three models from one block: GPT, BERT, and the encoder–decoder.
 
-They differ in who may look at whom, in where keys and values come from, and in what is to be predicted; the block is
-the same. The functions put production parameters together with those of the chapters before: embeddings and rotary
-positions of chapter 8, the block of chapter 7, heads of chapter 5.
+The block is the same. The models differ in which positions attend to which, where keys and values come from, and what
+is predicted. The functions compute whole models from their parameters, with the functions of earlier chapters:
+embeddings and rotary positions of chapter 8, the block of chapter 7, heads of chapter 5.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, V vocabulary. In a
 mask True means "may attend".
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig
+from jumok.lessons.crossing import decoder_block, encoder_block
 from jumok.lessons.depth import apply_norm, run_block
-from jumok.lessons.heads import attend_by_heads
 from jumok.lessons.order import attend_with_rotary, embed
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder, Placement
@@ -30,13 +30,13 @@ from jumok.models.gpt import GPT
 from jumok.nn.attention import causal_mask
 from jumok.nn.blocks import Block
 
-NO_TARGET = -100  # PyTorch's own sign for a position whose prediction does not count
+NO_TARGET = -100  # PyTorch's default index for targets that are ignored
 
 # --- the models -------------------------------------------------------------------------------------------------------
 
 
 def gpt_logits(model: GPT, ids: Tensor) -> Tensor:
-    """A whole GPT from its parameters: embeddings, blocks, the last norm, and a product with the output layer.
+    """A whole GPT from its parameters: embeddings, blocks, the final norm, and the output layer.
 
     Args:
         model: of any family. ids: (B, T).
@@ -48,7 +48,7 @@ def gpt_logits(model: GPT, ids: Tensor) -> Tensor:
     x = embed(ids, model.token_embedding, model.position_embedding)  # (B, T, C)
     for block in model.blocks:
         assert isinstance(block, Block)
-        attend = None  # the block's own, causal
+        attend = None  # the causal attention of the block
         if model.cos is not None and model.sin is not None:
             attend = partial(attend_with_rotary, block.attention, cos=model.cos[:t], sin=model.sin[:t], causal=True)
         x = run_block(block, x, attend)  # (B, T, C)
@@ -57,7 +57,7 @@ def gpt_logits(model: GPT, ids: Tensor) -> Tensor:
 
 
 def encode(blocks: Iterable[nn.Module], x: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """A stack of blocks in which everyone looks at everyone.
+    """A stack of encoder blocks, in which every position attends to all positions.
 
     Args:
         blocks: made with causal=False. x: (B, S, C), embeddings with positions. mask: broadcastable to (B, H, S, S),
@@ -67,22 +67,20 @@ def encode(blocks: Iterable[nn.Module], x: Tensor, *, mask: Tensor | None = None
         (B, S, C); equal to the production blocks one after the other, `block(x, mask=mask)`, in eval mode.
 
     Raises:
-        ValueError: a block is causal, or looks across.
+        ValueError: a block is causal or has cross-attention.
     """
     for block in blocks:
         assert isinstance(block, Block)
-        if block.causal or block.cross_attention is not None:
-            raise ValueError("an encoder's block sees both sides of its own text; make it with causal=False")
-        x = run_block(block, x, partial(attend_by_heads, block.attention, mask=mask))  # (B, S, C)
+        x = encoder_block(block, x, mask=mask)  # (B, S, C)
     return x
 
 
 def decode(blocks: Iterable[nn.Module], x: Tensor, encoded: Tensor, *, encoded_mask: Tensor | None = None) -> Tensor:
-    """A stack of blocks that look back at their own text, then across at another one.
+    """A stack of decoder blocks: each has causal self-attention over the target and cross-attention over the source.
 
     Args:
-        blocks: made with causal=True, cross=True. x: (B, T, C), embeddings with positions of what is written so far.
-        encoded: (B, S, C), the last output of the encoder: every block makes its cross keys and values out of it.
+        blocks: made with causal=True, cross=True. x: (B, T, C), embeddings with positions of the target so far.
+        encoded: (B, S, C), the last output of the encoder, from which every block computes its cross keys and values.
         encoded_mask: broadcastable to (B, H, T, S), for padding.
 
     Returns:
@@ -90,18 +88,16 @@ def decode(blocks: Iterable[nn.Module], x: Tensor, encoded: Tensor, *, encoded_m
         context_mask=encoded_mask)`, in eval mode.
 
     Raises:
-        ValueError: a block is not causal, or does not look across.
+        ValueError: a block is not causal or has no cross-attention.
     """
     for block in blocks:
         assert isinstance(block, Block)
-        if not block.causal or block.cross_attention is None:
-            raise ValueError("a decoder's block looks back and across; make it with cross=True, and not causal=False")
-        x = run_block(block, x, context=encoded, context_mask=encoded_mask)  # (B, T, C)
+        x = decoder_block(block, x, encoded, context_mask=encoded_mask)  # (B, T, C)
     return x
 
 
 def bert_logits(model: BERT, ids: Tensor) -> Tensor:
-    """A whole BERT for hidden words from its parameters: the sum of three embeddings, an encoder, a layer, the table.
+    """A whole BERT with its MLM head from its parameters: embeddings, encoder, a dense layer, and the output layer.
 
     Args:
         model: with head="mlm". ids: (B, T), one text each and no padding.
@@ -122,10 +118,10 @@ def bert_logits(model: BERT, ids: Tensor) -> Tensor:
 
 
 def encoder_decoder_logits(model: EncoderDecoder, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-    """A whole encoder–decoder from its parameters: one stack reads the source, the other writes the target.
+    """A whole encoder–decoder from its parameters: one stack processes the source, the other the target.
 
     Args:
-        model: of any family. source_ids: (B, S), without padding. target_ids: (B, T), what is written so far.
+        model: of any family. source_ids: (B, S), without padding. target_ids: (B, T), the target so far.
 
     Returns:
         (B, T, V); equal to `model(source_ids, target_ids)` in eval mode.
@@ -144,39 +140,39 @@ def _placed(model: EncoderDecoder, placement: Placement, ids: Tensor) -> Tensor:
     return apply_norm(placement.norm, x)
 
 
-# --- who looks at whom ------------------------------------------------------------------------------------------------
+# --- masks ------------------------------------------------------------------------------------------------------------
 
 
 def gpt_mask(t: int) -> Tensor:
-    """(T, T), bool: each position looks at itself and at those before it."""
+    """(T, T), bool: each position attends to itself and to those before it."""
     return causal_mask(t, t)
 
 
 def bert_mask(t: int) -> Tensor:
-    """(T, T), bool: each position looks at all."""
+    """(T, T), bool: each position attends to all."""
     return torch.ones(t, t, dtype=torch.bool)
 
 
 def encoder_decoder_mask(s: int, t: int) -> Tensor:
-    """The three attentions of an encoder–decoder in one square, the S source positions before the T target positions.
+    """The masks of the three attentions of an encoder–decoder in one matrix: S source, then T target positions.
 
-    Top left the encoder, which sees the whole source and nothing of the target; bottom left cross-attention, which
-    sees the whole source; bottom right the decoder's own, which is causal.
+    Upper left: encoder self-attention over the whole source. Lower left: cross-attention over the whole source. Lower
+    right: causal decoder self-attention.
 
     Returns:
-        (S+T, S+T), bool. It says who can learn from whom. The model computes the encoder's rows once, and takes cross
-        keys and values from its last output.
+        (S+T, S+T), bool: which positions depend on which. The model computes the encoder once and takes cross keys and
+        values from its last output.
     """
     source = torch.cat((bert_mask(s), torch.zeros(s, t, dtype=torch.bool)), dim=1)  # (S, S+T)
     target = torch.cat((torch.ones(t, s, dtype=torch.bool), gpt_mask(t)), dim=1)  # (T, S+T)
     return torch.cat((source, target))  # (S+T, S+T)
 
 
-# --- what is to be predicted ------------------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------------------------------------
 
 
 def next_tokens(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """GPT's task: at each position, the token after it.
+    """The task of GPT: predict the next token at each position.
 
     Args:
         ids: (B, T+1).
@@ -188,16 +184,16 @@ def next_tokens(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def masked_tokens(ids: Tensor, places: Sequence[int], mask_id: int) -> tuple[Tensor, Tensor]:
-    """BERT's task: tokens that are hidden, from those on both sides.
+    """The task of BERT: predict hidden tokens from both sides.
 
-    The paper hides 15 % of the tokens, drawn anew each time; of these it replaces only 80 % by the mask token, 10 % by
-    some other token, and leaves 10 % as they are, since no mask token will occur when the model is used.
+    The paper hides 15 % of the tokens, chosen at random each time. It replaces 80 % of them by the mask token and 10 %
+    by a random token, and leaves 10 % unchanged, because there are no mask tokens when the model is used.
 
     Args:
-        ids: (B, T). places: positions to hide, the same in each sequence. mask_id: what stands there instead.
+        ids: (B, T). places: positions to hide, the same in each sequence. mask_id: the id that replaces them.
 
     Returns:
-        Inputs and targets, (B, T) each; the target is NO_TARGET wherever nothing is hidden.
+        Inputs and targets, (B, T) each; the target is NO_TARGET where nothing is hidden.
     """
     inputs, targets = ids.clone(), torch.full_like(ids, NO_TARGET)
     for place in places:
@@ -207,10 +203,10 @@ def masked_tokens(ids: Tensor, places: Sequence[int], mask_id: int) -> tuple[Ten
 
 
 def shifted_target(target: Tensor, start_id: int, end_id: int) -> tuple[Tensor, Tensor]:
-    """The decoder's task: GPT's, on a target that has a sign before it and one after it.
+    """The task of a decoder: predict the next token of a target that begins and ends with a special token.
 
     Args:
-        target: (B, T). start_id: what the first token is predicted from. end_id: what says that the text is over.
+        target: (B, T). start_id: the start token, from which the first token is predicted. end_id: the end token.
 
     Returns:
         Inputs and targets of the decoder, (B, T+1) each.
@@ -220,13 +216,13 @@ def shifted_target(target: Tensor, start_id: int, end_id: int) -> tuple[Tensor, 
 
 
 def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """How surprised a model is: -ln of the probability it gave to the right token, averaged over those that count.
+    """The cross-entropy: the mean of -ln of the probability of the right token.
 
     Args:
-        logits: (B, T, V). targets: (B, T), NO_TARGET where nothing counts.
+        logits: (B, T, V). targets: (B, T), NO_TARGET at positions to ignore.
 
     Returns:
-        A number in nats; equal to `torch.nn.functional.cross_entropy`. NaN if nothing counts.
+        A scalar in nats; equal to `torch.nn.functional.cross_entropy`. NaN if all positions are ignored.
     """
     counted = targets != NO_TARGET  # (B, T)
     right = targets[counted]  # (N,)
@@ -235,11 +231,11 @@ def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return surprise.mean()
 
 
-# --- how many numbers -------------------------------------------------------------------------------------------------
+# --- number of parameters ---------------------------------------------------------------------------------------------
 
 
 def parameter_table(config: GPTConfig) -> dict[str, int]:
-    """The trained numbers of a GPT by formula, part by part; their sum is `GPT(config).parameter_count()`."""
+    """The number of parameters of each part of a GPT, by formula; the sum is `GPT(config).parameter_count()`."""
     block = config.block()
     c, hidden = config.n_embd, config.mlp_width
     heads, kv_heads = config.n_head * config.head_dim, config.n_kv_head * config.head_dim

@@ -1,7 +1,7 @@
-"""Chapter 1, average the past: by loops, by a triangular matrix, by a softmax, and by attention that cannot choose.
+"""Chapter 1, average the past: by loops, by a triangular matrix, by a softmax, and by attention with zero queries.
 
-Four ways to the same numbers. The last one is the production layer `MultiHeadAttention` with silent queries
-(W_q = 0): all its scores are equal, so that its softmax shares the past out evenly.
+All four give the same numbers. The last one is the production layer `MultiHeadAttention` with W_q = 0: all its scores
+are equal, so its softmax gives every past position the same weight.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width. One sequence alone
 may come without its batch dimension. In a mask True means "may attend".
@@ -20,7 +20,7 @@ from jumok.nn.attention import MultiHeadAttention, causal_mask
 
 
 def average_by_loop(x: Tensor) -> Tensor:
-    """For each position the mean of itself and of all that came before it, added up one by one.
+    """For each position, the mean of that position and all earlier ones, computed with two loops.
 
     Args:
         x: (B, T, C), or (T, C), at least one position.
@@ -38,9 +38,9 @@ def average_by_loop(x: Tensor) -> Tensor:
 
 
 def average_by_running_mean(x: Tensor) -> Tensor:
-    """The same with one step for each position: the mean so far moves towards what is new by 1/(t+1) of the way.
+    """The same with one step per position: the mean moves 1/(t+1) of the way towards the new vector.
 
-    T steps in the place of T²/2. This way is open to an average only, which treats all of the past alike.
+    This takes T steps instead of T²/2. It works only if all past positions have the same weight.
 
     Args:
         x: (B, T, C), or (T, C), at least one position.
@@ -81,7 +81,7 @@ def normalise_rows(table: Tensor) -> Tensor:
 
 
 def average_by_matrix(x: Tensor) -> Tensor:
-    """All averages at once: a triangle whose rows sum to one, times x.
+    """All averages at once: a triangular matrix whose rows sum to one, times x.
 
     Args:
         x: (B, T, C), or (T, C).
@@ -93,21 +93,21 @@ def average_by_matrix(x: Tensor) -> Tensor:
 
 
 def weights_by_softmax(scores: Tensor) -> Tensor:
-    """Weights made as attention makes them: -inf for the future, then a softmax over each row.
+    """Weights as in attention: -inf for future positions, then a softmax over each row.
 
     Args:
-        scores: (T, T), finite. If they are all equal, whatever they are, the past is shared evenly: the softmax looks
-            at differences only.
+        scores: (T, T), finite. If all are equal, the weights of the past are equal, because a softmax depends only on
+            differences between scores.
 
     Returns:
-        (T, T), each row with sum one; of equal scores it is `normalise_rows(triangle(t))`.
+        (T, T), each row with sum one; for equal scores it is `normalise_rows(triangle(t))`.
     """
     t, s = scores.shape
     return weights_masked_before(scores, causal_mask(t, s, scores.device))
 
 
 def average_by_softmax(x: Tensor) -> Tensor:
-    """The averages with the weights of a softmax over equal scores.
+    """The averages, with the weights from a softmax over equal scores.
 
     Args:
         x: (B, T, C), or (T, C).
@@ -120,7 +120,7 @@ def average_by_softmax(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def silence_queries(attention: MultiHeadAttention) -> MultiHeadAttention:
-    """Set W_q to zero, in place: no query prefers any key, and causal attention averages the past of its values.
+    """Set W_q and its bias to zero, in place. All scores are then 0, and causal attention averages the past values.
 
     Args:
         attention: any layer.
@@ -131,27 +131,3 @@ def silence_queries(attention: MultiHeadAttention) -> MultiHeadAttention:
     for parameter in attention.q_proj.parameters():
         parameter.zero_()
     return attention
-
-
-def average_the_values(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    """What a layer with silent queries computes, without scores and softmax: project, average the past, project.
-
-    Args:
-        attention: a layer of `silence_queries`, with as many key/value heads as query heads. x: (B, T, d_in), or
-            (T, d_in).
-
-    Returns:
-        (B, T, d_out), or (T, d_out); equal to `attention(x, causal=True)` without dropout.
-
-    Raises:
-        ValueError: the queries are not silent, or heads share their values.
-    """
-    if any(bool(parameter.any()) for parameter in attention.q_proj.parameters()):
-        raise ValueError("the queries of this layer are not silent; give it to silence_queries first")
-    if attention.n_kv_head != attention.n_head:
-        raise ValueError(
-            f"n_head={attention.n_head} query heads share n_kv_head={attention.n_kv_head} key/value heads; "
-            "this lesson needs as many of each"
-        )
-    averages = average_by_matrix(attention.v_proj(x))  # (B, T, H*D)
-    return averages if attention.o_proj is None else attention.o_proj(averages)  # (B, T, d_out)

@@ -1,18 +1,18 @@
-"""The chapters: what there is to read, what a chapter is made of, and whether its code prints what it says.
+"""The chapters: reading them, splitting them into parts, and checking that their code prints what they show.
 
-A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md. Four things in it are of interest here:
+A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 
-- a fence of ```python is a block of code; all blocks of a chapter run in order, in one namespace;
-- a fence of ```text right after a block is what that block prints, to the character, but that `...` stands for anything
-  (as with the ELLIPSIS of https://docs.python.org/3/library/doctest.html); a block without one prints nothing;
-- a line that is nothing but `![words](file)` is a picture, drawn by a block before it;
-- a fence of ```sh that is nothing but `pip install NAME` says that the code needs a package beyond those of jumok;
-- all else is prose.
+- A ```python fence is a block of code. All blocks of a chapter run in order, in one namespace.
+- A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
+  ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
+- A line with only `![words](file)` is a picture, drawn by an earlier block.
+- A ```sh fence with only `pip install NAME` names a package that the code needs in addition to those of jumok.
+- Everything else is prose.
 
-The page on the ladder, docs/learn/LANGUAGE/ladder.md, is made of the same things, but is no chapter and has no number.
+The page on the ladder, docs/learn/LANGUAGE/ladder.md, has the same parts, but it is not a chapter and has no number.
 
-An installed package carries the same files in the folder `text` beside this module. This module does not import torch,
-so that a list of chapters takes no time; `check` does, when it runs one.
+An installed package contains the same files in the folder `text` next to this module. Importing this module does not
+import torch, so listing the chapters is fast; only `check` imports it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _INDEX_ROW = re.compile(r"\| *(\d+) *\| *\[([^\]]+)\]\((\w+)/([^)]+)\) *\| *(.+?
 
 @dataclass(frozen=True)
 class Prose:
-    """Markdown to read. line: where it begins in the file, from 1."""
+    """Markdown text. line: the line in the file where it begins, from 1."""
 
     text: str
     line: int
@@ -60,7 +60,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Code:
-    """A block to run, and what it prints; "" for nothing. line: of its first line of code."""
+    """A block of code and its output ("" for none). line: of its first line of code."""
 
     source: str
     output: str
@@ -68,13 +68,13 @@ class Code:
 
     @property
     def shown(self) -> str:
-        """The output for people to read: nothing, if the chapter leaves all of it open, as a measured time is."""
+        """The output to show to readers: "" if every line is `...`, as for a measured time."""
         return "" if all(line == "..." for line in self.output.splitlines()) else self.output
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: what it shows in words, and its file."""
+    """A picture: its description, and its file."""
 
     title: str
     path: Path
@@ -86,7 +86,7 @@ Part = Prose | Code | Picture
 
 @dataclass(frozen=True)
 class Failure:
-    """A block that did not do what the chapter says. printed: what it printed, or how it failed."""
+    """A block whose output differs from the chapter. printed: the actual output, with the traceback of an exception."""
 
     path: Path
     line: int
@@ -103,7 +103,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """One chapter in one language. question: in one line, what it answers ("" if the index does not say)."""
+    """One chapter in one language. question: the question that it answers ("" if the index has none)."""
 
     number: int
     slug: str
@@ -119,16 +119,16 @@ class Chapter:
 
     @property
     def packages(self) -> list[str]:
-        """The packages that its code needs beyond those of jumok: those that its reader is told to install."""
+        """The packages that its code needs in addition to those of jumok, from its `pip install` fences."""
         return _INSTALL.findall(self.text)
 
     def parts(self) -> list[Part]:
-        """Prose, code and pictures, in order. Raises `LessonError` for a fence that never ends."""
+        """Prose, code and pictures, in order. Raises `LessonError` for a fence that is not closed."""
         return list(_parts(self.text, self.path))
 
 
 def chapters(language: Language = "ko") -> list[Chapter]:
-    """All chapters in one language, the first one first.
+    """All chapters in one language, in order.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the chapters.
     """
@@ -148,7 +148,7 @@ def chapters(language: Language = "ko") -> list[Chapter]:
 def chapter(key: int | str, language: Language = "ko") -> Chapter:
     """One chapter, by its number (3 or "3") or its slug ("queries-keys-values").
 
-    Raises as `chapters`, and `ConfigError` for a chapter that there is not.
+    Raises as `chapters`, and `ConfigError` for a chapter that does not exist.
     """
     known = chapters(language)
     name = str(key).strip().lower().removesuffix(".md")
@@ -168,7 +168,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
             return each
     slugs = [each.slug for each in known]
     hint = did_you_mean(slug, slugs)
-    if not hint:  # a word of a slug is often all that is remembered
+    if not hint:  # readers often remember only one word of a slug
         words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
         close = closest(slug, words)
         hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""
@@ -183,7 +183,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder, which is read like a chapter; its number is 0, and the index asks no question of it.
+    """The page on the ladder as a `Chapter` with number 0 and no question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -199,18 +199,17 @@ def ladder_page(language: Language = "ko") -> Chapter:
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
-    """Run all blocks of a chapter and compare what they print with what the chapter says.
+    """Run all blocks of a chapter and compare their output with that in the chapter.
 
     Args:
-        chapter: which one; its `packages` must be installed.
-        folder: the working directory, where pictures are drawn: an empty one, or docs/learn/pictures/LANGUAGE, to draw
-            those of the project anew.
+        chapter: the chapter; its `packages` must be installed.
+        folder: the working directory, into which pictures are drawn: an empty folder, or docs/learn/pictures/LANGUAGE
+            to redraw the pictures of the project.
 
     Returns:
-        The blocks that did something else; none if all is well. After a block that raises no other is run.
+        The blocks with a different output. After a block that raises an exception, no further block is run.
 
-    The settings of torch that a chapter may change, the seed and how tensors are printed, are as before afterwards (how
-    they are printed: as torch has it by default).
+    Afterwards torch's random state is restored, and its print options have their default values.
     """
     failures = []
     for block, printed, failed in _run(chapter, folder):
@@ -220,14 +219,14 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 
 
 def offline(prose: str) -> str:
-    """Prose to read outside the project's folder: links into it become words, those to its pages also the command
-    that shows them."""
+    """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
+    that shows it."""
     prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 
 
 def _run(chapter: Chapter, folder: Path) -> list[tuple[Code, str, bool]]:
-    """Each block, what it printed, and whether it ended in an exception, which is then part of what it printed."""
+    """Each block, its output, and whether it raised an exception. The output then ends with the traceback."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     results: list[tuple[Code, str, bool]] = []
     with contextlib.chdir(folder), _own_torch_settings():
@@ -249,13 +248,13 @@ def _run(chapter: Chapter, folder: Path) -> list[tuple[Code, str, bool]]:
 
 
 def _compiled(block: Code, path: Path) -> CodeType:
-    """The code of a block, behind so many empty lines that a traceback names the line of the chapter."""
+    """The compiled code of a block, after empty lines, so that a traceback shows the line number in the chapter."""
     return compile("\n" * (block.line - 1) + block.source, str(path), "exec", dont_inherit=True)
 
 
 @contextlib.contextmanager
 def _own_torch_settings() -> Iterator[None]:
-    """What a chapter may change is undone: the random state, and how tensors are printed."""
+    """Run a chapter with default print options; afterwards reset them and restore the random state."""
     import torch
 
     torch.set_printoptions(profile="default")
@@ -267,7 +266,7 @@ def _own_torch_settings() -> Iterator[None]:
 
 
 def _parts(text: str, path: Path) -> Iterator[Part]:
-    """See the top of this module. path: of the chapter; its pictures are found from there, and errors name it."""
+    """Split a chapter into the parts described at the top of this module. path: of the chapter."""
     fences = [number for number, line in enumerate(text.split("\n"), 1) if line.startswith("```")]
     if len(fences) % 2:
         raise LessonError(
@@ -275,7 +274,7 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
         )
     begin = 0
     for match in _PART.finditer(text):
-        if match["other"] is not None:  # a fence in another language is read, not run
+        if match["other"] is not None:  # a fence in another language is part of the prose
             continue
         yield from _prose(text, begin, match.start())
         begin = match.end()
@@ -288,7 +287,7 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
 
 
 def _prose(text: str, begin: int, end: int) -> Iterator[Prose]:
-    """What lies between two other parts, if it is more than empty lines."""
+    """The text between two other parts, if it is not empty."""
     prose = text[begin:end]
     if prose.strip():
         begin += len(prose) - len(prose.lstrip("\n"))
@@ -296,7 +295,7 @@ def _prose(text: str, begin: int, end: int) -> Iterator[Prose]:
 
 
 def _chapter(path: Path, language: Language, question: str) -> Chapter:
-    """What a file says of itself: its number and slug in its name, its title in its first line."""
+    """A chapter with number and slug from its file name, and the title from its first line."""
     number, slug = path.stem.split("-", 1)
     with path.open(encoding="utf-8") as file:
         heading = _TITLE.fullmatch(file.readline().strip())

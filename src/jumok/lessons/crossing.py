@@ -1,8 +1,8 @@
 """Chapter 6, two sequences and padding: cross-attention, batches of different lengths, encoder and decoder blocks.
 
-In cross-attention the queries come from one sequence, keys and values from another; nothing else changes. Padding
-fills a batch up to its longest sequence, and a mask keeps it without influence. The parts of a block and how they are
-joined are chapter 7, `jumok.lessons.depth`.
+In cross-attention the queries come from one sequence, and keys and values from another; nothing else changes. Padding
+fills a batch up to its longest sequence, and a mask keeps it out of the result. Chapter 7 (`jumok.lessons.depth`)
+covers the parts of a block and how they are combined.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
 width. In a mask True means "may attend".
@@ -28,7 +28,7 @@ from jumok.nn.blocks import Block
 
 
 def cross_attention_by_loop(attention: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:
-    """Every query asks every key of the other sequence, one pair at a time, by the loop of chapter 2.
+    """Cross-attention by the loop of chapter 2, one pair of a query and a key at a time.
 
     Args:
         attention: any layer without norms on q and k. x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or
@@ -54,10 +54,10 @@ def cross_attention_by_loop(attention: MultiHeadAttention, x: Tensor, context: T
 
 
 def padding_mask(lengths: Sequence[int], s: int) -> Tensor:
-    """Which positions are words and which are padding, for each sequence of a batch.
+    """A mask of the positions that are words, not padding, for each sequence of a batch.
 
     Args:
-        lengths: of the B sequences, from 0 to s. s: length of the batch, S.
+        lengths: of the B sequences, each from 0 to s. s: length of the batch, S.
 
     Returns:
         (B, 1, 1, S), bool, True for words: the same for all heads and all queries.
@@ -74,10 +74,10 @@ def padding_mask(lengths: Sequence[int], s: int) -> Tensor:
 
 
 def pad(sequences: Sequence[Tensor], value: float = 0.0) -> tuple[Tensor, Tensor]:
-    """A batch out of sequences of different lengths.
+    """A batch of sequences of different lengths.
 
     Args:
-        sequences: B tensors, (S_b, C) each. value: what fills the rest.
+        sequences: B tensors, (S_b, C) each. value: the value of the padding.
 
     Returns:
         The batch, (B, S, C) with S the longest of the lengths, and its `padding_mask`, (B, 1, 1, S).
@@ -96,16 +96,17 @@ def pad(sequences: Sequence[Tensor], value: float = 0.0) -> tuple[Tensor, Tensor
 
 
 def encoder_block(block: Block, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """A block of an encoder: every word looks at all words, before and after it.
+    """An encoder block: every position attends to all positions before and after it.
 
     Args:
-        block: made with causal=False, cross=False. x: (B, S, C). mask: (B, 1, 1, S), as of `pad`.
+        block: made with causal=False, cross=False. x: (B, S, C).
+        mask: broadcastable to (B, H, S, S), as from `pad`.
 
     Returns:
         (B, S, C); equal to `block(x, mask=mask)` without dropout.
 
     Raises:
-        ValueError: the block is a decoder's.
+        ValueError: the block is causal or has cross-attention.
     """
     if block.causal or block.cross_attention is not None:
         raise ValueError("this is a block of a decoder; an encoder's is made with Block(config, causal=False)")
@@ -113,17 +114,17 @@ def encoder_block(block: Block, x: Tensor, *, mask: Tensor | None = None) -> Ten
 
 
 def decoder_block(block: Block, x: Tensor, context: Tensor, *, context_mask: Tensor | None = None) -> Tensor:
-    """A block of a decoder: look back at what is written, then across at the source, then think about it.
+    """A decoder block: causal self-attention over the target, cross-attention over the source, MLP.
 
     Args:
         block: made with causal=True, cross=True. x: (B, T, C), the target so far. context: (B, S, C), the encoded
-            source. context_mask: (B, 1, 1, S), as of `pad`.
+            source. context_mask: broadcastable to (B, H, T, S), as from `pad`.
 
     Returns:
         (B, T, C); equal to `block(x, context=context, context_mask=context_mask)` without dropout.
 
     Raises:
-        ValueError: the block does not look across, or is not causal.
+        ValueError: the block is not causal or has no cross-attention.
     """
     if block.cross_attention is None or not block.causal:
         raise ValueError("this is no block of a decoder that looks across; make it with Block(config, cross=True)")

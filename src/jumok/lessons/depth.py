@@ -1,14 +1,14 @@
-"""Chapter 7, the block: norms, the MLP, x + f(norm(x)), and what is left of the gradient twelve blocks down.
+"""Chapter 7, the block: norms, the MLP, x + f(norm(x)), and the gradient after twelve blocks.
 
-The functions take the parameters of a production `Block` apart, step by step; `run_block` puts them together again.
+The functions compute each part of a production `Block` from its parameters, and `run_block` combines them.
 Self-attention is that of chapter 5, `jumok.lessons.heads`.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
 width. One sequence alone may come without its batch dimension.
 
 Sources: residuals https://arxiv.org/abs/1512.03385, LayerNorm https://arxiv.org/abs/1607.06450, RMSNorm
-https://arxiv.org/abs/1910.07467, where the norm stands https://arxiv.org/abs/2002.04745, SwiGLU
-https://arxiv.org/abs/2002.05202, positions that grow alike without residuals https://arxiv.org/abs/2103.03404.
+https://arxiv.org/abs/1910.07467, pre-norm and post-norm https://arxiv.org/abs/2002.04745, SwiGLU
+https://arxiv.org/abs/2002.05202, positions that become similar without residuals https://arxiv.org/abs/2103.03404.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from jumok.nn.layers import RMSNorm
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) · weight + bias, for each position by itself.
+    """(x - mean) / sqrt(variance + eps) · weight + bias, for each position separately.
 
-    The variance is the mean of the squares around the mean, divided by C and not by C - 1.
+    The variance is the mean of the squared distances from the mean: the sum is divided by C, not by C - 1.
 
     Args:
         x: (..., C). weight, bias: (C,). eps: keeps the root away from zero.
@@ -42,10 +42,9 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x / sqrt(mean(x²) + eps) · weight: nothing is subtracted, and nothing added.
+    """x / sqrt(mean(x²) + eps) · weight. Unlike LayerNorm, it neither subtracts the mean nor adds a bias.
 
-    The mean square is float32 whatever the type of x, since that is part of the definition in
-    `jumok.nn.layers.RMSNorm`.
+    The mean square is computed in float32 for any type of x, as in `jumok.nn.layers.RMSNorm`.
 
     Args:
         x: (..., C). weight: (C,). eps: keeps the root away from zero.
@@ -59,7 +58,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
-    """A norm of a block, by its parameters: LayerNorm, RMSNorm, or none at all.
+    """A norm of a block, from its parameters: LayerNorm, RMSNorm, or Identity for no norm.
 
     Args:
         norm: as `jumok.nn.blocks.make_norm` makes it. x: (..., C).
@@ -80,7 +79,7 @@ def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
 
 
 def apply_mlp(mlp: nn.Module, x: Tensor) -> Tensor:
-    """The MLP of a block, by its parameters; no position knows of any other.
+    """The MLP of a block, from its parameters, applied to each position separately.
 
     Two matrices: W_down · activation(W_up · x + b_up) + b_down. Gated: W_down · (silu(W_gate · x) * (W_up · x)), where
     silu(z) = z / (1 + exp(-z)).
@@ -104,10 +103,10 @@ def apply_mlp(mlp: nn.Module, x: Tensor) -> Tensor:
 
 
 def join(block: Block, norm: nn.Module | None, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """One part of a block joined to its input: x + f(norm(x)), or norm(x + f(x)) in a post-norm block.
+    """One part of a block with its norm and residual: x + f(norm(x)), or norm(x + f(x)) in a post-norm block.
 
     Args:
-        block: says which of the two, and whether x is added at all. norm: the part's own norm.
+        block: its settings choose the formula, and whether x is added. norm: the norm of this part.
         part: f, takes and returns (B, T, C). x: (B, T, C).
 
     Returns:
@@ -131,9 +130,9 @@ def run_block(
     """A whole production block from its parameters: attention, cross-attention if it has one, MLP.
 
     Args:
-        block: any block; its dropout is left out. x: (B, T, C), or (T, C).
+        block: any block; dropout is not applied. x: (B, T, C), or (T, C).
         attend: the self-attention, from (B, T, C) to (B, T, C). None: that of chapter 5 with the block's `causal`.
-            Rotary positions come in here, see `jumok.lessons.order.attend_with_rotary`.
+            For rotary positions see `jumok.lessons.order.attend_with_rotary`.
         context: (B, S, C), for a block with cross-attention. context_mask: broadcastable to (B, H, T, S), as in the
             production block.
 
@@ -156,7 +155,7 @@ def stack(config: BlockConfig, n_layer: int) -> list[Block]:
 
 
 def run_stack(blocks: Sequence[Block], x: Tensor) -> list[Tensor]:
-    """What comes out of each block.
+    """The output of each block.
 
     Args:
         blocks: L blocks. x: (B, T, C).
@@ -171,10 +170,10 @@ def run_stack(blocks: Sequence[Block], x: Tensor) -> list[Tensor]:
 
 
 def gradient_norms(blocks: Sequence[Block], x: Tensor) -> list[float]:
-    """How much gradient reaches the parameters of each block, if a gradient of length 1 comes in at the top.
+    """The size of the gradient of each block's parameters for a gradient of length 1 at the output of the stack.
 
-    No loss is needed: the incoming gradient points into a random direction, drawn from torch's global generator.
-    Dropout acts if the blocks are in training mode. The `grad` of the parameters is left alone.
+    No loss is needed: the gradient at the output has a random direction, drawn from torch's global generator.
+    Dropout is applied if the blocks are in training mode. The `grad` of the parameters is not changed.
 
     Args:
         blocks: L blocks. x: (B, T, C).
@@ -196,13 +195,13 @@ def rms(x: Tensor) -> float:
 
 
 def similarity(x: Tensor) -> float:
-    """How alike the positions of a sequence are: the mean cosine between two different ones.
+    """The similarity of the positions of a sequence: the mean cosine between two different ones.
 
     Args:
         x: (B, T, C), or (T, C), with T at least 2.
 
     Returns:
-        1 if they all point the same way, about 0 if they are random.
+        1 if all have the same direction, about 0 if they are random.
     """
     unit = nn.functional.normalize(x.detach(), dim=-1)  # (B, T, C)
     cosines = unit @ unit.transpose(-2, -1)  # (B, T, T)

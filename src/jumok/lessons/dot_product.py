@@ -1,7 +1,7 @@
-"""Chapter 2, dot-product attention without weights: what two vectors have in common decides what is mixed.
+"""Chapter 2, dot-product attention without parameters: the weights depend on the similarity of vectors.
 
-Nothing is learned here: x itself is query, key and value. The scores are not yet divided by sqrt(D); that is the matter
-of chapter 3, `jumok.lessons.projections`. `plain_attention` makes the production layer that computes the same.
+Nothing is learned here: x itself is query, key and value. The scores are not divided by sqrt(D) yet; chapter 3
+(`jumok.lessons.projections`) does that. `plain_attention` makes a production layer with the same result.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
@@ -19,7 +19,7 @@ from jumok.nn.attention import MultiHeadAttention
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Multiply number by number and add up: large if both are large in the same places.
+    """The sum of the products of the numbers at the same index.
 
     Args:
         a, b: (..., C), both of one width.
@@ -55,7 +55,7 @@ def scores_by_loop(q: Tensor, k: Tensor) -> Tensor:
 
 
 def scores_by_product(q: Tensor, k: Tensor) -> Tensor:
-    """All scores at once: row times column is a dot product, so that q kᵀ holds each query with each key.
+    """All scores at once: each cell of q kᵀ is the dot product of one query and one key.
 
     Args:
         q: (B, T, D), or (T, D). k: (B, S, D), or (S, D).
@@ -67,9 +67,9 @@ def scores_by_product(q: Tensor, k: Tensor) -> Tensor:
 
 
 def softmax_by_formula(scores: Tensor) -> Tensor:
-    """exp(s) divided by the sum of all exp(s), word for word.
+    """exp(s) divided by the sum of all exp(s), without protection against overflow.
 
-    Right on paper. In float32 exp(89) is already infinite, and inf / inf is NaN; see `softmax`.
+    In float32, exp(89) is infinite, and inf / inf is NaN; see `softmax`.
 
     Args:
         scores: (..., S).
@@ -82,9 +82,9 @@ def softmax_by_formula(scores: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """The same after subtracting each row's largest score, so that the largest exponent is exp(0) = 1.
+    """The same after subtracting each row's largest score, so that the largest term is exp(0) = 1.
 
-    A common factor exp(-max) cancels in the fraction, so the result does not change; only the overflow is gone.
+    The common factor exp(-max) cancels in the fraction, so the result is the same, and nothing overflows.
 
     Args:
         scores: (..., S), finite.
@@ -96,9 +96,9 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def softmax_jacobian(weights: Tensor) -> Tensor:
-    """How each weight moves with each score: d w_i / d s_j = w_i (1 if i = j else 0) - w_i w_j.
+    """The derivative of each weight with respect to each score: d w_i / d s_j = w_i (1 if i = j else 0) - w_i w_j.
 
-    It needs the weights alone, not the scores. Each row sums to zero: what one key gains, the others lose.
+    It depends only on the weights. Each row sums to zero, because the weights always sum to one.
 
     Args:
         weights: (..., S), of a softmax.
@@ -110,9 +110,9 @@ def softmax_jacobian(weights: Tensor) -> Tensor:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """How undecided the weights are: 0 if one key takes everything, log S if all S keys share alike.
+    """How evenly the weights are spread: 0 if one key has all the weight, log S if all S keys have the same weight.
 
-    exp(entropy) is the number of keys that a query in effect looks at.
+    exp(entropy) is the effective number of keys that receive weight.
 
     Args:
         weights: (..., S), each row with sum one.
@@ -124,7 +124,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def attend_by_loop(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Dot-product attention one query at a time: scores, softmax, and a sum of the values by their weights.
+    """Dot-product attention one query at a time: scores, softmax, and the weighted sum of the values.
 
     Args:
         q: (B, T, D), or (T, D). k: (B, S, D), or (S, D). v: (B, S, C), or (S, C). Without learned weights all three
@@ -145,7 +145,7 @@ def attend_by_loop(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same by two matrix products with a softmax between them.
+    """The same with two matrix products and a softmax between them.
 
     Args:
         q, k, v: as for `attend_by_loop`.
@@ -158,10 +158,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @torch.no_grad()
 def plain_attention(width: int, dtype: torch.dtype | None = None) -> MultiHeadAttention:
-    """The production layer that has nothing to learn: one head in which x is query, key and value.
+    """A production layer with one head in which x itself is query, key and value.
 
-    Production divides q·k by sqrt(D). Here W_q is sqrt(D) times the identity, so that the division cancels and the
-    scores are the bare dot products; W_k and W_v are the identity.
+    The production layer divides q·k by sqrt(D). Here W_q is sqrt(D) times the identity, so the division cancels and
+    the scores are plain dot products. W_k and W_v are the identity.
 
     Args:
         width: C, and D. dtype: of the parameters (None: PyTorch's default).

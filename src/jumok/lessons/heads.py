@@ -1,6 +1,6 @@
-"""Chapter 5, many heads: single heads side by side, one split projection, merging, and the output projection.
+"""Chapter 5, many heads: concatenated single heads, one split projection, merging, and the output projection.
 
-The functions take the parameters of a production `MultiHeadAttention` apart, head by head: head h owns rows
+The functions use the parameters of a production `MultiHeadAttention` head by head: head h has rows
 h·D to (h+1)·D of W_q, the same rows of W_k and W_v (or those of the key/value head it shares), and the same *columns*
 of the output projection.
 
@@ -25,10 +25,10 @@ from jumok.nn.attention import MultiHeadAttention, combined_mask
 
 
 def make_heads(d_in: int, head_dim: int, n_head: int, *, qkv_bias: bool = False) -> list[MultiHeadAttention]:
-    """Single heads made one after the other, each drawing its W_q, W_k and W_v before the next one begins.
+    """Single heads, created one after the other; each draws its W_q, W_k and W_v before the next one.
 
-    A table printed for "stacked heads" after `torch.manual_seed(n)` comes out of `concatenate_heads` with these. An
-    output projection, if the table has one, is a `torch.nn.Linear(n_head * head_dim, d_out)` made after them.
+    With these heads, `concatenate_heads` reproduces tables printed for "stacked heads" after `torch.manual_seed(n)`. If
+    the table has an output projection, create `torch.nn.Linear(n_head * head_dim, d_out)` after the heads.
 
     Args:
         d_in: width of the input. head_dim: width of each head. qkv_bias: biases of the three projections.
@@ -47,10 +47,10 @@ def concatenate_heads(
     mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Run single heads one after the other, and put their outputs side by side.
+    """Run single heads one after the other and concatenate their outputs.
 
     Args:
-        heads: H layers, as of `make_heads`. x: (B, T, C), or (T, C). context, mask, causal: as in the production
+        heads: H layers, as made by `make_heads`. x: (B, T, C), or (T, C). context, mask, causal: as in the production
             layer; every head gets the same mask.
 
     Returns:
@@ -60,22 +60,22 @@ def concatenate_heads(
 
 
 def join_heads(heads: Sequence[MultiHeadAttention], o_proj: nn.Linear | None = None) -> MultiHeadAttention:
-    """One production layer with the parameters of single heads: their matrices, one on top of the other.
+    """One production layer with the parameters of single heads: their matrices are stacked.
 
-    It draws no random numbers, so that a table printed after `torch.manual_seed(n)` is not disturbed.
+    It draws no random numbers, so it does not change a table printed after `torch.manual_seed(n)`.
 
     Args:
-        heads: H layers of one head, all of one shape. o_proj: (H*D -> d_out), copied too, or None for a layer without.
+        heads: H layers with one head each, all of the same shape. o_proj: (H*D -> d_out), copied too, or None.
 
     Returns:
         A layer whose output is that of `concatenate_heads`, followed by `o_proj` if there is one.
 
     Raises:
-        ValueError: no heads, heads with several heads or an output projection of their own, or of several shapes.
+        ValueError: there are no heads, their shapes differ, or one of them has several heads or an output projection.
     """
     _require_single_heads(heads)
     first, width = heads[0], len(heads) * heads[0].head_dim
-    with torch.device("meta"):  # parameters without memory, and so without random numbers
+    with torch.device("meta"):  # parameters without memory need no random numbers
         joined = MultiHeadAttention(
             first.q_proj.in_features,
             width if o_proj is None else o_proj.out_features,
@@ -95,7 +95,7 @@ def join_heads(heads: Sequence[MultiHeadAttention], o_proj: nn.Linear | None = N
 
 
 def split(x: Tensor, n_head: int) -> Tensor:
-    """Cut the width into heads: head h gets columns h·D to (h+1)·D of every position.
+    """Split the width into heads: head h gets columns h·D to (h+1)·D of every position.
 
     Args:
         x: (B, T, H*D), or (T, H*D).
@@ -104,7 +104,7 @@ def split(x: Tensor, n_head: int) -> Tensor:
         (B, H, T, D), or (H, T, D).
 
     Raises:
-        ValueError: the width cannot be shared out evenly.
+        ValueError: the width is not divisible by n_head.
     """
     width = x.shape[-1]
     if width % n_head:
@@ -114,7 +114,7 @@ def split(x: Tensor, n_head: int) -> Tensor:
 
 
 def merge(heads: Tensor) -> Tensor:
-    """Put the heads back side by side, the inverse of `split`.
+    """Concatenate the heads, the inverse of `split`.
 
     Args:
         heads: (B, H, T, D), or (H, T, D).
@@ -126,7 +126,7 @@ def merge(heads: Tensor) -> Tensor:
 
 
 def key_head(h: int, n_head: int, n_kv_head: int) -> int:
-    """Which key/value head serves query head h: neighbours share, H / G at a time."""
+    """The key/value head of query head h. H / G neighbouring query heads share one."""
     return h // (n_head // n_kv_head)
 
 
@@ -140,11 +140,11 @@ def head_weights(
     causal: bool = False,
     turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The attention weights of head h alone, from its rows of W_q and W_k.
+    """The attention weights of head h, from its rows of W_q and W_k.
 
     Args:
-        attention: any layer. h: 0 to n_head - 1. turn: what rotary positions do to queries and keys, each (B, T, D),
-            see `jumok.lessons.order.rotate_by_loop`. The rest: as in the production layer.
+        attention: any layer. h: 0 to n_head - 1. turn: the rotation of queries and keys by rotary positions, each
+            (B, T, D), see `jumok.lessons.order.rotate_by_loop`. The rest: as in the production layer.
 
     Returns:
         (B, T, S), or (T, S).
@@ -174,10 +174,10 @@ def head_output(
     causal: bool = False,
     turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """What head h gathers: its weights times its values.
+    """The output of head h: its weights times its values.
 
     Args:
-        attention: any layer. h: 0 to n_head - 1. turn: as in `head_weights`; values are not turned. The rest: as in
+        attention: any layer. h: 0 to n_head - 1. turn: as in `head_weights`; values are not rotated. The rest: as in
             the production layer.
 
     Returns:
@@ -201,7 +201,7 @@ def attend_by_heads(
     causal: bool = False,
     turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The whole layer, one head at a time: gather, put side by side, project.
+    """The whole layer, one head at a time: compute each head, concatenate, project.
 
     Args:
         attention: any layer. turn: as in `head_weights`. The rest: as in the production layer.
@@ -217,12 +217,12 @@ def attend_by_heads(
 
 
 def contributions(attention: MultiHeadAttention, merged: Tensor) -> Tensor:
-    """What each head adds to the output: its D columns times its D columns of W_o.
+    """The contribution of each head to the output: its D columns times its D columns of W_o.
 
-    The output projection is a sum over heads. No head waits for another, and the bias comes once on top.
+    The output projection is a sum over heads; the bias is added once.
 
     Args:
-        attention: a layer with output projection. merged: (B, T, H*D), or (T, H*D), the heads side by side.
+        attention: a layer with output projection. merged: (B, T, H*D), or (T, H*D), the concatenated heads.
 
     Returns:
         (B, H, T, d_out), or (H, T, d_out). The sum over H, plus the bias, is `attention.o_proj(merged)`.

@@ -1,8 +1,8 @@
-"""Chapter 4, no looking ahead: the causal mask before and after the softmax, empty rows, and dropout.
+"""Chapter 4, causal mask and dropout: masking before and after the softmax, empty rows, and dropout.
 
-The functions show the arithmetic on scores and weights one step at a time. Queries, keys, values and scores are those
-of chapter 3 (`jumok.lessons.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with
-one head. Several heads are chapter 5, `jumok.lessons.heads`.
+The functions compute scores and weights one step at a time. Queries, keys, values and scores are those of chapter 3
+(`jumok.lessons.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with one head.
+Chapter 5 (`jumok.lessons.heads`) handles several heads.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. In a mask True means "may attend". `scores` are before the
@@ -22,7 +22,7 @@ from torch import Tensor
 from jumok.lessons.projections import step_by_step
 from jumok.nn.attention import MultiHeadAttention, causal_mask
 
-NOISE = 1e-6  # a smaller change of an output is rounding, not influence
+NOISE = 1e-6  # a smaller change of an output is taken as rounding
 
 
 def causal_mask_by_loop(t: int, s: int) -> Tensor:
@@ -40,7 +40,7 @@ def causal_mask_by_loop(t: int, s: int) -> Tensor:
 
 
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """The scores, with -inf wherever a query may not attend.
+    """The scores, with -inf where a query may not attend.
 
     Args:
         scores: (..., T, S). mask: bool, broadcastable to it.
@@ -52,7 +52,7 @@ def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def weights_masked_before(scores: Tensor, mask: Tensor) -> Tensor:
-    """Mask first, then soften: exp(-inf) is 0, so that the softmax shares everything out among what is allowed.
+    """Mask first, then softmax: exp(-inf) is 0, so only allowed positions receive weight.
 
     Args:
         scores: (..., T, S), scaled. mask: bool, broadcastable to it.
@@ -64,10 +64,10 @@ def weights_masked_before(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def weights_masked_after(scores: Tensor, mask: Tensor) -> Tensor:
-    """Soften first, then put zeros where a query may not attend, and divide each row by what is left of it.
+    """Softmax first, then zeros where a query may not attend, and each row divided by its remaining sum.
 
-    Equal to `weights_masked_before` on paper, since the sum over *all* keys cancels. In floating point only as long
-    as the allowed scores are not far below a forbidden one: float32 has no number for exp(-104).
+    In exact arithmetic this equals `weights_masked_before`, because the sum over *all* keys cancels. In floating point
+    it fails if the allowed scores are far below a masked one: in float32, exp(-104) is 0.
 
     Args:
         scores: (..., T, S), scaled. mask: bool, broadcastable to it.
@@ -80,7 +80,7 @@ def weights_masked_after(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_weights(scores: Tensor, mask: Tensor) -> Tensor:
-    """What production does: mask before the softmax, and zeros for a row with nothing to attend to.
+    """As in the production layer: mask before the softmax, and zeros for a row with nothing to attend to.
 
     Args:
         scores: (..., T, S), scaled. mask: bool, broadcastable to it.
@@ -94,7 +94,7 @@ def masked_weights(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def causal_weights(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    """How much each position takes from itself and from those before it.
+    """The causal attention weights of a layer with one head.
 
     Args:
         attention: a layer with one head. x: (B, T, C), or (T, C).
@@ -110,7 +110,7 @@ def causal_weights(attention: MultiHeadAttention, x: Tensor) -> Tensor:
 
 
 def causal_attention_by_loop(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    """Causal attention with no mask at all: query t is simply not shown a key after t.
+    """Causal attention without a mask: query t uses keys and values 0 to t only.
 
     Args:
         attention: a layer with one head. x: (B, T, C), or (T, C).
@@ -133,12 +133,12 @@ def causal_attention_by_loop(attention: MultiHeadAttention, x: Tensor) -> Tensor
 
 
 def drop(weights: Tensor, kept: Tensor, rate: float) -> Tensor:
-    """Dropout, once it is drawn what is kept: zeros for the rest, and 1 / (1 - rate) times as much of what stays.
+    """Dropout with a given mask: elements that are not kept become 0, the others are divided by 1 - rate.
 
-    An element is kept with probability 1 - rate, so that its expectation remains what it was.
-    `torch.nn.functional.dropout` draws one number for each element, `jumok.nn.layers.Dropout` one byte on CPUs. So a
-    table printed after `torch.manual_seed(n)` is `torch.nn.functional.dropout(weights, rate)`, with `weights` from
-    `causal_weights`, or from `jumok.nn.attention.attention_weights`.
+    An element is kept with probability 1 - rate, so its expectation stays the same.
+    `torch.nn.functional.dropout` draws one number for each element, `jumok.nn.layers.Dropout` one byte on CPUs. To
+    reproduce a table printed after `torch.manual_seed(n)`, use `torch.nn.functional.dropout(weights, rate)` with
+    `weights` from `causal_weights` or from `jumok.nn.attention.attention_weights`.
 
     Args:
         weights: any shape. kept: bool, of the same shape. rate: probability of a zero, at least 0 and below 1.
@@ -156,19 +156,19 @@ def drop(weights: Tensor, kept: Tensor, rate: float) -> Tensor:
 
 @torch.no_grad()
 def influence(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Which inputs reach which outputs, by trying: change one input position and see which outputs move.
+    """Which outputs depend on which inputs: change one input position at a time and compare the outputs.
 
-    This looks at the result and not at a mask, so that it also finds what a wrong mask lets through.
+    This tests the result instead of the mask, so it also finds the effect of a wrong mask.
 
     Args:
-        layer: takes (B, S, C), or (S, C), returns (B, T, ...), or (T, ...). It must not be random: no dropout.
-        x: where to start from, (B, S, C), or (S, C), with C at least 2.
+        layer: takes (B, S, C), or (S, C), returns (B, T, ...), or (T, ...). It must be deterministic: no dropout.
+        x: the unchanged input, (B, S, C), or (S, C), with C at least 2.
 
     Returns:
         (T, S), bool: True where a change of input position s changed output position t of some sequence.
     """
     before = layer(x)
-    change = torch.linspace(1, 2, x.shape[-1], dtype=x.dtype, device=x.device)  # (C,); a norm would not see a constant
+    change = torch.linspace(1, 2, x.shape[-1], dtype=x.dtype, device=x.device)  # (C,); a norm would remove a constant
     reached = []
     for s in range(x.shape[-2]):
         changed = x.clone()

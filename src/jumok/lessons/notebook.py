@@ -1,8 +1,7 @@
-"""A chapter as a Jupyter notebook: to read, and to run from top to bottom.
+"""A chapter as a Jupyter notebook, to read or to run from top to bottom.
 
-Format 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html), written as JSON. Each picture is in the
-file already, and what each block prints unless that is another number each time, so that it can be read before, or
-without, running it.
+Format 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html), written as JSON. The file contains the
+pictures and the outputs, so it can be read without running it. Outputs that differ from run to run are left out.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
 
 
 def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None:
-    """Write the notebook of a chapter to a new file, or in place of an older one if `force`.
+    """Write the notebook of a chapter to a new file, or replace an existing file if `force`.
 
-    Raises `LessonError` if there is something at `path` already, which may hold a learner's own work; if it does not
-    end in .ipynb; or if it cannot be written. Nothing is lost or left behind then.
+    Raises `LessonError` if `path` exists, because it may contain a learner's work; if it does not end in .ipynb; or if
+    it cannot be written. An existing file is then unchanged.
     """
     if path.suffix != ".ipynb":
         raise LessonError("{path} is no name for a notebook: Jupyter opens files that end in .ipynb.", path=path)
@@ -78,7 +77,7 @@ def _outputs(output: str) -> list[dict[str, Any]]:
 
 
 def _embedded(picture: Picture) -> dict[str, Any]:
-    """A Markdown cell that holds its picture as an attachment."""
+    """The fields of a Markdown cell with the picture as an attachment."""
     try:
         content = base64.b64encode(picture.path.read_bytes()).decode("ascii")
     except OSError as error:

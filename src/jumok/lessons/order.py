@@ -1,13 +1,13 @@
 """Chapter 8, positions: a learned table, a sinusoidal one, and rotary angles, each by loops.
 
-Attention itself sees a set, not a sequence. A position comes in at one of two places: it is added to the embedding
-before the first block, or it turns queries and keys inside every attention layer.
+Attention without positions does not depend on the order of its inputs. There are two places for positions: they are
+added to the embedding before the first block, or queries and keys are rotated inside every attention layer.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
 key/value heads, D head width, V vocabulary. One sequence alone may come without its batch dimension.
 
 Sources: learned tables https://arxiv.org/abs/1705.03122, the sinusoidal one https://arxiv.org/abs/1706.03762, rotary
-https://arxiv.org/abs/2104.09864, order without positions https://arxiv.org/abs/2203.16634.
+https://arxiv.org/abs/2104.09864, causal models without positions https://arxiv.org/abs/2203.16634.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from jumok.nn.attention import MultiHeadAttention
 
 
 def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None, start: int = 0) -> Tensor:
-    """A row of the token table for each id, plus a row of the position table for each place, if there is one.
+    """A row of the token table for each id, plus a row of the position table, if there is one.
 
     Args:
-        ids: (B, T). tokens: V rows. positions: a row for each place, or None.
-        start: the place of the first id, that is how many tokens a cache already holds.
+        ids: (B, T). tokens: V rows. positions: a row for each position, or None.
+        start: the position of the first id, which is the number of tokens in the cache.
 
     Returns:
-        (B, T, C): what the first block of a GPT gets in eval mode.
+        (B, T, C): the input of the first block of a GPT in eval mode.
 
     Raises:
-        ValueError: a place has no row.
+        ValueError: a position has no row.
     """
     stop = start + ids.shape[-1]
     if positions is not None and stop > positions.num_embeddings:
@@ -53,11 +53,11 @@ def frequency(pair: int, width: int, base: float = 10_000.0) -> float:
 
 
 def sinusoidal_by_loop(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
-    """The sinusoidal table, number by number: pair i holds the sine and the cosine of position · frequency(i).
+    """The sinusoidal table, number by number: pair i is the sine and the cosine of position · frequency(i).
 
     Returns:
-        (length, width), float64. `jumok.nn.positions.sinusoidal` computes in float32, so that its angles are off by up
-        to about 1e-7 of their size.
+        (length, width), float64. `jumok.nn.positions.sinusoidal` computes in float32, so its angles have a relative
+        error of up to about 1e-7.
     """
     table = torch.zeros(length, width, dtype=torch.float64)
     for position in range(length):
@@ -68,22 +68,22 @@ def sinusoidal_by_loop(length: int, width: int, *, base: float = 10_000.0) -> Te
 
 
 def turn(left: Tensor, right: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn the point (left, right) of the plane around the origin.
+    """Rotate points of the plane around the origin.
 
     Args:
-        left, right: its coordinates, of any one shape. cos, sin: of the angle, broadcastable to it.
+        left, right: the coordinates, both of the same shape. cos, sin: of the angle, broadcastable to that shape.
     """
     return left * cos - right * sin, right * cos + left * sin
 
 
 def rotate_by_loop(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x_i, x_{i+D/2}) of each position by the angle of that position and pair.
+    """Rotate each pair (x_i, x_{i+D/2}) of each position by the angle of that position and pair.
 
     Args:
         x: (..., T, D), queries or keys, D even. cos, sin: (T, D), rows of `jumok.nn.positions.rotary`.
 
     Returns:
-        (..., T, D); equal to `jumok.nn.positions.rotate`. Lengths stay what they were.
+        (..., T, D); equal to `jumok.nn.positions.rotate`. The lengths do not change.
     """
     turned = torch.empty_like(x)
     half = x.shape[-1] // 2
@@ -97,8 +97,8 @@ def rotate_by_loop(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def rotate_as_complex(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The same with each pair as one complex number: x_i + i·x_{i+D/2}, times exp(i · angle).
 
-    Then q·k is the real part of the sum of q times the conjugate of k, so that exp(i·m·θ) · exp(-i·n·θ) leaves
-    exp(i·(m-n)·θ): the distance alone.
+    Then q·k is the real part of the sum of q times the conjugate of k. It contains exp(i·m·θ) · exp(-i·n·θ) =
+    exp(i·(m-n)·θ), which depends only on the distance.
 
     Args:
         x: (..., T, D), D even. cos, sin: (T, D), rows of `jumok.nn.positions.rotary`.
@@ -116,11 +116,11 @@ def rotate_as_complex(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def attend_with_rotary(
     attention: MultiHeadAttention, x: Tensor, cos: Tensor, sin: Tensor, *, causal: bool = False
 ) -> Tensor:
-    """Self-attention with rotary positions, one head at a time: q and k are turned, v is not.
+    """Self-attention with rotary positions, one head at a time: q and k are rotated, v is not.
 
     Args:
         attention: any layer. x: (B, T, C), or (T, C). cos, sin: (T, D), for the positions of x.
-        causal: no looking ahead.
+        causal: whether to mask future positions.
 
     Returns:
         (B, T, d_out), or (T, d_out); equal to `attention(x, causal=causal, rotary=(cos, sin))` without dropout.
@@ -129,13 +129,13 @@ def attend_with_rotary(
 
 
 def scores_everywhere(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The rotary scores of one query and one key, put at every position in turn.
+    """The rotary scores of one query and one key, each placed at every position.
 
     Args:
         q, k: (D,). cos, sin: (T, D).
 
     Returns:
-        (T, T), before scaling. Each diagonal holds one number, since only the distance counts.
+        (T, T), before scaling. Each diagonal holds one number, because the score depends only on the distance.
     """
     t = cos.shape[0]
     queries = rotate_by_loop(q.expand(t, -1), cos, sin)  # (T, D)

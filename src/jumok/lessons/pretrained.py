@@ -1,14 +1,14 @@
-"""Chapter 11, attention on real words: what the heads of a published encoder look at, and what that tells.
+"""Chapter 11, attention on real words: the attention of a published encoder, and what it explains.
 
 The encoder is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2), a BERT of six layers
-that was trained to give sentences of one meaning one direction. The package PACKAGE carries it. The functions read the
-parameters of any `jumok.models.bert.BERT`, so that they serve a BERT of your own too.
+that was trained to give sentences of similar meaning similar vectors. The package PACKAGE contains it. The functions
+work with any `jumok.models.bert.BERT`, including your own.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, C width, H heads, D head width; and L layers.
-`weights` are after the softmax. No texts are filled up here: one text at a time.
+`weights` are after the softmax. There is no padding: the functions take one text at a time.
 
-Sources: jobs of heads: https://arxiv.org/abs/1906.04341; weights times values: https://arxiv.org/abs/2004.10102;
-sentence vectors: https://arxiv.org/abs/1908.10084; does a weight explain: https://arxiv.org/abs/1902.10186 and
+Sources: functions of heads: https://arxiv.org/abs/1906.04341; weights times values: https://arxiv.org/abs/2004.10102;
+sentence vectors: https://arxiv.org/abs/1908.10084; whether weights explain: https://arxiv.org/abs/1902.10186 and
 https://arxiv.org/abs/1908.04626.
 """
 
@@ -39,7 +39,7 @@ CLS, SEP = "[CLS]", "[SEP]"
 
 
 def encoder_folder() -> Path:
-    """Where the installed package keeps the encoder, as a Hugging Face folder. Nothing of the package is run.
+    """The Hugging Face folder of the encoder in the installed package. No code of the package is run.
 
     Raises:
         LessonError: it is not installed.
@@ -55,7 +55,7 @@ def encoder_folder() -> Path:
 
 
 def load_encoder() -> BERT:
-    """The encoder of this chapter, in eval mode, its tokenizer at `.tokenizer`; 22 million parameters.
+    """The encoder of this chapter in eval mode, with its tokenizer in `.tokenizer`; 22 million parameters.
 
     Raises:
         LessonError: the package is not installed.
@@ -67,7 +67,7 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
     """A text as ids.
 
     Args:
-        model: with a tokenizer. special: with [CLS] before and [SEP] after it, as the encoder was trained.
+        model: with a tokenizer. special: whether to add [CLS] before and [SEP] after the text, as in training.
 
     Returns:
         (1, T), int64.
@@ -94,13 +94,13 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
 
 
 def layer_states(model: BERT, ids: Tensor) -> Tensor:
-    """What goes into each layer, and what comes out of the last, with the functions of chapters 5, 7, 8 and 10.
+    """The input of each layer and the output of the last one, with the functions of chapters 5, 7, 8 and 10.
 
     Args:
         model: any BERT. ids: (B, T), one text each and no padding.
 
     Returns:
-        (L + 1, B, T, C); the last is equal to `model(ids)` in eval mode.
+        (L + 1, B, T, C); the last one is equal to `model(ids)` in eval mode.
     """
     x = embed(ids, model.token_embedding, model.position_embedding) + model.type_embedding.weight[0]  # (B, T, C)
     states = [apply_norm(model.embedding_norm, x)]
@@ -127,7 +127,7 @@ def layer_weights(model: BERT, ids: Tensor) -> Tensor:
 
 
 def value_lengths(model: BERT, ids: Tensor) -> Tensor:
-    """How long the value is that each head would take from each position: a weight is a share of *this*.
+    """The length of the value vector of each position in each head; the weights multiply these vectors.
 
     Args:
         model: any BERT. ids: (B, T), one text each and no padding.
@@ -145,18 +145,18 @@ def value_lengths(model: BERT, ids: Tensor) -> Tensor:
     return torch.stack(layers)  # (L, B, H, T)
 
 
-# --- jobs of heads ----------------------------------------------------------------------------------------------------
+# --- functions of heads -----------------------------------------------------------------------------------------------
 
 
 def share_at(weights: Tensor, step: int) -> Tensor:
-    """How much the words give to the position `step` further on: -1 is the one before, 0 the word itself.
+    """The mean weight that words give to the position `step` further on: -1 is the one before, 0 the word itself.
 
     Args:
-        weights: (..., T, T), the first and the last position [CLS] and [SEP], which are not asked.
-        step: so small that some word has such a neighbour, special tokens included.
+        weights: (..., T, T). The first and the last position are [CLS] and [SEP], which do not count as words.
+        step: at least one word must have such a neighbour; special tokens count as neighbours.
 
     Returns:
-        (...), the mean over the words that have one.
+        (...), the mean over the words that have such a neighbour.
 
     Raises:
         ValueError: no word has such a neighbour.
@@ -169,10 +169,10 @@ def share_at(weights: Tensor, step: int) -> Tensor:
 
 
 def share_on(weights: Tensor, position: int) -> Tensor:
-    """How much the words give to one position: 0 is [CLS], -1 is [SEP].
+    """The mean weight that words give to one position: 0 is [CLS], -1 is [SEP].
 
     Args:
-        weights: (..., T, T), the first and the last position [CLS] and [SEP], which are not asked.
+        weights: (..., T, T). The first and the last position are [CLS] and [SEP], which do not count as words.
 
     Returns:
         (...), the mean over the words.
@@ -184,9 +184,9 @@ def share_on(weights: Tensor, position: int) -> Tensor:
 
 
 def sentence_vector(model: BERT, text: str) -> Tensor:
-    """A text as one direction: the mean of its last hidden states, special tokens included, brought to length one.
+    """The vector of a text: the mean of the last hidden states, including special tokens, scaled to length one.
 
-    This is how the encoder of this chapter was trained. The dot product of two such vectors is their cosine.
+    The encoder of this chapter was trained with this pooling. The dot product of two such vectors is their cosine.
 
     Args:
         model: with a tokenizer. text: at most as long as the model's context.
@@ -198,7 +198,7 @@ def sentence_vector(model: BERT, text: str) -> Tensor:
 
 
 def effect_of_leaving_out(model: BERT, text: str) -> Tensor:
-    """How far the sentence vector turns when a token is left out, for each token of the text in turn.
+    """How much the direction of the sentence vector changes when a token is left out, for each token of the text.
 
     Args:
         model: with a tokenizer. text: of two tokens or more.
@@ -216,16 +216,16 @@ def effect_of_leaving_out(model: BERT, text: str) -> Tensor:
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> float:
-    """Spearman's: 1 if a and b put things into the same order, -1 if into the opposite one.
+    """Spearman's rank correlation: 1 if a and b have the same order, -1 if they have the opposite order.
 
     Args:
-        a, b: (N,) each, N at least 2. Equal numbers are ranked in the order in which they stand.
+        a, b: (N,) each, N at least 2. Equal numbers are ranked by their index.
 
     Returns:
         From -1 to 1. Source: https://doi.org/10.2307/1412159.
 
     Raises:
-        ValueError: the shapes are others, or differ.
+        ValueError: a and b are not two vectors of the same length, at least 2.
     """
     if a.shape != b.shape or a.dim() != 1 or len(a) < 2:
         raise ValueError(f"the shapes are {tuple(a.shape)} and {tuple(b.shape)}; give two lists of one length")
@@ -234,5 +234,5 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 
 def _pooled(model: BERT, ids: Tensor) -> Tensor:
-    """(1, T) -> (C,)."""
+    """The mean of the last hidden states, scaled to length one: (1, T) -> (C,)."""
     return F.normalize(model(ids)[0].mean(dim=0), dim=0)

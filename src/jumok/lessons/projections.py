@@ -1,7 +1,7 @@
 """Chapter 3, queries, keys and values: three learned matrices, and why the scores are divided by sqrt(D).
 
-The functions take a production `MultiHeadAttention` with one head and show what it computes, step by step. The rest of
-the module measures what happens to a softmax whose scores grow with the width.
+The functions take a production `MultiHeadAttention` with one head and compute its steps one by one. The rest of the
+module measures how the softmax behaves if the scores grow with the width.
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
 sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
@@ -22,31 +22,31 @@ from jumok.nn.attention import MultiHeadAttention
 
 
 class Steps(NamedTuple):
-    """Everything between the input and the output of one head. Shapes without B if x came without it."""
+    """Every step between the input and the output of one head. The shapes have no B if x has none."""
 
-    q: Tensor  # (B, T, D): what each position asks
-    k: Tensor  # (B, T, D): what each position offers to be found by
-    v: Tensor  # (B, T, D): what each position gives
+    q: Tensor  # (B, T, D): what each position is looking for
+    k: Tensor  # (B, T, D): what queries are compared with
+    v: Tensor  # (B, T, D): what each position contributes
     scores: Tensor  # (B, T, T): q·k
     scaled: Tensor  # (B, T, T): scores / sqrt(D)
     weights: Tensor  # (B, T, T): each row with sum one
-    context: Tensor  # (B, T, D): values mixed by their weights
+    context: Tensor  # (B, T, D): weighted sum of the values
     output: Tensor  # (B, T, d_out): context after the output projection, if the layer has one
 
 
 class Spread(NamedTuple):
-    """How far scores lie apart, and what the softmax makes of it."""
+    """The spread of scores, and its effect on the softmax."""
 
     variance: float  # of the scores, all pairs together
     entropy: float  # of the weights, in nats; mean over queries
-    largest: float  # the weight of each query's favourite key; mean over queries
-    gradient: float  # `gradient_of_queries`; median over queries, since a few large ones hide the rest
+    largest: float  # the largest weight of each query; mean over queries
+    gradient: float  # `gradient_of_queries`; median over queries, because a few large ones dominate the mean
 
 
 def project(projection: nn.Linear, x: Tensor) -> Tensor:
-    """What `nn.Linear` does: each output number is one dot product of x with one row of the weight.
+    """The computation of `nn.Linear`: each output number is the dot product of x with one row of W.
 
-    PyTorch keeps W as (d_out, d_in), the transpose of the W in a book's x W.
+    PyTorch stores W as (d_out, d_in), the transpose of the W in books, which write x W.
 
     Args:
         projection: d_in -> d_out. x: (..., d_in).
@@ -59,13 +59,13 @@ def project(projection: nn.Linear, x: Tensor) -> Tensor:
 
 
 def step_by_step(attention: MultiHeadAttention, x: Tensor) -> Steps:
-    """One head, with everything that a fused kernel never shows.
+    """One head, with the intermediate results that a fused kernel does not return.
 
     Args:
         attention: a layer with one head. x: (B, T, d_in), or (T, d_in).
 
     Returns:
-        All steps; the last of them is equal to `attention(x)` without dropout.
+        All steps; `output` is equal to `attention(x)` without dropout.
 
     Raises:
         ValueError: the layer has several heads, or norms on q and k.
@@ -83,7 +83,7 @@ def step_by_step(attention: MultiHeadAttention, x: Tensor) -> Steps:
 
 
 def attend_pair_by_pair(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    """One head by the loops of chapter 2: the same attention, now between three views of x.
+    """One head by the loops of chapter 2, applied to the queries, keys and values of x.
 
     Args:
         attention: a layer with one head. x: (B, T, d_in), or (T, d_in).
@@ -101,9 +101,9 @@ def attend_pair_by_pair(attention: MultiHeadAttention, x: Tensor) -> Tensor:
 
 
 def layer_of(w_query: Tensor, w_key: Tensor, w_value: Tensor) -> MultiHeadAttention:
-    """The production layer with these three matrices, written as in books: x W.
+    """A production layer with these three matrices, in the layout of books: x W.
 
-    It draws no random numbers, so that a table printed after `torch.manual_seed(n)` is not disturbed.
+    It draws no random numbers, so it does not change a table printed after `torch.manual_seed(n)`.
 
     Args:
         w_query, w_key, w_value: (d_in, D) each.
@@ -119,7 +119,7 @@ def layer_of(w_query: Tensor, w_key: Tensor, w_value: Tensor) -> MultiHeadAttent
     if w_query.dim() != 2 or len(set(shapes)) > 1:
         raise ValueError(f"the shapes are {shapes}; give three matrices (d_in, D) of one shape")
     d_in, head_dim = w_query.shape
-    with torch.device("meta"):  # parameters without memory, and so without random numbers
+    with torch.device("meta"):  # parameters without memory need no random numbers
         layer = MultiHeadAttention(d_in, head_dim, 1, project=False)
     copies = {f"{name}.weight": matrix.detach().T.clone() for name, matrix in matrices.items()}  # (D, d_in) each
     layer.load_state_dict(copies, assign=True)
@@ -130,7 +130,7 @@ def random_queries_and_keys(head_dim: int, *, queries: int, keys: int, seed: int
     """Queries and keys whose numbers are independent, with mean 0 and variance 1, as in the paper's footnote 4.
 
     Args:
-        head_dim: D. queries: how many. keys: S, how many for each query. seed: of the draw.
+        head_dim: D. queries: number of queries. keys: S, number of keys for each query. seed: random seed.
 
     Returns:
         q: (queries, 1, D). k: (queries, S, D); every query has its own keys, so that the scores are independent.
@@ -142,24 +142,23 @@ def random_queries_and_keys(head_dim: int, *, queries: int, keys: int, seed: int
 
 
 def gradient_of_queries(weights: Tensor, k: Tensor, scale: float) -> Tensor:
-    """How much the weights of a query still move when the query does: the Frobenius norm of d weights / d q.
+    """How much the weights of a query change with the query: the Frobenius norm of d weights / d q.
 
-    That derivative is scale · J K: a gradient that arrives at the weights goes through the Jacobian J of the softmax
-    to what went into it, through the scale to q·k, and through the keys to the query. Where it is nearly zero, the
-    query learns nothing.
+    The derivative is scale · J K, where J is the Jacobian of the softmax and K are the keys. In backpropagation the
+    gradient of the weights is multiplied by it. Where it is nearly zero, the query receives no gradient.
 
     Args:
         weights: (..., T, S), each row with sum one. k: (..., S, D). scale: the factor on q·k before the softmax.
 
     Returns:
-        (..., T), from 0 (one key takes everything) up.
+        (..., T), at least 0; it is 0 if one key has all the weight.
     """
     moved = scale * softmax_jacobian(weights) @ k.unsqueeze(-3)  # (..., T, S, D)
     return moved.flatten(-2).norm(dim=-1)
 
 
 def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
-    """Measure the scores scale · q·k and the softmax over them, in float64: what is left of a gradient may be tiny.
+    """Measure the scores scale · q·k and the softmax over them, in float64 because gradients may be tiny.
 
     Args:
         q: (B, T, D), or (T, D). k: (B, S, D), or (S, D). scale: factor on the scores: 1 for none, D**-0.5 as in

@@ -1,15 +1,15 @@
-"""Chapter 9, the same numbers sooner: attention in tiles, and keys and values that are computed once.
+"""Chapter 9, fast attention and the KV cache: attention in tiles, and keys and values that are computed once.
 
-Two savings, neither of which changes a result. The *fused kernel* never holds the (T, S) scores: it cuts them into
-tiles, and corrects what it has summed up so far whenever a larger score turns up (`see`). The *cache* keeps the keys
-and values of past tokens, so that writing one more token costs one position instead of all of them (`work`).
+Neither method changes the results. A *fused kernel* never stores the (T, S) scores: it computes them in tiles and
+corrects its sums whenever a larger score arrives (`see`). The *cache* stores the keys and values of past tokens, so
+generating one more token computes one position instead of all positions (`work`).
 
 Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
 key/value heads, D head width, V vocabulary. A leading `...` is any number of dimensions, or none.
 
-Sources: the softmax in one pass, https://arxiv.org/abs/1805.02867; attention that needs no (T, S) memory,
-https://arxiv.org/abs/2112.05682; in tiles that fit a chip, https://arxiv.org/abs/2205.14135; the cache and its size,
-https://arxiv.org/abs/1911.02150.
+Sources: the softmax in one pass, https://arxiv.org/abs/1805.02867; attention without (T, S) memory,
+https://arxiv.org/abs/2112.05682; tiles that fit into fast memory, https://arxiv.org/abs/2205.14135; the cache and its
+size, https://arxiv.org/abs/1911.02150.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jumok.nn.positions import rotate
 
 
 class Seen(NamedTuple):
-    """All that a query remembers of the keys it has seen: two numbers and one vector, however many keys there were.
+    """The state of a softmax in one pass: two numbers and one vector per query, for any number of keys.
 
     Fields:
         largest: (..., T), the largest score so far; -inf before the first key.
@@ -49,26 +49,26 @@ class Seen(NamedTuple):
 
 
 def nothing_seen(output: Tensor) -> Seen:
-    """What to begin with, before the first tile.
+    """The state before the first tile.
 
     Args:
-        output: (..., T, D), anything that has the shape and the type of the result.
+        output: (..., T, D), any tensor with the shape and type of the result.
     """
     total = torch.zeros_like(output[..., 0])  # (..., T)
     return Seen(torch.full_like(total, float("-inf")), total, torch.zeros_like(output))
 
 
 def see(seen: Seen, scores: Tensor, values: Tensor) -> Seen:
-    """Take in one tile of keys: if a larger score turns up, shrink what was summed against the old one.
+    """Add one tile of keys to the state. If it has a larger score, the sums so far are rescaled.
 
     exp(score - old) · exp(old - new) is exp(score - new), so one factor corrects all earlier terms at once.
 
     Args:
-        seen: what is known so far. scores: (..., T, S) of this tile, -inf where a query may not attend.
+        seen: the state so far. scores: (..., T, S) of this tile, -inf where a query may not attend.
         values: (..., S, D) of this tile.
 
     Returns:
-        What is known now.
+        The new state.
     """
     largest = torch.maximum(seen.largest, scores.amax(dim=-1))  # (..., T)
     level = largest.masked_fill(largest == float("-inf"), 0.0)  # (..., T); -inf - -inf would be NaN
@@ -80,21 +80,21 @@ def see(seen: Seen, scores: Tensor, values: Tensor) -> Seen:
 
 
 def result(seen: Seen) -> Tensor:
-    """The attention output: what was gathered, shared out so that the weights sum to one.
+    """The attention output: `gathered` divided by `total`, so that the weights sum to one.
 
     Returns:
-        (..., T, D); zeros for a query that saw nothing.
+        (..., T, D); zeros for a query that may not attend to any key.
     """
     empty = seen.largest == float("-inf")  # (..., T)
     return seen.gathered / seen.total.masked_fill(empty, 1.0)[..., None]
 
 
 def tiles(t: int, s: int, size: int, *, causal: bool = False) -> list[tuple[range, list[range]]]:
-    """In which order a kernel visits the (T, S) scores: for each tile of queries, the tiles of keys.
+    """The order in which a kernel computes the (T, S) scores: for each tile of queries, the tiles of keys.
 
     Args:
-        t, s: numbers of queries and of keys. size: of a tile, in each direction. causal: leave out the tiles in
-            which every key comes after every query; the queries are the last t of the s positions.
+        t, s: numbers of queries and of keys. size: of a tile, in each direction. causal: skip the tiles in which
+            every key comes after every query; the queries are the last t of the s positions.
 
     Raises:
         ValueError: the size is less than one.
@@ -110,11 +110,11 @@ def tiles(t: int, s: int, size: int, *, causal: bool = False) -> list[tuple[rang
 
 
 def tiled_attention(q: Tensor, k: Tensor, v: Tensor, *, size: int, causal: bool = False) -> Tensor:
-    """Attention that never holds more than size × size scores of a head at once. With size=1 it goes key by key.
+    """Attention that stores at most size × size scores of a head at once. With size=1 it processes one key at a time.
 
     Args:
-        q: (B, H, T, D). k, v: (B, G, S, D), H a multiple of G. size: of a tile. causal: no looking ahead, as in
-            `jumok.nn.attention.causal_mask`.
+        q: (B, H, T, D). k, v: (B, G, S, D), H a multiple of G. size: of a tile. causal: mask future positions, as
+            `jumok.nn.attention.causal_mask` does.
 
     Returns:
         (B, H, T, D); equal to `ScaledDotProductAttention()(q, k, v, causal=causal)`.
@@ -133,7 +133,7 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, *, size: int, causal: bool 
             scores = asking @ k[..., keys.start : keys.stop, :].transpose(-2, -1)  # (B, H, size, size)
             scores = scores * q.shape[-1] ** -0.5
             if causal:
-                places = torch.tensor(queries, device=q.device) + s - t  # (size,), where the queries stand
+                places = torch.tensor(queries, device=q.device) + s - t  # (size,), positions of the queries
                 future = torch.tensor(keys, device=q.device) > places[:, None]  # (size, size)
                 scores = scores.masked_fill(future, float("-inf"))
             seen = see(seen, scores, v[..., keys.start : keys.stop, :])
@@ -142,7 +142,7 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, *, size: int, causal: bool 
 
 
 def saved_shapes(compute: Callable[[], Tensor]) -> list[tuple[int, ...]]:
-    """The shapes of the tensors that autograd keeps for the backward pass of a computation.
+    """The shapes of the tensors that autograd saves for the backward pass of a computation.
 
     Args:
         compute: runs the forward pass on inputs that require gradients.
@@ -164,9 +164,9 @@ def saved_shapes(compute: Callable[[], Tensor]) -> list[tuple[int, ...]]:
 def attend_step_by_step(
     attention: MultiHeadAttention, x: Tensor, rotary: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """Causal attention as a writer does it: one position at a time, with a growing list of keys and values.
+    """Causal attention as in generation: one position at a time, with growing lists of keys and values.
 
-    No mask is needed, since the list holds the past and nothing else.
+    No mask is needed, because the lists contain only the past.
 
     Args:
         attention: any layer. x: (T, C). rotary: cos and sin, (T, D) each, one row for each position.
@@ -184,7 +184,7 @@ def attend_step_by_step(
         if attention.q_norm is not None and attention.k_norm is not None:
             q, k = attention.q_norm(q), attention.k_norm(k)
         if rotary is not None:
-            angles = rotary[0][t : t + 1], rotary[1][t : t + 1]  # position t, however few rows there are now
+            angles = rotary[0][t : t + 1], rotary[1][t : t + 1]  # the angle of position t, not of position 0
             q, k = rotate(q, *angles), rotate(k, *angles)
         keys.append(k)
         values.append(split(attention.v_proj(now), attention.n_kv_head))  # (G, 1, D)
@@ -194,7 +194,7 @@ def attend_step_by_step(
 
 
 def _ask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """One query, (H, 1, D), and all keys and values so far, (G, S, D) each: the heads side by side, (1, H*D)."""
+    """Attention of one query (H, 1, D) over keys and values (G, S, D): the concatenated heads, (1, H*D)."""
     gathered = []
     for h in range(q.shape[0]):
         g = key_head(h, q.shape[0], k.shape[0])
@@ -205,11 +205,11 @@ def _ask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @torch.no_grad()
 def logits_step_by_step(model: GPT, ids: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The logits of a text that is given piece by piece, with a cache of what came before.
+    """The logits of a text that is passed to the model in pieces, with a cache.
 
     Args:
-        model: of any family. ids: (B, T). sizes: of the pieces, which add up to T: (T,) is one pass over everything,
-            (1, 1, ...) is one token at a time, (5, 1, 1, ...) is a prompt and what is written after it.
+        model: of any family. ids: (B, T). sizes: of the pieces, which add up to T: (T,) is a single pass,
+            (1, 1, ...) is one token at a time, (5, 1, 1, ...) is a prompt and the tokens generated after it.
 
     Returns:
         (B, T, V); equal to `model(ids)`, both without dropout.
@@ -225,12 +225,12 @@ def logits_step_by_step(model: GPT, ids: Tensor, sizes: Sequence[int]) -> Tensor
 
 
 class Work(NamedTuple):
-    """What a model has to do, counted.
+    """Counts of the computation of a model.
 
     Fields:
-        positions: tokens that pass through the blocks, a token counted again each time.
-        pairs: of a query with a key, for one head of one block. Two plain products compute the whole rectangle of
-            T · S pairs, those in the future too, before a mask takes these away.
+        positions: tokens that pass through the blocks. A token is counted in every pass.
+        pairs: of a query with a key, for one head of one block. A pass computes all T · S pairs, including future
+            ones, which are masked afterwards.
         outputs: positions whose logits are computed.
     """
 
@@ -240,13 +240,13 @@ class Work(NamedTuple):
 
 
 def work(prompt: int, new: int, *, cached: bool) -> Work:
-    """What it takes to write `new` tokens after a prompt of `prompt` tokens, by formula.
+    """The computation for generating `new` tokens after a prompt of `prompt` tokens, by formula.
 
-    The first pass sees the prompt, each later one the token written last; without a cache it sees all before it again.
-    The token that comes out of the last pass is never put in. All must fit into the context.
+    The input of the first pass is the prompt. The input of each later pass is the last token, or without a cache the
+    whole text so far. The last generated token is never an input. All tokens must fit into the context.
 
     Raises:
-        ValueError: the prompt is empty, or nothing is to be written.
+        ValueError: prompt or new is less than one.
     """
     if prompt < 1 or new < 1:
         raise ValueError(f"prompt={prompt} and new={new} must both be at least 1")
@@ -259,7 +259,7 @@ def work(prompt: int, new: int, *, cached: bool) -> Work:
 
 
 def work_by_loop(prompt: int, new: int, *, cached: bool) -> Work:
-    """The same as `work`, counted one by one."""
+    """The same as `work`, counted with loops."""
     positions = pairs = outputs = 0
     for written in range(new):
         length = prompt + written
@@ -273,14 +273,14 @@ def work_by_loop(prompt: int, new: int, *, cached: bool) -> Work:
 
 
 def watched_work(model: GPT, prompt: Sequence[int], new: int, *, cached: bool) -> Work:
-    """The same again, by watching the production model write: what arrives at the attention of its first block.
+    """The same, measured while the production model generates: a hook records the inputs of its first attention.
 
     Args:
-        model: with at least one block. prompt: ids, at least one. new: how many to write. cached: with a cache or
-            without.
+        model: with at least one block. prompt: ids, at least one. new: number of tokens to generate. cached: whether
+            to use a cache.
 
     Raises:
-        ValueError: prompt and new tokens do not fit into the context, so that the window would slide.
+        ValueError: prompt and new tokens do not fit into the context.
     """
     if len(prompt) + new - 1 > model.config.context_length:
         raise ValueError(
@@ -303,9 +303,9 @@ def watched_work(model: GPT, prompt: Sequence[int], new: int, *, cached: bool) -
 
 
 def multiplications(config: GPTConfig, done: Work) -> int:
-    """The multiplications in all matrix products of a GPT; norms, activations and positions are small beside them.
+    """The number of multiplications in all matrix products of a GPT. Norms, activations and positions are not counted.
 
-    Each comes with one addition, so this times two is what others call FLOPs.
+    Each multiplication comes with one addition, so the number of FLOPs is twice this number.
     """
     heads, kv_heads = config.n_head * config.head_dim, config.n_kv_head * config.head_dim
     projections = config.n_embd * (2 * heads + 2 * kv_heads)  # q and o, k and v
@@ -316,11 +316,11 @@ def multiplications(config: GPTConfig, done: Work) -> int:
 
 
 def cache_bytes(config: GPTConfig, length: int, *, batch: int = 1, dtype: torch.dtype = torch.float32) -> int:
-    """What the keys and values of `length` tokens take, in bytes.
+    """The size of the keys and values of `length` tokens, in bytes.
 
-    2 · n_layer · B · G · length · D numbers: the query heads do not occur, so sharing keys and values among them
-    makes it smaller. `KVCache` reserves more while it grows: room for 256 tokens at first, later for up to twice as
-    many as it holds.
+    There are 2 · n_layer · B · G · length · D numbers. The number of query heads does not matter, so sharing keys and
+    values among query heads makes the cache smaller. `KVCache` reserves more than this: space for 256 tokens at first,
+    and later for up to twice as many tokens as it contains.
     """
     numbers = 2 * config.n_layer * batch * config.n_kv_head * length * config.head_dim
     return numbers * dtype.itemsize

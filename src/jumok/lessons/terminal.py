@@ -1,6 +1,6 @@
-"""A chapter, and the list of them, as text for a terminal: coloured, or plain for a file or a pipe.
+"""A chapter or the list of chapters as text for a terminal: in colour, or plain for a file or a pipe.
 
-Widths are those of a terminal, where a Hangul syllable takes two columns.
+Widths are in terminal columns; a Hangul syllable takes two.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from jumok.lessons.chapters import Chapter, Code, Language, Part, Picture, Prose
 WIDEST = 96  # columns; longer lines are hard to follow
 
 _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-# Without the backgrounds and underlines of rich's own, which suit dark terminals only.
+# rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
-_LADDER = {  # its title, and what it answers
-    "ko": ("사다리", "부품을 하나씩 더하면 내 글을 얼마나 더 잘 맞힐까요?"),
-    "en": ("The ladder", "How much better is a text of yours predicted with each part more?"),
+_LADDER = {  # title and question
+    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
+    "en": ("The ladder", "How much does each part improve the predictions for your own text?"),
 }
-_COMMANDS = {  # where to go from the list
+_COMMANDS = {  # shown under the list
     "ko": {
-        "jumok learn 3": "3장을 읽어요",
-        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장해요",
-        "jumok learn ladder": "사다리 이야기를 읽어요",
-        "jumok learn ladder 소설.txt": "내 글로 사다리를 올라요",
+        "jumok learn 3": "3장 읽기",
+        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
+        "jumok learn ladder": "사다리 설명 읽기",
+        "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
     },
     "en": {
         "jumok learn 3": "read chapter 3",
-        "jumok learn 3 --notebook 3.ipynb": "keep it as a notebook",
+        "jumok learn 3 --notebook 3.ipynb": "save it as a notebook",
         "jumok learn ladder": "read about the ladder",
-        "jumok learn ladder novel.txt": "climb it with a text of yours",
+        "jumok learn ladder novel.txt": "run the ladder on your own text",
     },
 }
 _PICTURE = {"ko": "그림", "en": "Picture"}
 
 
 def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
-    """A chapter to read.
+    """A chapter as text.
 
     Args:
-        chapter: which one.
-        width: columns of the terminal; lines of prose are at most 96 long. Plain code and what it prints keep their
-            lines, so that they can be copied.
-        colour: with ANSI codes for colours and bold letters; without them, code within prose keeps its backquotes.
+        chapter: the chapter.
+        width: columns of the terminal; lines of prose have at most 96. Lines of plain code and output are not broken,
+            so that they can be copied.
+        colour: whether to use ANSI codes for colours and bold text; without them, code in prose has its backquotes.
     """
     console = _console(width, colour)
     for part in chapter.parts():
@@ -63,7 +63,7 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_list(chapters: Sequence[Chapter], language: Language, *, width: int = 80, colour: bool = False) -> str:
-    """All chapters with their questions, the ladder, and how to go on. Arguments as for `render`."""
+    """All chapters with their questions, the ladder, and further commands. Arguments as for `render`."""
     console = _console(width, colour)
     contents = _table()
     for chapter in chapters:
@@ -88,7 +88,7 @@ def _table() -> Table:
 
 
 class _LeftHeading(Heading):
-    """A heading at the left, underlined by its rank; rich would centre it, and in plain text it would not stand out."""
+    """A heading that is aligned left and underlined; rich would centre it, which is hard to see in plain text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -99,10 +99,10 @@ class _LeftHeading(Heading):
 
 
 class _WholeCell(TableDataElement):
-    """A cell that breaks its lines and drops nothing.
+    """A table cell that breaks lines without dropping text.
 
-    rich counts letters where it takes the space off the end of a broken line. With Hangul, where a letter takes two
-    columns, the space stays, the line seems too long, and its last word is replaced by an ellipsis.
+    When rich removes the space at the end of a broken line, it counts characters instead of columns. A Hangul syllable
+    takes two columns, so the space stays, the line is too long, and its last word is replaced by an ellipsis.
     """
 
     def __init__(self, justify: JustifyMethod) -> None:
@@ -111,7 +111,7 @@ class _WholeCell(TableDataElement):
 
 
 class _Prose(Markdown):
-    """Markdown with headings at the left and whole tables."""
+    """Markdown with left-aligned headings and complete tables."""
 
     elements = {  # noqa: RUF012  # as rich declares it
         **Markdown.elements,
@@ -122,7 +122,7 @@ class _Prose(Markdown):
 
 
 class _WholeLines(Text):
-    """Lines that are left to the terminal to break: code, output and paths, to be copied."""
+    """Lines that are not broken here, so that code, output and paths can be copied."""
 
 
 def _pieces(part: Part, language: Language, colour: bool) -> Iterator[RenderableType]:
@@ -168,7 +168,7 @@ def _console(width: int, colour: bool) -> Console:
 
 
 def _printed(console: Console) -> str:
-    """What was printed, without the spaces and empty lines at ends."""
+    """The printed text without trailing spaces and without empty lines at its start and end."""
     assert isinstance(console.file, io.StringIO)  # `_console` made it
     lines = [line.rstrip() for line in console.file.getvalue().split("\n")]
     return "\n".join(lines).strip("\n") + "\n"

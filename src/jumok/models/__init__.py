@@ -1,4 +1,4 @@
-"""The models, each made of the same blocks; `build` makes the one that a configuration describes."""
+"""The models, all made of the same blocks. `build` creates the model of a configuration."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ MODELS: dict[type[ModelConfig], type[Any]] = {
     BERTConfig: BERT,
     EncoderDecoderConfig: EncoderDecoder,
 }
-KINDS: dict[str, type[ModelConfig]] = {  # by the "type" of a config.json
+KINDS: dict[str, type[ModelConfig]] = {  # by the "type" in config.json
     "gpt": GPTConfig,
     "rung": RungConfig,
     "bert": BERTConfig,
     "encoder_decoder": EncoderDecoderConfig,
 }
 
-BLOCK_BYTES = 40_000  # that Python needs for a block, however small its matrices are
-FAR = 100  # times as many numbers as a file holds are no slip that a list of tensors would explain
+BLOCK_BYTES = 40_000  # memory for the Python objects of a block
+FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 __all__ = [
     "KINDS",
@@ -69,23 +69,23 @@ def build(config: EncoderDecoderConfig) -> EncoderDecoder: ...
 @overload
 def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:
-    """The model that `config` describes, with its first weights.
+    """Create the model that `config` describes, with initial parameters.
 
     Raises:
-        ConfigError: there is too little memory for it; the message tells how much there is, and how much it takes.
+        ConfigError: there is too little memory; the message states the free and the needed memory.
     """
     require_room(config)
     return MODELS[type(config)](config)
 
 
 def build_blank(config: ModelConfig) -> Model:
-    """As `build`, for weights that will take the place of the first ones: torch's random numbers are left alone."""
+    """As `build`, for a model whose parameters will be replaced: torch's random state is not changed."""
     with torch.random.fork_rng(devices=[]):
         return build(config)
 
 
 def require_room(config: ModelConfig) -> None:
-    """Raise ConfigError if the memory cannot hold a model, before anything of it is built."""
+    """Raise ConfigError if there is too little memory for a model."""
     parameters = count_parameters(config)
     numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
     needed = numbers * torch.get_default_dtype().itemsize + count_blocks(config) * BLOCK_BYTES
@@ -93,19 +93,20 @@ def require_room(config: ModelConfig) -> None:
 
 
 def require_room_to_write(config: ModelConfig, texts: int) -> None:
-    """Raise ConfigError if the memory cannot hold what is kept of so many texts that are written side by side."""
+    """Raise ConfigError if there is too little memory to generate this number of texts in parallel."""
     numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
     what = tr("writing {count} texts side by side", count=_count(texts))
     require_memory(texts * numbers * torch.get_default_dtype().itemsize, what)
 
 
 def require_stored(config: ModelConfig, stored: int, where: str) -> None:
-    """Raise RunError if a file of weights is far too small for its config.json, before anything is built.
+    """Raise RunError if a file of parameters is far too small for its config.json.
 
-    Files that differ by less are compared tensor by tensor later, which tells more.
+    It is called before the model is built. Smaller differences are found later, when the tensors are compared.
 
     Args:
-        stored: numbers in the file. where: the folder, for the message.
+        stored: number of elements in the file.
+        where: the folder, for the message.
     """
     parameters = count_parameters(config)
     if parameters > FAR * stored:
@@ -123,17 +124,17 @@ def _count(parameters: int) -> str:
 
 
 def kind_of(config: ModelConfig) -> str:
-    """The name under which a config.json keeps this kind of configuration."""
+    """Return the "type" of a configuration in config.json."""
     return kind_name(type(config))
 
 
 def kind_name(kind: type[ModelConfig]) -> str:
-    """As `kind_of`, for the class."""
+    """Return the "type" of a class of configurations in config.json."""
     return next(name for name, known in KINDS.items() if known is kind)
 
 
 def task_of(model: Model) -> str:
-    """What a model was made for, by its kind."""
+    """Return the task of a model: lm, mlm, classify or seq2seq."""
     if isinstance(model, EncoderDecoder):
         return "seq2seq"
     if model.config.labels:

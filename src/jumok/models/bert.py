@@ -1,4 +1,4 @@
-"""BERT: embeddings, a stack of blocks that see in both directions, and a head for what is to be done with them.
+"""BERT: embeddings, a stack of bidirectional blocks, and a head for the task.
 
 Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.nn.attention`.
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class MaskedLMHead(nn.Module):
-    """Logits over the vocabulary for hidden words: a layer with a norm, then the embedding as output layer, and a bias.
+    """The head for masked language modelling: a linear layer, GELU, a norm, and the tied output layer with a bias.
 
     Args:
-        config: of the model it stands on.
+        config: of the model.
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -42,17 +42,17 @@ class MaskedLMHead(nn.Module):
 
 
 class BERT(nn.Module):
-    """An encoder of texts: each position sees all others.
+    """A bidirectional encoder of texts.
 
-    Called with ids it returns the last hidden states. What comes after them depends on `config.head`: `mlm_logits`
-    ("mlm"), `pooled` ("pooler" and "classify"), `classify` ("classify"). By default a text is summed up by its first
-    token, [CLS], as the stock classes do it, so that a trained classifier can leave for them; see `Pooling`.
+    Called with ids, it returns the last hidden states. The method for the next step depends on `config.head`:
+    `mlm_logits` ("mlm"), `pooled` ("pooler" and "classify"), or `classify` ("classify"). By default the vector of a
+    text is that of its first token, [CLS], as in `transformers`, so that a classifier can be exported; see `Pooling`.
 
     Args:
-        config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
+        config: the architecture. The parameters are drawn from torch's global generator; seed it for reproducibility.
     """
 
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, so that text can be given wherever ids can
+    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class BERT(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        # BERT's recipe: N(0, 0.02). Norms after each addition keep the size of the stream, so nothing is shrunk.
-        # What is not of BERT: the heads of the first block begin by looking at the tokens around.
+        # As BERT: N(0, 0.02), without scaling of the projections, because post-norm limits the residual stream.
+        # Unlike BERT, the heads of the first block begin by attending to the neighbouring tokens.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
@@ -85,19 +85,18 @@ class BERT(nn.Module):
         look_around_by_positions(self.position_embedding.weight, first.attention, beside=beside)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
-        """The last hidden states.
+        """Return the last hidden states.
 
         Args:
-            ids: (B, T), whole numbers below vocab_size.
-            mask: (B, T), True where there is a token and False where a shorter text was filled up; None: all tokens.
-            token_types: (B, T), which of two joined texts a token belongs to; None: the first.
+            ids: (B, T), integers less than vocab_size.
+            mask: (B, T), True for tokens and False for padding; None: no padding.
+            token_types: (B, T), 0 for the first and 1 for the second of two joined texts; None: all 0.
 
         Returns:
             (B, T, C).
 
         Raises:
-            ValueError: ids or token types that the model has not, more than context_length, or shapes that do not
-                agree.
+            ValueError: an id or token type is out of range, T exceeds context_length, or the shapes differ.
         """
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length)
         x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]  # (B, T, C)
@@ -108,49 +107,51 @@ class BERT(nn.Module):
         return x
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
-        """The last hidden states, on which all heads stand: ids (B, T) -> (B, T, C). See `hidden`."""
+        """Return the last hidden states: ids (B, T) -> (B, T, C). See `hidden`."""
         return self.hidden(ids, mask, token_types)
 
     def mlm_logits(self, hidden: Tensor) -> Tensor:
-        """Logits of the words that were hidden: (..., C) -> (..., V).
+        """Return logits over the vocabulary: hidden states (..., C) -> (..., V).
 
-        In training give the masked positions alone, (N, C): the logits of all others would be thrown away.
+        In training, pass only the hidden states of masked positions, (N, C); the logits of others are not used.
 
         Raises:
-            JumokError: the head is another one.
+            JumokError: the model has another head.
         """
         if self.mlm_head is None:
             raise self._lacks("mlm")
         return self.mlm_head(hidden, self.token_embedding.weight)
 
     def pooled(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Each text in one vector, tanh of a layer over what `config.pooling` makes of it: (B, T, C) -> (B, C).
+        """Return one vector for each text, tanh of a linear layer after the pooling: (B, T, C) -> (B, C).
 
         Args:
-            hidden: what `hidden` returned. mask: (B, T), as there.
+            hidden: the result of `hidden`.
+            mask: (B, T), as in `hidden`.
 
         Raises:
-            JumokError: the head is another one.
+            JumokError: the model has another head.
         """
         if self.pooling is None or self.pooler is None:
             raise self._lacks("pooler")
         return torch.tanh(self.pooler(self.pooling(hidden, mask)))
 
     def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits of the classes of `config.labels`: (B, T, C) -> (B, number of labels).
+        """Return the logits of the classes in `config.labels`: (B, T, C) -> (B, number of labels).
 
         Args:
-            hidden: what `hidden` returned. mask: (B, T), as there.
+            hidden: the result of `hidden`.
+            mask: (B, T), as in `hidden`.
 
         Raises:
-            JumokError: the head is another one.
+            JumokError: the model has another head.
         """
         if self.classifier is None:
             raise self._lacks("classify")
         return self.classifier(self.dropout(self.pooled(hidden, mask)))
 
     def parameter_count(self) -> int:
-        """Number of trained numbers, a shared matrix counted once."""
+        """Return the number of parameters; a shared matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
     def _types(self, ids: Tensor, token_types: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model must have before it is used: a tokenizer with its ids, and finite numbers."""
+"""Checks of models in use: the tokenizer, and finite logits and losses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jumok.tokenizers import Tokenizer
 
 
 def require_tokenizer(model: Model) -> Tokenizer:
-    """The model's tokenizer.
+    """Return the tokenizer of a model.
 
     Raises:
-        TokenizerError: it has none, or one with more ids than the model.
+        TokenizerError: the model has no tokenizer, or one with more ids than the model.
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
@@ -31,7 +31,7 @@ def require_tokenizer(model: Model) -> Tokenizer:
 
 
 def not_finite() -> JumokError:
-    """What to raise where logits are not finite."""
+    """Return the error for logits that are not finite."""
     return JumokError(
         "the model's logits are not finite, so it cannot write: its weights are damaged or its training diverged. "
         "Train again with a lower learning rate, or load an earlier copy."
@@ -39,7 +39,7 @@ def not_finite() -> JumokError:
 
 
 def finite_rows(logits: Tensor) -> Tensor:
-    """Which rows hold finite numbers alone: (B, V) -> (B,), bool."""
+    """Return which rows contain only finite numbers: (B, V) -> (B,), bool."""
     return logits.isfinite().all(dim=-1)
 
 
@@ -50,7 +50,7 @@ def require_finite(logits: Tensor) -> None:
 
 
 def require_finite_losses(nats: float) -> None:
-    """Raise JumokError if a sum of losses is not a finite number."""
+    """Raise JumokError if a sum of losses, in nats, is not finite."""
     if not math.isfinite(nats):
         raise JumokError(
             "the model's losses are not finite: its weights are damaged or its training diverged. "

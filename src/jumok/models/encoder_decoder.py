@@ -1,7 +1,7 @@
-"""The Transformer with an encoder and a decoder: one reads a source, the other writes a target and looks at both.
+"""The encoder–decoder Transformer: the encoder reads a source, and the decoder generates a target.
 
-The original family is that of 2017 (https://arxiv.org/abs/1706.03762), the classic one is BART
-(https://arxiv.org/abs/1910.13461). Shapes use the legend of `jumok.nn.attention`; S are positions of the source.
+The original family is the Transformer of 2017 (https://arxiv.org/abs/1706.03762), the classic family is BART
+(https://arxiv.org/abs/1910.13461). Shapes use the legend of `jumok.nn.attention`; S is the length of the source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Placement(nn.Module):
-    """What turns embeddings into the input of a stack: positions are added, learned ones with a norm after them.
+    """Adds positions to embeddings; after learned positions follows a norm.
 
     Args:
         config: of the model.
@@ -43,21 +43,21 @@ class Placement(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """(B, T, C) -> (B, T, C), the first of them at position `start`."""
+        """(B, T, C) -> (B, T, C), for the positions from `start`."""
         table = self.positions if self.position_embedding is None else self.position_embedding.weight
         assert table is not None
         return self.dropout(self.norm(x + table[start : start + x.shape[1]]))
 
 
 class EncoderDecoder(nn.Module):
-    """A model of pairs of texts: the logits of each next token of the target, given the source and the target so far.
+    """A sequence-to-sequence model: it predicts each next token of the target from the source and the target so far.
 
     Args:
-        config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
+        config: the architecture. The parameters are drawn from torch's global generator; seed it for reproducibility.
     """
 
     output_bias: Tensor
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, so that text can be given wherever ids can
+    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
@@ -69,14 +69,14 @@ class EncoderDecoder(nn.Module):
         self.encoder = nn.ModuleList(Block(config.encoder_block(), causal=False) for _ in range(config.n_layer))
         self.target_placement = Placement(config)
         self.decoder = nn.ModuleList(Block(config.decoder_block(), cross=True) for _ in range(config.n_decoder_layer))
-        # Stock classes have it and do not train it; published models bring one, in ours it stays zero.
+        # The stock classes have this bias and do not train it. Some published models contain one; here it stays zero.
         self.register_buffer("output_bias", torch.zeros(config.vocab_size))
         self._initialise()
 
     def _initialise(self) -> None:
-        # BART's recipe is BERT's, N(0, 0.02). The paper of 2017 names none; its family begins with Glorot's uniform
-        # weights (https://proceedings.mlr.press/v9/glorot10a.html). What is of neither: where positions are learned,
-        # heads of the two first blocks begin by looking at the tokens around.
+        # As BART: N(0, 0.02). The paper of 2017 specifies no initialisation; its family uses Glorot's uniform one
+        # (https://proceedings.mlr.press/v9/glorot10a.html). Unlike both, with learned positions the heads of the first
+        # block of each stack begin by attending to the neighbouring tokens.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and self.config.family == "original":
                 nn.init.xavier_uniform_(parameter)
@@ -97,18 +97,17 @@ class EncoderDecoder(nn.Module):
                 )
 
     def encode(self, source_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """The encoder's last hidden states.
+        """Return the last hidden states of the encoder.
 
         Args:
-            source_ids: (B, S), whole numbers below vocab_size.
-            source_mask: (B, S), True where there is a token and False where a shorter source was filled up; None: all
-                tokens.
+            source_ids: (B, S), integers less than vocab_size.
+            source_mask: (B, S), True for tokens and False for padding; None: no padding.
 
         Returns:
             (B, S, C).
 
         Raises:
-            ValueError: ids that the model has not, more than context_length, or a mask of another shape.
+            ValueError: an id is out of range, S exceeds context_length, or the mask has another shape.
         """
         ids = checked_ids(source_ids, self.config.vocab_size, self.config.context_length, "source ids")
         x = self.source_placement(self.token_embedding(ids) * self.scale)  # (B, S, C)
@@ -124,19 +123,20 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
     ) -> Tensor:
-        """The decoder's last hidden states.
+        """Return the last hidden states of the decoder.
 
         Args:
-            target_ids: (B, T), whole numbers below vocab_size.
-            encoded: (B, S, C), what `encode` returned. source_mask: (B, S), the one it was given.
+            target_ids: (B, T), integers less than vocab_size.
+            encoded: (B, S, C), the result of `encode`.
+            source_mask: (B, S), as in `encode`.
             cache: keys and values of the source, and of the target before `target_ids`; extended in place.
 
         Returns:
             (B, T, C).
 
         Raises:
-            ValueError: ids that the model has not, more than context_length with those before them, or a mask of
-                another shape.
+            ValueError: an id is out of range, the length with the cached positions exceeds context_length, or the
+                mask has another shape.
         """
         start = cache.length if cache is not None else 0
         ids = checked_ids(target_ids, self.config.vocab_size, self.config.context_length, "target ids", past=start)
@@ -153,10 +153,9 @@ class EncoderDecoder(nn.Module):
         return x
 
     def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Logits of the token after each of the target: source (B, S), target (B, T) -> (B, T, V).
+        """Return the logits of the next token at each position of the target: (B, S), (B, T) -> (B, T, V).
 
-        The target needs no mask: where a shorter one is filled up at its end, no earlier token sees it. See `encode`
-        and `hidden`.
+        The target needs no mask, because no token attends to the padding after it. See `encode` and `hidden`.
         """
         return self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
 
@@ -167,15 +166,15 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
     ) -> Tensor:
-        """As `forward`, for a source that is encoded already: target (B, T) -> (B, T, V). See `hidden`."""
+        """As `forward`, for an encoded source: target (B, T) -> (B, T, V). See `hidden`."""
         return self.logits(self.hidden(target_ids, encoded, source_mask, cache))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The output layer, whose matrix is the embedding's: (..., C) -> (..., V)."""
+        """Apply the output layer, which shares the matrix of the embedding: (..., C) -> (..., V)."""
         return F.linear(hidden, self.token_embedding.weight, self.output_bias)
 
     def new_cache(self, batch: int = 1) -> EncoderDecoderCache:
-        """An empty cache for this model, for `batch` sources and targets of up to context_length tokens."""
+        """Return an empty cache for `batch` sources and targets of up to context_length tokens."""
         c, weight = self.config, self.token_embedding.weight
         return EncoderDecoderCache(
             c.n_decoder_layer,
@@ -188,5 +187,5 @@ class EncoderDecoder(nn.Module):
         )
 
     def parameter_count(self) -> int:
-        """Number of trained numbers, a shared matrix counted once."""
+        """Return the number of parameters; a shared matrix counts once."""
         return sum(p.numel() for p in self.parameters())

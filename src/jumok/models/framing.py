@@ -1,11 +1,12 @@
-"""How a text stands before a model that reads it whole: between which ids, cut to which length, filled up with what.
+"""The form of a text as input of a model: special ids before and after it, truncation, and padding.
 
     BERT               [CLS] text [SEP]
-    GPT                text [SEP], or text and a newline where the tokenizer has no [SEP]
-    encoder–decoder    text [EOS], or what the tokenizer of a published model says: <s> text </s>
+    GPT (classifier)   text [SEP], or text and a newline if the tokenizer has no [SEP]
+    encoder–decoder    text [EOS], or as the tokenizer of a published model specifies: <s> text </s>
 
-A GPT sees the past alone, so the id that ends the text is where it knows all of it. A GPT that was trained on running
-text knows a newline as the end of a line; one that begins as a classifier has [SEP] for it.
+A GPT attends only to the past, so only the last id attends to the whole text. For a GPT that was trained as a language
+model this is a newline, which it has learned as the end of a line. A GPT trained from the start as a classifier has
+[SEP].
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, TokenizerError
 from jumok.tokenizers import Ids, Tokenizer
 
-SPECIAL_TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # of a tokenizer that is trained for such a model
+SPECIAL_TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # of tokenizers trained for these models
 PADS = ("[PAD]", "<pad>")
 
 
 class Framed(NamedTuple):
-    """A text as ids, and whether it was too long and lost its end."""
+    """The ids of a text, and whether it was truncated."""
 
     ids: Ids
     cut: bool
@@ -32,7 +33,13 @@ class Framed(NamedTuple):
 
 @dataclass(frozen=True)
 class Framing:
-    """The ids before and after each text, the one that fills up a batch, and how many a text may have without them."""
+    """The form of a text for a model.
+
+    Attributes:
+        before, after: ids before and after the text.
+        pad: id of the padding.
+        room: largest number of ids of the text itself.
+    """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -41,10 +48,10 @@ class Framing:
 
     @classmethod
     def of(cls, config: GPTConfig | BERTConfig, tokenizer: Tokenizer) -> Framing:
-        """That of a model and its tokenizer.
+        """Return the framing for a model and its tokenizer.
 
         Raises:
-            ConfigError: the context has no room for a text.
+            ConfigError: the context is too short for any text.
         """
         special = tokenizer.special_tokens
         before = [special["[CLS]"]] if isinstance(config, BERTConfig) and "[CLS]" in special else []
@@ -63,37 +70,37 @@ class Framing:
         return cls(tuple(before), tuple(after), pad, room)
 
     def frame(self, ids: Ids) -> Framed:
-        """The ids of a text between those that belong around it; a text that is too long loses its end."""
+        """Return the ids of a text with those before and after it; a text that is too long is truncated."""
         before, after = (np.array(around, ids.dtype) for around in (self.before, self.after))
         return Framed(np.concatenate((before, ids[: self.room], after)), len(ids) > self.room)
 
     def inside(self, ids: Ids) -> Ids:
-        """The text of a framed one."""
+        """Return the ids of the text without those before and after it."""
         return ids[len(self.before) : len(ids) - len(self.after)]
 
 
 def source_frame(config: EncoderDecoderConfig, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids before and after a source: those that stock code puts there, and [EOS] alone where it puts none."""
+    """Return the ids before and after a source: those that the tokenizer file specifies, or [EOS] after it."""
     if any(tokenizer.around):
         return tokenizer.around
     return (), () if config.eos_id is None else (config.eos_id,)
 
 
 def pad_id(tokenizer: Tokenizer) -> int:
-    """What fills up the shorter texts of a batch: a token made for it, or else one that no text ends with."""
+    """Return the id of the padding: that of [PAD] or <pad>, or of a character that texts do not contain."""
     for token in PADS:
         if token in tokenizer.special_tokens:
             return tokenizer.special_tokens[token]
-    return int(next(iter(tokenizer.encode("\0")), 0))  # U+0000, or the first id where a tokenizer drops that
+    return int(next(iter(tokenizer.encode("\0")), 0))  # U+0000, or id 0 if the tokenizer drops it
 
 
 def start_id(tokenizer: Tokenizer) -> int:
-    """The id that stands before a text which begins from nothing: a newline, which is what stood before most lines.
+    """Return the id from which a text without a prompt is generated: a newline, which precedes most lines.
 
-    A tokenizer that drops newlines, as those of BERT do, has a full stop there.
+    For tokenizers that drop newlines, such as those of BERT, it is a full stop.
 
     Raises:
-        TokenizerError: it drops both.
+        TokenizerError: the tokenizer drops both.
     """
     for mark in ("\n", "."):
         ids = tokenizer.encode(mark)

@@ -1,7 +1,7 @@
 """GPT: token embeddings, a stack of causal blocks, a norm, and an output layer over the vocabulary.
 
 The classic family is GPT-2 (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf);
-the modern one is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the legend of `jumok.nn.attention`.
+the modern family is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class GPT(nn.Module):
-    """A causal language model, and with `config.labels` a classifier of texts beside it.
+    """A causal language model. With `config.labels` it also classifies texts.
 
     Args:
-        config: its shape. The weights are drawn from torch's global generator; seed it first for the same model.
+        config: the architecture. The parameters are drawn from torch's global generator; seed it for reproducibility.
     """
 
     cos: Tensor | None
     sin: Tensor | None
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, so that text can be given wherever ids can
+    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class GPT(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        # GPT-2's recipe: N(0, 0.02), the two projections into the residual stream shrunk by the root of their number.
-        # The modern family starts these at zero instead, so that each block begins as the identity.
+        # As GPT-2: N(0, 0.02); the projections into the residual stream are divided by the root of their number. In the
+        # modern family these are zero instead, so that each block begins as the identity.
         modern = self.config.family == "modern"
         into_residual = 0.0 if modern else 0.02 * (2 * self.config.n_layer) ** -0.5
         for name, parameter in self.named_parameters():
@@ -75,17 +75,17 @@ class GPT(nn.Module):
             look_back_by_rotation(self.token_embedding.weight, layers, base=self.config.rope_theta)
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """The last hidden states, after the final norm.
+        """Return the last hidden states, after the final norm.
 
         Args:
-            ids: (B, T), whole numbers below vocab_size.
+            ids: (B, T), integers less than vocab_size.
             cache: keys and values of the tokens before `ids`; extended in place.
 
         Returns:
             (B, T, C).
 
         Raises:
-            ValueError: ids that the model has not, or more than context_length with those before them.
+            ValueError: an id is out of range, or the length with the cached positions exceeds context_length.
         """
         start = cache.length if cache is not None else 0
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length, past=start)
@@ -100,15 +100,15 @@ class GPT(nn.Module):
         return self.norm(x)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""
+        """Return the logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""
         return self.head(self.hidden(ids, cache))
 
     def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits of the classes of `config.labels`: (B, T, C) -> (B, number of labels).
+        """Return the logits of the classes in `config.labels`: (B, T, C) -> (B, number of labels).
 
         Args:
-            hidden: what `hidden` returned. mask: (B, T), True where there is a token and False behind the end of a
-                shorter text; None: all are as long as the batch. `hidden` needs none, since no token sees a later one.
+            hidden: the result of `hidden`, which needs no mask, because no token attends to the padding after it.
+            mask: (B, T), True for tokens and False for padding; None: no padding.
 
         Raises:
             JumokError: this GPT has no labels.
@@ -120,7 +120,7 @@ class GPT(nn.Module):
         return self.classifier(self.pooling(hidden, mask))
 
     def new_cache(self, batch: int = 1) -> KVCache:
-        """An empty cache for this model, for `batch` sequences of up to context_length tokens."""
+        """Return an empty cache for `batch` sequences of up to context_length tokens."""
         c, weight = self.config, self.token_embedding.weight
         return KVCache(
             c.n_layer,
@@ -133,15 +133,17 @@ class GPT(nn.Module):
         )
 
     def parameter_count(self) -> int:
-        """Number of trained numbers, a shared matrix counted once."""
+        """Return the number of parameters; a shared matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
 
 def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each target in nats.
+    """Return the cross-entropy of each target in nats.
 
     Args:
-        hidden: (B, T, C), what `GPT.hidden` returns. head: (V, C), the output layer. targets: (B, T).
+        hidden: (B, T, C), the result of `GPT.hidden`.
+        head: (V, C), the matrix of the output layer.
+        targets: (B, T).
 
     Returns:
         (B, T), float32 or better.

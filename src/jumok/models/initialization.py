@@ -1,10 +1,10 @@
-"""First weights with which some heads look at the tokens around them; otherwise all begin by averaging.
+"""Initial parameters with which some heads attend to neighbouring tokens. Other heads begin by averaging.
 
-To look at the token before is what a small model learns first, and slowly: a model of hidden words, whose positions are
-learned, dwells for hundreds of steps on a plateau before it has found its neighbours. Positions make such heads easy to
-write down, since the product of two angles' cosines and sines is a cosine of their difference: a query and a key that
-depend on the position alone fit best at one distance. It is a start and nothing more: all of it goes on learning, and
-the weights are ordinary ones of the stock classes. What it is worth was measured: bench/LOG.md.
+A small model must first learn to attend to the previous token, which is slow: with learned positions, the loss of
+masked language modelling stays on a plateau for hundreds of steps. Such heads can be constructed from the positions,
+because the products of cosines and sines of two angles give a cosine of their difference: the product of a query and a
+key that depend only on their positions is then largest at one distance. All parameters are trained as usual, and the
+architecture is not changed. bench/LOG.md has the measurements.
 
 Shapes use the legend of `jumok.nn.attention`.
 """
@@ -19,13 +19,13 @@ from torch import Tensor
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.positions import SHARP, looking_back
 
-SHARE = 0.75  # of the heads of the first causal block that begin so
-# By rotation: the column common to all embeddings over the others, and the part of a query or key made from it, over
-# the part that depends on the token.
+SHARE = 0.75  # of the heads of the first causal block that are initialised this way
+# For rotary positions: the size of the constant column of the embeddings relative to the others, and the size of the
+# constant part of a query or key relative to the part that depends on the token.
 COMMON = 4.0
 OVER_TOKENS = 3.0
-# By learned positions: the pairs of columns that hold angles, their mean size over that of the other columns, and the
-# largest score, which half of the weight or so then goes to.
+# For learned positions: the number of column pairs with angles, their size relative to the other columns, and the
+# largest score, which gives one position about half of the attention weight.
 PAIRS = 16
 LOUD = 4.0
 PEAK = 8.0
@@ -33,13 +33,16 @@ PEAK = 8.0
 
 @torch.no_grad()
 def look_back_by_rotation(embedding: Tensor, layers: Sequence[MultiHeadAttention], *, base: float) -> None:
-    """Let heads look 1, 2, 3 ... tokens back whose positions are rotary: most of the first layer, fewer in each above.
+    """Initialise heads of a model with rotary positions so that they attend 1, 2, 3 ... tokens back.
 
-    Rotary positions tell distances, but only to queries and keys that do not depend on the token. So one column of the
-    embeddings becomes the same for all tokens, and those heads make their queries and keys from it.
+    They are most of the heads of the first layer, and fewer in each following layer. The scores of such a head must not
+    depend on the tokens. So one column of the embeddings is set to a constant, and the head computes its queries and
+    keys from it.
 
     Args:
-        embedding: (V, C), of the tokens. layers: attention from the first block to the last. base: see `rotary`.
+        embedding: (V, C), of the tokens; modified in place.
+        layers: the attention layers of all blocks, in order; modified in place.
+        base: see `rotary`.
     """
     embedding[:, 0] = COMMON * embedding.square().mean().sqrt()
     for number, attention in enumerate(layers):
@@ -56,26 +59,28 @@ def look_back_by_rotation(embedding: Tensor, layers: Sequence[MultiHeadAttention
 def look_around_by_positions(
     table: Tensor, attention: MultiHeadAttention, *, beside: Tensor, causal: bool = False
 ) -> None:
-    """Let heads of a first block look at neighbours where positions are learned and a norm follows them.
+    """Initialise heads of the first block so that they attend to neighbours, for learned positions with a norm.
 
-    The first columns of the table become cosines and sines of the position, from a turn of one radian a token down to
-    SHARP. The heads copy them, the query's turned by a distance: 1, -1, 2, -2 ... tokens back, or 1, 2, 3 ... for three
-    quarters of the heads of a causal block.
+    The first columns of the table become cosines and sines of the position, with frequencies from one radian per token
+    down to SHARP. The keys copy them, and the queries rotate them by a distance: 1, -1, 2, -2 ... tokens back, or in a
+    causal block 1, 2, 3 ... for three quarters of the heads.
 
     Args:
-        table: (T, C), the positions. attention: of the first block, with as many query as key heads.
-        beside: (), mean square of what the positions are added to.
+        table: (T, C), the positions; modified in place.
+        attention: the layer of the first block, with as many key heads as query heads; modified in place.
+        beside: (), mean square of the embeddings to which the positions are added.
+        causal: whether the block is causal.
     """
     width, heads = attention.head_dim, attention.n_head
     pairs = min(PAIRS, width // 2, table.shape[1] // 4)
     if not pairs:
         return
     size = LOUD * table.square().mean().sqrt()
-    device = table.device  # said, since other libraries change what is made where no device is
-    turns = SHARP ** (torch.arange(pairs, device=device) / max(1, pairs - 1))  # (P,), radians a token
+    device = table.device  # explicit, because some libraries change the default device
+    turns = SHARP ** (torch.arange(pairs, device=device) / max(1, pairs - 1))  # (P,), radians per token
     angles = torch.outer(torch.arange(len(table), device=device), turns)  # (T, P)
     table[:, : 2 * pairs] = size * 2**0.5 * torch.cat((angles.cos(), angles.sin()), dim=1)
-    loudness = table[:, 0].square().mean() * 2 / (beside + table.square().mean())  # of an angle, after the norm
+    loudness = table[:, 0].square().mean() * 2 / (beside + table.square().mean())  # of a pair, after the norm
     gain = (PEAK * width**0.5 / (pairs * loudness)).sqrt()
     queries = attention.q_proj.weight.unflatten(0, (heads, width))  # (H, D, C)
     keys = attention.k_proj.weight.unflatten(0, (heads, width))  # (H, D, C)

@@ -1,4 +1,4 @@
-"""What the models check before they compute: ids that they have, and masks that fit the ids."""
+"""Checks of the inputs of models: ids and masks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from torch import Tensor
 
 
 def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: int = 0) -> Tensor:
-    """The ids as an embedding takes them: (B, T), whole numbers of any type -> (B, T), int64.
+    """Check ids and convert them for an embedding: (B, T), any integer type -> (B, T), int64.
 
-    In training on an accelerator the values are not looked at, since the host would have to wait for the device at
-    each step.
+    In training on an accelerator the values are not checked, because the host would wait for the device in each step.
 
     Args:
-        number: ids are below it. length: past + T is at most this. name: for messages. past: tokens in the cache.
+        number: ids must be less than this.
+        length: past + T must be at most this.
+        name: for messages.
+        past: tokens in the cache.
 
     Raises:
-        ValueError: they are not such ids; the message names what is wrong.
+        ValueError: the shape, the type, the length or a value is wrong.
     """
     if ids.dim() != 2:
         raise ValueError(f"{name} have the shape {tuple(ids.shape)}; give (B, T), one text alone as (1, T)")
@@ -25,7 +27,7 @@ def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: 
     if past + ids.shape[1] > length:
         remedy = f"the cache holds {past} of them: begin a new one with the last alone" if past else f"cut the {name}"
         raise ValueError(f"{past + ids.shape[1]} tokens exceed the context of {length}; {remedy}")
-    ids = ids.long()  # those of a tokenizer are of the smallest type that holds them
+    ids = ids.long()  # a tokenizer returns the smallest type for its ids
     training = ids.device.type != "cpu" and torch.is_grad_enabled()
     if ids.numel() and not training and not torch.compiler.is_compiling():
         lowest, highest = torch.stack(torch.aminmax(ids)).tolist()
@@ -38,14 +40,15 @@ def checked_ids(ids: Tensor, number: int, length: int, name: str = "ids", past: 
 
 
 def key_mask(mask: Tensor | None, keys: Tensor, name: str = "mask") -> Tensor | None:
-    """A mask over positions as attention wants it: (B, S) -> (B, 1, 1, S), bool.
+    """Convert a mask over positions for attention: (B, S) -> (B, 1, 1, S), bool.
 
     Args:
-        mask: bool, or 0 and 1 as `transformers` writes it; True where a token may be attended to.
-        keys: (B, S) or (B, S, C), what the mask belongs to.
+        mask: bool, or integers 0 and 1 as in `transformers`; True where a token may be attended to.
+        keys: (B, S) or (B, S, C), the ids or hidden states that the mask belongs to.
+        name: for messages.
 
     Raises:
-        ValueError: the shape is another one, or the mask holds fractions.
+        ValueError: the shape differs from that of `keys`, or the mask has a floating-point type.
     """
     if mask is None:
         return None

@@ -1,4 +1,4 @@
-"""What the models of all tasks learn from: how little probability each gave to the right tokens.
+"""Cross-entropy, the loss of all tasks.
 
 Shapes use the legend of `jumok.nn.attention`.
 """
@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-IGNORED = -100  # a target that does not count, as PyTorch has it
+IGNORED = -100  # a target that is ignored; the default of PyTorch
 
 
 def cross_entropies(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of each target in nats, 0 where it is IGNORED.
+    """Return the cross-entropy of each target in nats, and 0 where the target is IGNORED.
 
     Args:
-        logits: (..., V). targets: (...), whole numbers below V, or IGNORED.
-        smoothing: share of the probability that is spread evenly over all V (https://arxiv.org/abs/1512.00567,
-            section 7; the Transformer of 2017 has 0.1).
+        logits: (..., V).
+        targets: (...), integers less than V, or IGNORED.
+        smoothing: label smoothing, the share of the probability that is spread evenly over all V
+            (https://arxiv.org/abs/1512.00567, section 7; 0.1 in the Transformer of 2017).
 
     Returns:
         (...), float32 or better.

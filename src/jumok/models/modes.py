@@ -1,4 +1,4 @@
-"""Evaluation mode for the length of a block."""
+"""Temporary evaluation mode."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import nn
 
 
 def eval_mode(model: nn.Module) -> AbstractContextManager[None]:
-    """No dropout inside the block; afterwards each part of the model is in the mode that it was in.
+    """Return a context in which a model is in eval mode, without dropout; the mode of each module is restored.
 
-    Nothing is written where all of them are in eval mode already, so that any number of threads may ask one model.
+    A model that is already in eval mode is not modified, so several threads can use it at the same time.
     """
     return parts_in_eval_mode(model.modules())
 
 
 @contextmanager
 def parts_in_eval_mode(parts: Iterable[nn.Module]) -> Iterator[None]:
-    """The same for some parts of a model."""
+    """As `eval_mode`, for some modules."""
     training = [part for part in parts if part.training]
     for part in training:
         part.training = False

@@ -1,4 +1,4 @@
-"""From the positions of a text to one vector: what a classifier stands on.
+"""Pooling: from the hidden states of a text to one vector, the input of a classifier.
 
 Shapes use the legend of `jumok.nn.attention`.
 """
@@ -12,15 +12,18 @@ from jumok.config import PoolingKind
 
 
 class Pooling(nn.Module):
-    """One vector for each text.
+    """Pools the hidden states of a text to one vector.
 
-    "first" takes the first position ([CLS] of BERT, https://arxiv.org/abs/1810.04805), "last" the last one that is no
-    filling (GPT, Radford et al. 2018, https://openai.com/index/language-unsupervised), "mean" the mean of all, and
-    "attention" a mean weighted by a softmax over the products with one learned vector, the only parameter
-    (https://aclanthology.org/N16-1174/, without its hidden layer). That begins at zero, which is the plain mean.
+    - "first": the first position ([CLS] in BERT, https://arxiv.org/abs/1810.04805).
+    - "last": the last position that is not padding (GPT, Radford et al. 2018,
+      https://openai.com/index/language-unsupervised).
+    - "mean": the mean of all positions.
+    - "attention": a weighted mean. The weights are a softmax over the products with a learned vector
+      (https://aclanthology.org/N16-1174/, without the hidden layer). It is initially zero, which gives the mean.
 
     Args:
-        kind: one of the four. width: C.
+        kind: one of the four names.
+        width: C.
     """
 
     def __init__(self, kind: PoolingKind, width: int) -> None:
@@ -32,8 +35,8 @@ class Pooling(nn.Module):
         """(B, T, C) -> (B, C).
 
         Args:
-            hidden: one vector for each position.
-            mask: (B, T), True where there is a token, at least one in each row; None: everywhere.
+            hidden: the hidden states.
+            mask: (B, T), True for tokens, at least one in each row; None: no padding.
         """
         if self.kind == "first":
             return hidden[:, 0]
@@ -46,7 +49,7 @@ class Pooling(nn.Module):
         return (self._weights(hidden, mask.bool()).unsqueeze(-1) * hidden).sum(dim=1)  # (B, C)
 
     def _weights(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """How much each position counts: (B, T), of the type of `hidden`; rows sum to one."""
+        """Return the weight of each position: (B, T), of the type of `hidden`; rows sum to one."""
         if self.query is None:
             scores = hidden.new_zeros(mask.shape)  # (B, T)
         else:

@@ -1,4 +1,4 @@
-"""A GPT with parts left out, to see what each part is worth. Made of the production modules, and of nothing else."""
+"""A GPT with components removed, for ablations. It uses only the modules of GPT."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from jumok.nn.blocks import Block
 
 
 class Rung(GPT):
-    """The model of one rung of the ladder (`jumok.lessons.ladder.run`).
+    """A model of the ladder (`jumok.lessons.ladder.run`), a series that adds the components of GPT one by one.
 
-    mixing="none" has no blocks: each token's embedding alone predicts the next one, a bigram model of the rank n_embd.
-    mixing="average" is attention that cannot choose: W_q is zero, so that all scores are equal and the softmax over
-    the past is uniform; W_v and W_o are the identity. These stay as they are.
-    Neither can tell where a token stood, so neither has positions.
+    - mixing="none" has no blocks: the embedding of each token alone predicts the next one. This is a bigram model of
+      rank n_embd.
+    - mixing="average" has attention with uniform weights over the past: W_q is zero, and W_v and W_o are the identity.
+      These parameters are frozen.
 
-    GPT-2's small first weights count on norms. Without norms the weights begin so that what passes through them keeps
-    about its size: embeddings with N(0, 1), matrices with N(0, 1 / inputs) as in "Efficient BackProp", section 4.6
-    (http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf), and those that add to a residual stream shrunk by the root
-    of their number, as GPT-2's are.
+    Neither depends on the order of the past tokens, so neither has positions.
+
+    Without norms, the small initial parameters of GPT-2 would make activations vanish. They are then initialised so
+    that activations keep their size: embeddings with N(0, 1), and matrices with N(0, 1 / inputs) as in "Efficient
+    BackProp", section 4.6 (http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf). Projections into a residual stream are
+    divided by the root of their number, as in GPT-2.
 
     Args:
-        config: its shape, and what is left out.
+        config: the architecture, and the components that are removed.
     """
 
     def __init__(self, config: RungConfig) -> None:
@@ -51,17 +53,17 @@ class Rung(GPT):
                 shrunk = into_residual if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0
                 nn.init.normal_(parameter, std=shrunk * parameter.shape[1] ** -0.5)
         for embedding in (self.token_embedding, self.position_embedding):
-            if embedding is not None and embedding.weight is not self.head.weight:  # an output layer begins small
+            if embedding is not None and embedding.weight is not self.head.weight:  # a tied output layer stays small
                 nn.init.normal_(embedding.weight)
 
     def parameter_count(self) -> int:
-        """Number of trained numbers, a shared matrix counted once; what is frozen does not count."""
+        """Return the number of trained parameters; a shared matrix counts once, frozen parameters do not count."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
 
 @torch.no_grad()
 def _only_average(attention: MultiHeadAttention) -> None:
-    """Freeze a layer so that each output is the mean of its inputs up to there."""
+    """Set and freeze the parameters so that each output is the mean of the inputs up to its position."""
     for parameter in attention.parameters():
         parameter.zero_()
         parameter.requires_grad_(False)

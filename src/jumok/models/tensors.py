@@ -1,4 +1,4 @@
-"""Tensors by name: read from a safetensors file, compared with what a model needs."""
+"""Tensors by name: loading from a safetensors file, and comparison with the shapes of a model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jumok.messages import tr
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, mapped into memory.
+    """Return the tensors of a safetensors file by name, mapped into memory.
 
-    A file whose path is not UTF-8, which torch refuses, is read instead.
+    A file whose path is not valid UTF-8 is read instead, because torch cannot map it.
 
     Raises:
-        SafetensorError, OSError: it is damaged, or cannot be read.
+        SafetensorError, OSError: the file is damaged or cannot be read.
     """
     try:
         str(path).encode()
@@ -28,7 +28,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> list[str]:
-    """A sentence for each tensor that is missing, unknown, or not of the shape that `shapes` has for its name."""
+    """Return a message for each tensor that is missing, is unknown, or has another shape than in `shapes`."""
     faults = [tr("{name} is missing", name=name) for name in shapes if name not in tensors]
     faults += [tr("{name} is unknown", name=name) for name in tensors if name not in shapes]
     faults += [

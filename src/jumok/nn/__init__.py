@@ -1,4 +1,4 @@
-"""The parts that every model is made of: attention, positions, normalisation, caches, blocks."""
+"""The layers of all models: attention, positions, normalisation, caches, blocks."""
 
 from __future__ import annotations
 

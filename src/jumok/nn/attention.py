@@ -1,19 +1,19 @@
-"""Attention: the maths, the seam, and the layer.
+"""Attention: the weights, the module that every attention layer calls, and the multi-head layer.
 
-Shapes, here and everywhere in jumok::
+The letters for shapes, here and in all of jumok::
 
     B batch    T query positions    S key positions    C width
     H heads    G key/value heads    D head width       V vocabulary
 
-Inside attention the layout is (B, H, T, D). In a mask True means "may attend". One sequence alone, (T, C), may be given
-without its batch dimension.
+Inside attention the layout is (B, H, T, D). In a mask True means "may attend". A single sequence can be passed without
+its batch dimension, as (T, C).
 
-`MultiHeadAttention` creates q_proj, k_proj, v_proj and, unless project=False, o_proj, in this order and with
-PyTorch's default initialisation. Tables printed in books after `torch.manual_seed(n)` depend on exactly this order
-and on nothing else being drawn before or between, so it is a promise, pinned by a test. A model overwrites the
-weights with its own initialisation afterwards.
+`MultiHeadAttention` creates q_proj, k_proj, v_proj and, unless project=False, o_proj, in this order and with PyTorch's
+default initialisation. It draws no other random numbers. This is guaranteed, because tables printed in books after
+`torch.manual_seed(n)` depend on it. A model applies its own initialisation afterwards.
 
-Which call makes which table, right after the seed was set, with `jumok.lessons` for what no production layer does::
+The following calls, directly after setting the seed, reproduce such tables. Variants that no model uses are in
+`jumok.lessons`::
 
     three nn.Linear, one head     MultiHeadAttention(d_in, d_out, 1, project=False)(x, causal=True)
     three torch.rand matrices     projections.step_by_step(projections.layer_of(w_query, w_key, w_value), x)
@@ -22,9 +22,9 @@ Which call makes which table, right after the seed was set, with `jumok.lessons`
                                   heads.join_heads(singles, o)(x, causal=True)
     one projection, split         MultiHeadAttention(d_in, d_out, H)(x, causal=True)
 
-Leave causal=True out for a table without mask; qkv_bias= and out_bias= are as the table has them. With dropout on CPUs
-the mask is drawn by the byte (`jumok.nn.layers`), so tables with dropout come out of
-torch.nn.functional.dropout(weights, rate), with the weights of `attention_weights` or `masking.causal_weights`.
+Omit causal=True for a table without a mask, and set qkv_bias and out_bias as in the table. `jumok.nn.layers.Dropout`
+draws other random numbers than PyTorch on CPUs, so for a table with dropout call torch.nn.functional.dropout(weights,
+rate) with the weights of `attention_weights` or `masking.causal_weights`.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; grouped-query heads:
 https://arxiv.org/abs/2305.13245; norms on q and k: https://arxiv.org/abs/2010.04245.
@@ -45,14 +45,14 @@ from jumok.nn.positions import rotate
 
 Implementation = Literal["chunked", "fused"]
 
-FEWEST_FUSED = 16  # keys, below which the fused kernel for CPUs turns a NaN into zeros
+FEWEST_FUSED = 16  # keys; with fewer, the fused kernel for CPUs replaces NaN by zeros
 
 
 def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Tensor:
-    """Who may attend to whom when T queries are the *last* T of S positions.
+    """Return the causal mask for T queries at the *last* T of S positions.
 
-    PyTorch's own `is_causal` aligns the triangle top-left when T != S, which would let the newest query see only
-    the oldest key; here the last query always sees everything.
+    The last query attends to all keys. With `is_causal` of PyTorch and T != S the triangle is aligned top-left instead,
+    so the last query would not see the last keys.
 
     Returns:
         (T, S), bool; row t is True up to column S - T + t.
@@ -61,7 +61,7 @@ def causal_mask(t: int, s: int, device: torch.device | str | None = None) -> Ten
 
 
 def combined_mask(t: int, s: int, mask: Tensor | None, causal: bool, device: torch.device) -> Tensor | None:
-    """`mask` and the causal triangle as one mask, or None when everything may attend to everything."""
+    """Return `mask` combined with the causal mask, or None if every query may attend to every key."""
     if not causal or t == 1:
         return mask
     triangle = causal_mask(t, s, device)  # (T, S)
@@ -69,16 +69,17 @@ def combined_mask(t: int, s: int, mask: Tensor | None, causal: bool, device: tor
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-    """softmax(q kᵀ / sqrt(D)): how much each query takes from each key.
+    """Return the attention weights softmax(q kᵀ / sqrt(D)).
 
     Args:
-        q: (B, H, T, D). k: (B, G, S, D), H a multiple of G; each key head serves H / G query heads.
+        q: (B, H, T, D).
+        k: (B, G, S, D). H is a multiple of G; H / G query heads share a key head.
         mask: bool, broadcastable to (B, H, T, S), True where a query may attend.
-        causal: additionally forbid looking ahead, see `causal_mask`.
+        causal: whether to apply the causal mask as well, see `causal_mask`.
 
     Returns:
-        (B, H, T, S), of the type of q; the softmax itself runs in float32 or better. Rows sum to one; a row with
-        nothing to attend to is all zeros, as in PyTorch's fused kernel. A NaN in the input stays a NaN.
+        (B, H, T, S), of the type of q; the softmax is computed in float32 or better. Rows sum to one. A row without any
+        allowed key is all zeros, as in the fused kernel of PyTorch. A NaN in the input gives NaN.
     """
     k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)  # (B, H, S, D)
     scores = (q @ k.transpose(-2, -1)).to(torch.promote_types(q.dtype, torch.float32))  # (B, H, T, S)
@@ -87,18 +88,19 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: 
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
-    if allowed is not None and (mask is not None or q.shape[-2] > k.shape[-2]):  # else no row can be empty
+    if allowed is not None and (mask is not None or q.shape[-2] > k.shape[-2]):  # otherwise every row has a key
         weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
     return weights.to(q.dtype)
 
 
 class ScaledDotProductAttention(nn.Module):
-    """The seam: the one place where q, k, v and the mask meet, without parameters.
+    """Scaled dot-product attention, without parameters: the hook point ("seam") of all attention layers.
 
-    Everything that wants to watch attention hooks this module; it is also the only caller of a fused kernel.
+    To record or change attention, hook this module. No other code calls a fused kernel.
 
-    `training_by` says what computes it in training on a CPU where both can: "chunked" weights or the "fused" kernel.
-    They agree up to rounding; which is faster depends on the machine, the shape and the type. See `train_attention_by`.
+    `training_by` selects the implementation for training on a CPU where both are possible: "chunked"
+    (`jumok.nn.chunked_attention`) or the "fused" kernel of PyTorch. They agree up to rounding. Which one is faster
+    depends on the machine, the shape and the type. See `train_attention_by`.
     """
 
     training_by: Implementation = "chunked"
@@ -108,10 +110,12 @@ class ScaledDotProductAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """The weighted sum `attention_weights(q, k, mask, causal) @ v`.
+        """Return `attention_weights(q, k, mask, causal) @ v`, with dropout on the weights in training.
 
         Args:
-            q: (B, H, T, D). k, v: (B, G, S, D). mask, causal: as in `attention_weights`.
+            q: (B, H, T, D).
+            k, v: (B, G, S, D).
+            mask, causal: as in `attention_weights`.
 
         Returns:
             (B, H, T, D).
@@ -134,8 +138,8 @@ class ScaledDotProductAttention(nn.Module):
         )  # fmt: skip
 
     def can_choose(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
-        """Whether `training_by` decides what computes these: on a CPU, in training, where nothing else stands against
-        either."""
+        """Return whether `training_by` applies to these inputs: in training on a CPU, without dropout, with at least
+        FEWEST_FUSED keys, and with v as wide as q."""
         alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
         on_cpu = q.device.type == "cpu" and q.requires_grad
         return on_cpu and alike and k.shape[-2] >= FEWEST_FUSED and not self._drops
@@ -146,23 +150,26 @@ class ScaledDotProductAttention(nn.Module):
 
 
 def train_attention_by(model: nn.Module, implementation: Implementation) -> None:
-    """Say in every seam of a model what computes attention in training on a CPU."""
+    """Set the implementation of attention for training on a CPU in all layers of a model."""
     for part in model.modules():
         if isinstance(part, ScaledDotProductAttention):
             part.training_by = implementation
 
 
 class MultiHeadAttention(nn.Module):
-    """Queries from x, keys and values from x or from a context, n_head times side by side.
+    """Multi-head attention: self-attention, or cross-attention to a context.
 
     Args:
-        d_in: width of the input. d_out: width of the output, and of all heads together unless head_dim is given.
-        n_head: query heads. n_kv_head: key/value heads, a divisor of n_head (None: n_head).
+        d_in: width of the input.
+        d_out: width of the output, and of all heads together unless head_dim is given.
+        n_head: query heads.
+        qkv_bias: whether the projections to q, k and v have a bias.
+        out_bias: whether the output projection has a bias.
+        project: whether to apply the output projection o_proj; otherwise the concatenated heads are returned.
+        n_kv_head: key/value heads, a divisor of n_head (None: n_head).
         head_dim: width of one head (None: d_out / n_head).
         d_context: width of the context for cross-attention (None: d_in).
-        qkv_bias, out_bias: biases of the projections.
-        project: end with the output projection o_proj; without it the heads are returned side by side.
-        qk_norm: epsilon of an RMSNorm over each head of q and k, or None for no norm.
+        qk_norm: epsilon of an RMSNorm over each head of q and k; None: no norm.
         dropout: rate on the attention weights in training.
 
     Raises:
@@ -214,11 +221,13 @@ class MultiHeadAttention(nn.Module):
         """Attend from x to itself, or to `context`.
 
         Args:
-            x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or None for self-attention.
-            mask: bool, broadcastable to (B, H, T, S). causal: no looking ahead.
+            x: (B, T, d_in), or (T, d_in).
+            context: (B, S, d_context), or None for self-attention.
+            mask: bool, broadcastable to (B, H, T, S).
+            causal: whether to apply the causal mask as well.
             rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
-            cache: past keys and values, extended by those of x. Those of a context, which does not grow, are computed
-                once: a cache that holds any is read, and the context is not looked at again.
+            cache: keys and values of earlier positions, extended by those of x. For cross-attention it is filled in the
+                first call; later calls use its content and ignore the context.
 
         Returns:
             (B, T, d_out), or (T, d_out).

@@ -1,4 +1,4 @@
-"""What a Transformer is stacked from: norm, MLP, and the block that joins them to attention.
+"""The blocks of Transformers: norm, MLP, and the block that combines them with attention.
 
 Shapes use the legend of `jumok.nn.attention`.
 """
@@ -24,10 +24,12 @@ ACTIVATION = {
 
 
 class MLP(nn.Module):
-    """Two matrices with an activation between them, position by position.
+    """Two linear layers with an activation between them, applied to each position.
 
     Args:
-        width: C, in and out. hidden: width between. activation: a name in ACTIVATION.
+        width: C, of input and output.
+        hidden: width between them.
+        activation: a name in ACTIVATION.
     """
 
     def __init__(self, width: int, hidden: int, activation: str) -> None:
@@ -42,10 +44,11 @@ class MLP(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """An MLP whose hidden units are gated by a second projection (https://arxiv.org/abs/2002.05202), no biases.
+    """An MLP whose hidden units are gated by a second projection (https://arxiv.org/abs/2002.05202), without biases.
 
     Args:
-        width: C, in and out. hidden: width between.
+        width: C, of input and output.
+        hidden: width between them.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -60,7 +63,7 @@ class SwiGLU(nn.Module):
 
 
 def make_norm(config: BlockConfig) -> nn.Module:
-    """The norm over the width: LayerNorm with bias, RMSNorm with weight, or nothing."""
+    """Return the norm over the width: LayerNorm, RMSNorm, or the identity."""
     if config.norm == "none":
         return nn.Identity()
     kind = RMSNorm if config.norm == "rms" else nn.LayerNorm
@@ -68,15 +71,15 @@ def make_norm(config: BlockConfig) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention, cross-attention if there is a context, then an MLP; each added to what came in, with a norm.
+    """A Transformer block: attention, optional cross-attention, and an MLP, each with a norm and a residual connection.
 
-    Pre-norm is x + f(norm(x)), as in GPT-2 and everything after it; post-norm is norm(x + f(x)), as in the paper of
-    2017 and BERT. What makes a block an encoder's or a decoder's is `causal` and `cross`, nothing else.
+    Pre-norm is x + f(norm(x)), as in GPT-2 and later models. Post-norm is norm(x + f(x)), as in the paper of 2017 and
+    in BERT. Blocks of encoders and decoders differ only in `causal` and `cross`.
 
     Args:
-        config: what it is made of.
-        causal: no position sees a later one.
-        cross: also attend to a context, whose width is the same.
+        config: the architecture.
+        causal: whether to apply the causal mask.
+        cross: whether to attend to a context, which has the same width.
     """
 
     def __init__(self, config: BlockConfig, *, causal: bool = True, cross: bool = False) -> None:
@@ -106,18 +109,19 @@ class Block(nn.Module):
         Args:
             rotary: cos and sin, (T, D) each, for the positions of x.
             cache: keys and values of the positions before x, extended in place.
-            mask: bool, broadcastable to (B, H, T, S), on top of the causal one.
-            context: (B, S, C), what cross-attention looks at. context_mask: as `mask`, for its S positions.
-            context_cache: keys and values of the context, filled at the first call and read at the others.
+            mask: bool, broadcastable to (B, H, T, S), combined with the causal mask.
+            context: (B, S, C), for cross-attention.
+            context_mask: as `mask`, for the S positions of the context.
+            context_cache: keys and values of the context, filled by the first call and used by later ones.
 
         Raises:
-            ValueError: a block with cross-attention has no context, or one without it has.
+            ValueError: a block with cross-attention gets no context, or a block without it gets one.
         """
         if (context is None) != (self.cross_attention is None):
             raise ValueError(
                 "this block has cross-attention and needs a context"
                 if context is None
-                else "this block has no cross-attention to look at a context with; make it with cross=True"
+                else "this block has no cross-attention and takes no context; create it with cross=True"
             )
         x = self._join(
             x, self.attention_norm, self.attention, mask=mask, causal=self.causal, rotary=rotary, cache=cache
@@ -137,7 +141,7 @@ class Block(nn.Module):
 
 
 def make_attention(config: BlockConfig) -> MultiHeadAttention:
-    """A block's attention layer."""
+    """Return the attention layer of a block."""
     return MultiHeadAttention(
         config.width,
         config.width,
@@ -152,7 +156,7 @@ def make_attention(config: BlockConfig) -> MultiHeadAttention:
 
 
 def make_mlp(config: BlockConfig) -> nn.Module:
-    """A block's MLP, gated or not."""
+    """Return the MLP of a block."""
     if config.gated:
         return SwiGLU(config.width, config.mlp_width)
     return MLP(config.width, config.mlp_width, config.activation)

@@ -1,19 +1,19 @@
-"""Keys and values of past tokens, kept by whoever generates and passed to the model: a model never holds one."""
+"""Caches of keys and values. The caller of a model owns the cache and passes it to each call."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-FIRST_ROOM = 256  # positions; doubled as needed, so that a long context costs no memory before it is used
+FIRST_ROOM = 256  # positions allocated at first; doubled when needed
 
 
 class LayerCache:
     """The keys and values of one attention layer, (B, G, length, D) each.
 
     Args:
-        capacity: the most positions it will take.
-        empty: (B, G, 0, D), gives shape, type and device.
+        capacity: largest number of positions.
+        empty: (B, G, 0, D), determines shape, type and device.
     """
 
     def __init__(self, capacity: int, empty: Tensor) -> None:
@@ -22,14 +22,14 @@ class LayerCache:
         self._keep(empty.repeat(1, 2, 1, 1))
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Keys and values so far, (B, G, length, D) each."""
+        """Return the keys and values, (B, G, length, D) each."""
         return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add k, v of T new positions, (B, G, T, D) each; return all so far, (B, G, length, D) each.
+        """Append keys and values of T positions, (B, G, T, D) each; return all of them, (B, G, length, D) each.
 
         Raises:
-            ValueError: the new positions do not fit; the caller has to slide its window first.
+            ValueError: the capacity is exceeded.
         """
         start, stop = self.length, self.length + k.shape[2]
         self._make_room(stop)
@@ -39,16 +39,16 @@ class LayerCache:
         return self.held()
 
     def append_one(self, kv: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """As `append`, for one position of each row, in few calls and for rows that need not be equally long.
+        """Append one position to each row, with few operations; rows can have different lengths.
 
         Args:
-            kv: (B, 2G, 1, D), keys and values one after the other.
-            positions: (B,), where each row goes on, and what it holds there and behind is no longer valid; None: all
-                at `length`.
+            kv: (B, 2G, 1, D), the keys, then the values.
+            positions: (B,), the position to write in each row; entries at later positions become invalid. None: all
+                rows at `length`.
 
         Returns:
-            keys and values up to the longest row, (B, G, length, D) each; the caller masks what is behind the end of
-            a shorter one.
+            keys and values up to the longest row, (B, G, length, D) each. The caller must mask the positions after the
+            end of a shorter row.
         """
         if positions is None:
             start, stop = self.length, self.length + 1
@@ -62,13 +62,13 @@ class LayerCache:
         return self.held()
 
     def replace(self, rows: Tensor, other: LayerCache, chosen: Tensor) -> None:
-        """Let `rows`, (N,), begin with what the rows `chosen`, (N,), of another cache hold, and go on from there."""
+        """Copy the rows `chosen`, (N,), of another cache to the rows `rows`, (N,), and take over its length."""
         self._make_room(other.length)
         self._kept[rows, :, : other.length] = other._kept[chosen, :, : other.length]
         self.length = other.length
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows of the batch, (N,), in this order; one may come twice."""
+        """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
         new = self._kept.new_zeros(len(rows), *self._kept.shape[1:])
         new[:, :, : self.length] = self._kept[rows, :, : self.length]
         self._keep(new)
@@ -78,7 +78,7 @@ class LayerCache:
             raise ValueError(f"{stop} positions do not fit into a cache for {self.capacity}")
         room = self._kept.shape[2]
         if stop > room:
-            # Zeros: behind the end of a shorter row a mask makes the weights zero, and zero times a NaN is a NaN.
+            # Zeros, because uninitialised memory can be NaN, and a masked weight of zero times NaN is NaN.
             larger = self._kept.new_zeros(
                 *self._kept.shape[:2], min(self.capacity, max(stop, FIRST_ROOM, 2 * room)), self._kept.shape[3]
             )
@@ -87,14 +87,14 @@ class LayerCache:
 
     def _keep(self, kept: Tensor) -> None:
         self._kept = kept  # (B, 2G, room, D)
-        keys = kept.shape[1] // 2  # two slices, not chunk, into whose results gradients forbid writing
+        keys = kept.shape[1] // 2  # not torch.chunk, whose results autograd does not allow to be written to
         self._keys, self._values = kept[:, :keys], kept[:, keys:]  # (B, G, room, D) each
 
 
 class KVCache:
     """One LayerCache for each layer of a decoder.
 
-    Memory: 2 · n_layer · B · G · D numbers a position, for at most twice the positions held, or 256.
+    It takes 2 · n_layer · B · G · D numbers per position, for at most twice the positions in use, or 256.
     """
 
     def __init__(
@@ -113,25 +113,25 @@ class KVCache:
 
     @property
     def length(self) -> int:
-        """Number of positions held."""
+        """Number of positions in use."""
         return self.layers[0].length
 
     def clear(self) -> None:
-        """Forget everything; the room stays allocated."""
+        """Remove all positions; the memory stays allocated."""
         for layer in self.layers:
             layer.length = 0
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows of the batch, (N,), in this order; one may come twice."""
+        """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
         for layer in self.layers:
             layer.select(rows)
 
 
 class EncoderDecoderCache:
-    """What a decoder keeps while it writes about one source.
+    """The caches of a decoder: keys and values of the target, and of the encoded source.
 
-    target: keys and values of what it wrote. source: those of the encoded source, which cross-attention computes at
-    the first step and reads at all others; for another source, `clear` it or take a new one. Arguments: see `KVCache`.
+    Cross-attention computes those of the source in the first step. For another source, call `clear` or create a new
+    cache. The arguments are those of `KVCache`.
     """
 
     def __init__(
@@ -150,10 +150,10 @@ class EncoderDecoderCache:
 
     @property
     def length(self) -> int:
-        """Number of positions of the target held."""
+        """Number of positions of the target in use."""
         return self.target.length
 
     def clear(self) -> None:
-        """Forget everything; the room stays allocated."""
+        """Remove all positions; the memory stays allocated."""
         self.target.clear()
         self.source.clear()

@@ -1,14 +1,13 @@
-"""Attention for training on CPUs: a few queries at a time, with a backward pass of its own.
+"""Attention for training on CPUs, computed in chunks of queries, with its own backward pass.
 
-The fused kernel of PyTorch is made for inference: on CPUs its backward pass takes longer than plain matrix products
-over weights that were kept. Here the queries are taken in chunks, and a chunk looks only at the keys it may see, which
-saves a good third of the work where attention is causal; each chunk of weights is small enough to stay in the cache of
-the processor from the product that makes it to the one that uses it. Up to LONGEST_KEPT keys the weights are kept for
-the backward pass; beyond that they are made again, so that memory grows with the length and not with its square
-(https://arxiv.org/abs/2205.14135, section 3, without the tiling over keys).
+On CPUs the backward pass of PyTorch's fused kernel is slower than matrix products with stored weights. Here the queries
+are processed in chunks. In causal attention a chunk uses only the keys that it may attend to, which saves more than a
+third of the operations. The weights of a chunk are small enough to stay in the cache of the processor until they are
+used. Up to LONGEST_KEPT keys, the weights are stored for the backward pass. With more keys they are recomputed, so that
+the memory grows linearly with the length (https://arxiv.org/abs/2205.14135, section 3, without the tiling over keys).
 
-Both passes are operators that `torch.compile` calls and does not look into. Shapes use the legend of
-`jumok.nn.attention`.
+Both passes are custom operators, which `torch.compile` does not trace. Shapes use the legend of `jumok.nn.attention`; c
+is the number of queries in a chunk, and N that of the sequences and heads in a tile.
 """
 
 from __future__ import annotations
@@ -19,22 +18,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-LONGEST_KEPT = 512  # keys, up to which the weights are kept for the backward pass
-MOST_KEPT = 2**25  # weights of one layer, above which they are made again, too
-TILE = 2**20  # weights in flight, about; two megabytes in bfloat16
+LONGEST_KEPT = 512  # keys; up to this number the weights are stored for the backward pass
+MOST_KEPT = 2**25  # weights of one layer; above this number they are recomputed
+TILE = 2**20  # weights computed at a time, about; two megabytes in bfloat16
 
 
 def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """softmax(q kᵀ / sqrt(D)) v, differentiable once.
+    """Return softmax(q kᵀ / sqrt(D)) v. First derivatives are supported, second ones are not.
 
     Args:
-        q: (B, H, T, D). k, v: (B, H, S, D), of the same type.
-        mask: bool, broadcastable to (B, H, T, S), True where a query may attend. causal: see
-            `jumok.nn.attention.causal_mask`.
+        q: (B, H, T, D).
+        k, v: (B, H, S, D), of the same type.
+        mask: bool, broadcastable to (B, H, T, S), True where a query may attend.
+        causal: whether to apply `jumok.nn.attention.causal_mask` as well.
 
     Returns:
-        (B, H, T, D). The products are of the type of q, the scores too; the softmax over them runs in float32 or
-        better. A query with nothing to attend to gets zeros; a NaN stays a NaN.
+        (B, H, T, D). Products and scores have the type of q; the softmax is computed in float32 or better. The result
+        is zero for a query without any allowed key. A NaN in the input gives NaN.
     """
     if mask is not None:
         mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
@@ -43,7 +43,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, caus
 
 
 class _Chunk(NamedTuple):
-    """Queries first..last-1, and how many keys they may see."""
+    """Queries first..last-1, and the number of keys that they use."""
 
     first: int
     last: int
@@ -61,30 +61,30 @@ def _chunks(t: int, s: int, causal: bool) -> Iterator[_Chunk]:
 
 
 def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Sequences and heads, as many at a time as have a tile of weights in a chunk."""
+    """Yield slices of sequences and heads so that a chunk has about TILE weights."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    size = max(1, TILE // max(1, min(t, _chunk_size(t)) * s))  # heads, of one sequence or of several
+    size = max(1, TILE // max(1, min(t, _chunk_size(t)) * s))  # heads, of one or several sequences
     for row in range(0, b, rows := max(1, size // max(1, h))):
         for head in range(0, h, heads := min(size, h)):
             yield slice(row, min(b, row + rows)), slice(head, min(h, head + heads))
 
 
 def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
-    """How many weights there are to keep: all that the chunks make, or none where they are too many."""
+    """Return the number of weights to store: those of all chunks, or 0 if there are too many."""
     (b, h, t, _), s = q.shape, k.shape[2]
     count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
     return count if s <= LONGEST_KEPT and count <= MOST_KEPT else 0
 
 
 def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:
-    """Where the weights of a chunk are kept, (N, c, keys), and where those of the next one begin."""
+    """Return the view of a chunk in the stored weights, (N, c, keys), and the start of the next one."""
     shape = (len(q), chunk.last - chunk.first, chunk.keys)
     stop = start + shape[0] * shape[1] * shape[2]
     return kept[start:stop].view(shape), stop
 
 
 def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
-    """The mask of some sequences and their heads, (N or 1, T or 1, S)."""
+    """Return the mask of some sequences and heads, (N or 1, T or 1, S)."""
     if mask is None or mask.shape[0] == mask.shape[1] == 1:
         return None if mask is None else mask[0]
     part = mask[rows if mask.shape[0] > 1 else slice(None), heads if mask.shape[1] > 1 else slice(None)]
@@ -94,19 +94,22 @@ def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
 def _weights(
     q: Tensor, k: Tensor, mask: Tensor | None, chunk: _Chunk, behind: int, causal: bool, out: Tensor | None = None
 ) -> Tensor:
-    """(N, c, keys): the weights of a chunk of queries, in `out` if there is one.
+    """Return the weights of a chunk of queries, (N, c, keys).
 
     Args:
-        q: (N, T, D), N sequences and heads. k: (N, S, D). mask: (N or 1, T or 1, S), or None.
-        behind: S - T, how far the first query is from the first key.
+        q: (N, T, D).
+        k: (N, S, D).
+        mask: (N or 1, T or 1, S), or None.
+        behind: S - T, the position of the first query.
+        out: tensor for the result, or None.
     """
     rows, keys = slice(chunk.first, chunk.last), slice(0, chunk.keys)
     scores = q.new_empty(len(q), chunk.last - chunk.first, chunk.keys)  # (N, c, keys)
     torch.baddbmm(scores, q[:, rows], k[:, keys].mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
-    # What may not be seen is filled in, not added: -inf and a NaN would be a NaN.
-    if mask is None and behind >= 0:  # no row is empty
+    # Masked scores are overwritten, because adding -inf to NaN would give NaN.
+    if mask is None and behind >= 0:  # every query has a key
         if causal:
-            seen = chunk.first + behind  # keys that all queries of the chunk may see; then comes the triangle
+            seen = chunk.first + behind  # keys that all queries of the chunk may attend to
             corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
             scores[:, :, seen:].masked_fill_(corner.tril().logical_not_(), float("-inf"))
         return torch.softmax(scores, -1, out=out)
@@ -124,7 +127,7 @@ def _weights(
 def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     b, h, t, d = q.shape
     s = k.shape[2]
-    out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), laid out for the projection that follows
+    out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), in the memory order of (B, T, H, D)
     kept, end = q.new_empty(_kept(q, k, causal)), 0
     for rows, some in _tiles(q, k):
         queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
@@ -189,7 +192,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     q, k, v, mask, ctx.causal = inputs
     ctx.save_for_backward(q, k, v, mask, output[1])
     ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)  # or its gradient would be made, as large as the weights and all zeros
+    ctx.set_materialize_grads(False)  # otherwise a zero gradient of the weights would be allocated
 
 
 def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -1,9 +1,10 @@
-"""The two small layers that PyTorch has, but not as jumok needs them.
+"""RMSNorm and Dropout.
 
-RMSNorm: Qwen3 takes the mean square in float32 whatever the type of the input, and a model that leaves for
-`transformers` must give the same logits there, in bfloat16 and in float64 alike; `torch.nn.RMSNorm` does not.
+`torch.nn.RMSNorm` is not used, because Qwen3 computes the mean square in float32 for every input type, and an exported
+model must give the same logits in `transformers`.
 
-Dropout: on CPUs `torch.nn.Dropout` draws one random number for each element, which took a quarter of a training step.
+`torch.nn.Dropout` is not used, because on CPUs it draws one random number for each element, which took a
+quarter of the time of a training step.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class RMSNorm(nn.Module):
     """x / sqrt(mean(x²) + eps) · weight over the last dimension (https://arxiv.org/abs/1910.07467).
 
     Args:
-        width: size of the last dimension. eps: keeps the root away from zero.
+        width: size of the last dimension.
+        eps: avoids a division by zero.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -26,7 +28,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., width) -> (..., width); the statistics are float32, the type that of weight times x."""
+        """(..., width) -> (..., width), of the type of weight times x; the mean square is computed in float32."""
         exact = x.float()
         scale = torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)  # (..., 1)
         return self.weight * (exact * scale).to(x.dtype)
@@ -35,8 +37,8 @@ class RMSNorm(nn.Module):
 class Dropout(nn.Module):
     """Zero each element with probability `rate` in training, and scale the others by 1 / (1 - rate).
 
-    On CPUs one random byte decides each element, so the rate is rounded to a multiple of 1/256 there; the scale uses
-    the rounded rate, which keeps the expectation exact. Source: https://jmlr.org/papers/v15/srivastava14a.html.
+    On CPUs it uses one random byte per element, so the rate is rounded to a multiple of 1/256. The scale uses the
+    rounded rate, so the expected value is exact. Source: https://jmlr.org/papers/v15/srivastava14a.html.
     """
 
     def __init__(self, rate: float) -> None:
@@ -44,12 +46,12 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape in, the same shape and type out."""
+        """Any shape -> the same shape and type."""
         if not self.training or self.rate == 0:
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        dropped = round(self.rate * 256)  # of 256 equally likely bytes
+        dropped = round(self.rate * 256)  # of the 256 values of a byte
         words = torch.randint(-(2**63), 2**63 - 1, (x.numel() // 8 + 1,))  # eight random bytes each
         kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
         return x * (kept.to(x.dtype) * (256 / (256 - dropped)))

@@ -1,6 +1,6 @@
-"""Where a token stands: sinusoidal, learned and rotary positions.
+"""Sinusoidal and rotary positions.
 
-Learned positions are a plain `torch.nn.Embedding` of the model; the functions here need no parameters.
+Learned positions are a `torch.nn.Embedding` of the model. The functions of this module have no parameters.
 Shapes use the legend of `jumok.nn.attention`.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-SHARP = 0.05  # radians a token: pairs that turn slower do not take part in `looking_back`
+SHARP = 0.05  # radians per token; `looking_back` does not use pairs with a lower frequency
 
 
 def sinusoidal(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
-    """The fixed position table of "Attention Is All You Need", section 3.5 (https://arxiv.org/abs/1706.03762).
+    """Return the position table of "Attention Is All You Need", section 3.5 (https://arxiv.org/abs/1706.03762).
 
     Returns:
-        (length, width), float32, rounded once from float64: sin of wavelength 2π·base^(2i/width) in column 2i, cos in
-        column 2i+1. With angles in float32 position 5,000 would be off by 0.00025.
+        (length, width), float32: sin of wavelength 2π·base^(2i/width) in column 2i, cos in column 2i+1. The angles are
+        computed in float64; in float32 the error would be 0.00025 at position 5,000.
     """
     angles = torch.outer(torch.arange(length).double(), _frequencies(width, base, torch.float64))
     table = torch.stack((angles.sin(), angles.cos()), dim=-1)  # (length, ceil(width/2), 2)
@@ -25,12 +25,11 @@ def sinusoidal(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
 
 
 def rotary(length: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
-    """Cosines and sines for `rotate`, of RoFormer (https://arxiv.org/abs/2104.09864).
+    """Return the cosines and sines of rotary positions for `rotate` (RoFormer, https://arxiv.org/abs/2104.09864).
 
     Returns:
-        cos, sin: (length, D) each, float32, in the "two halves" layout: column i and column i + D/2 hold the same
-        angle. The angles are products of float32 numbers, as in `transformers`, so that exported weights see the
-        very same positions there.
+        cos, sin: (length, D) each, float32. Columns i and i + D/2 have the same angle (the "two halves" layout). The
+        angles are computed in float32, as in `transformers`, so that an exported model computes the same there.
     """
     angles = torch.outer(torch.arange(length).float(), _frequencies(head_dim, base))  # (length, D/2)
     angles = angles.repeat(1, 2)  # (length, D)
@@ -38,7 +37,7 @@ def rotary(length: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tenso
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x_i, x_{i+D/2}) by its position's angle; q·k then depends on the distance alone.
+    """Rotate each pair (x_i, x_{i+D/2}) by the angle of its position; q·k then depends only on the distance.
 
     Args:
         x: (B, H, T, D).
@@ -53,15 +52,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def looking_back(distance: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
-    """A query and a key that fit best, once `rotate` has turned both, when the key is `distance` tokens before.
+    """Return a query and a key whose product, after `rotate`, is largest if the key is `distance` tokens before.
 
-    Their product is a sum of cosines of the angles between the two positions, less `distance` turns. Only the pairs
-    that turn by more than SHARP a token take part: the others hardly tell neighbours apart.
+    The product is a sum of cosines of frequency · (offset - distance). Only pairs with a frequency above SHARP are
+    used, because the others hardly differ between adjacent positions.
 
     Returns:
         query, key: (D,) each, float32, of mean square 1. The key does not depend on the distance.
     """
-    turns = _frequencies(head_dim, base)  # (D/2,), radians a token
+    turns = _frequencies(head_dim, base)  # (D/2,), radians per token
     length = (turns > SHARP).float()
     length = length * (head_dim / length.sum()).sqrt()  # (D/2,)
     angles = distance * turns

@@ -1,20 +1,20 @@
-"""Run folders: one folder is one model.
+"""Run folders: a trained model with its tokenizer, training states and logs.
 
     RUN/config.json         format version, model, training settings, data, metrics of the best evaluation
     RUN/tokenizer.json      Hugging Face tokenizers format
     RUN/model.safetensors   the best weights so far
-    RUN/state/              what `--resume` needs: the ids of the text, and the last two training states
+    RUN/state/              for `--resume`: the ids of the text, and the last two training states
     RUN/metrics.jsonl       one JSON object per event
-    RUN/samples.txt         what the model wrote at each validation
-    RUN/loss.png            the curves
+    RUN/samples.txt         a generated text for each validation
+    RUN/loss.png            the loss curves
 
-The first three are the model; the rest may be deleted when a run is over. Files are written atomically. Nothing is
-unpickled.
+The first three are the model; the others can be deleted after the run. Files are written atomically. No file is a
+pickle.
 
-    folder.py      RunFolder: the files of one folder, its lock, and what to do when the disk refuses
-    config.py      config.json: written, checked, read
-    state.py       training states: written, verified, renamed into place, pruned
-    logs.py        metrics.jsonl and samples.txt: added to, cut back on resume, read
+    folder.py      RunFolder: the files of one folder, its lock, and errors of the file system
+    config.py      config.json: reading, checks, writing
+    state.py       training states: writing, verification, removal of old ones
+    logs.py        metrics.jsonl and samples.txt: appending, truncation on resume, reading
     weights.py     the tensors of a model by name, and model.safetensors
-    load.py        load and save: run folders, and folders of Hugging Face
+    load.py        load and save: run folders, and Hugging Face folders
 """

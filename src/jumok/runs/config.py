@@ -1,4 +1,4 @@
-"""config.json of a run folder: what it says of the model, checked when it is read."""
+"""The config.json of a run folder: its model and tokenizer, and their checks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FORMAT = 1
 
 
 def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The head of a config.json: format, model and tokenizer."""
-    # A model may have more ids than its tokenizer: published ones are padded to round numbers.
+    """Return the first entries of a config.json: format, model and tokenizer."""
+    # The model can have more ids than the tokenizer: published models are padded to round numbers.
     ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
     return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
 
 
 def parse_config(path: Path) -> dict[str, Any]:
-    """A config.json as plain values.
+    """Read a config.json as plain values.
 
     Raises:
-        RunError: it is damaged, not written by jumok, or of a newer format.
+        RunError: it is damaged, was not written by jumok, or has a newer format.
     """
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def parse_config(path: Path) -> dict[str, Any]:
         raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
     if found != FORMAT:
         raise RunError(
-            "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+            "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
             path=path,
             found=found,
             known=FORMAT,
@@ -45,20 +45,20 @@ def parse_config(path: Path) -> dict[str, Any]:
 
 
 def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:
-    """The model's shape, from the values of a config.json.
+    """Return the configuration of the model from the values of a config.json.
 
     Args:
         path: the run folder, for messages.
 
     Raises:
-        RunError: they do not describe a model.
+        RunError: the values do not describe a model.
     """
     fields = dict(config["model"])
     kind = fields.pop("type")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(map(repr, KINDS))
         raise RunError(
-            "{path} holds a model of type {kind!r}; this jumok knows {known}. Update jumok.",
+            "{path} contains a model of type {kind!r}; this version of jumok supports {known}. Update jumok.",
             path=path,
             kind=kind,
             known=known,
@@ -72,7 +72,7 @@ def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:
 
 
 def require_tokenizer_of(config: Mapping[str, Any], tokenizer: Tokenizer, path: Path) -> None:
-    """Raise RunError unless `tokenizer`, read from `path`, is the one that a config.json names."""
+    """Raise RunError unless `tokenizer`, read from `path`, has the fingerprint in config.json."""
     made_with = config["tokenizer"]
     if tokenizer.fingerprint != made_with["fingerprint"]:
         raise RunError(

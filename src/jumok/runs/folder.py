@@ -1,4 +1,4 @@
-"""The files of one run folder, its lock, and what to do when the disk refuses. The layout: see `jumok.runs`."""
+"""`RunFolder`: the files of a run folder, its lock, and errors of the file system. See `jumok.runs` for the layout."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from jumok.runs.weights import (
 from jumok.tokenizers import Tokenizer
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
-# What a start that was killed can leave behind, config.json being written last.
+# The files that a start of a run can leave after a kill; config.json is written last.
 UNFINISHED_START = re.compile(
     r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
 )
 
 
 class RunFolder:
-    """One run folder: reads and writes its files, and turns what the system refuses into errors that say what to do."""
+    """One run folder. Errors of the file system are raised as RunErrors that name a remedy."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,10 +55,13 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, *, allow_existing_run: bool = False) -> RunFolder:
-        """Make the folder; refuse one that holds something else.
+        """Create the folder of a new run.
+
+        Args:
+            allow_existing_run: whether the folder may already contain a run.
 
         Raises:
-            RunError: it cannot be made, is not empty and no run, or is a run already.
+            RunError: it cannot be created, contains other files, or contains a run.
         """
         run = cls(path)
         run.require_free(allow_existing_run=allow_existing_run)
@@ -69,10 +72,13 @@ class RunFolder:
         return run
 
     def require_free(self, *, allow_existing_run: bool = False) -> None:
-        """Refuse a folder that holds something else. Nothing is made.
+        """Check that a new run can be created here; nothing is written.
+
+        Args:
+            allow_existing_run: whether the folder may already contain a run.
 
         Raises:
-            RunError: it is a file, or a folder that is not empty and no run, or a run already.
+            RunError: the path is a file, or a folder that contains other files or a run.
         """
         path = self.path
         try:
@@ -100,10 +106,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run folder.
+        """Open an existing run folder.
 
         Raises:
-            RunError: there is none; close names are suggested.
+            RunError: there is none; the message lists run folders in the same place.
         """
         if not path.is_dir():
             raise RunError("there is no run folder {path}.{hint}", path=path, hint=_other_runs(path))
@@ -112,15 +118,15 @@ class RunFolder:
         return run
 
     def discard(self) -> None:
-        """Remove what `create` and a failed start have made; anything else in the folder stays."""
+        """Remove the files of a start that failed; other files in the folder stay."""
         shutil.rmtree(self.state, ignore_errors=True)
         with suppress(OSError):
             for name in MODEL_FILES:
                 (self.path / name).unlink(missing_ok=True)
-            self.path.rmdir()  # only if it is empty now
+            self.path.rmdir()  # fails if it is not empty
 
     def is_trained(self) -> bool:
-        """Whether a training run was begun here, rather than a model saved."""
+        """Return whether the folder contains a training run, rather than a saved model."""
         return self._is_run() and "train" in self.read_config()
 
     def _is_run(self) -> bool:
@@ -136,12 +142,12 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the folder, against other processes and in this one; the logs are closed at its end.
+        """Hold the lock of the folder inside the block; the logs are closed at its end.
 
-        Temporary files that a killed process left are removed first.
+        Temporary files of killed processes are removed first.
 
         Raises:
-            RunError: another process, or another part of this one, holds it.
+            RunError: the lock is already held, by another process or in this one.
         """
         with ExitStack() as held:
             with self.writing(tr("the lock")):
@@ -163,10 +169,10 @@ class RunFolder:
     # --- the model --------------------------------------------------------------------------------------------------
 
     def read_config(self) -> dict[str, Any]:
-        """config.json as plain values.
+        """Return the content of config.json.
 
         Raises:
-            RunError: it is missing, damaged, or of a newer format.
+            RunError: it is missing, damaged, or has a newer format.
         """
         return parse_config(self._require("config.json"))
 
@@ -176,21 +182,21 @@ class RunFolder:
             write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     def model_config(self) -> ModelConfig:
-        """The model's shape.
+        """Return the configuration of the model.
 
         Raises:
-            RunError: config.json does not describe a model, or one that is far larger than the weights beside it.
+            RunError: config.json does not describe a model, or one that is far larger than model.safetensors.
         """
         config = model_config_of(self.read_config(), self.path)
-        with suppress(SafetensorError, OSError):  # no weights yet, or damaged ones, which `read_weights` reports
+        with suppress(SafetensorError, OSError):  # missing or damaged; `read_weights` reports that
             require_stored(config, numbers_in(self.model_file), str(self.path))
         return config
 
     def read_tokenizer(self) -> Tokenizer:
-        """The tokenizer.
+        """Return the tokenizer.
 
         Raises:
-            RunError: it is missing, damaged, or not the one that the model was made with.
+            RunError: it is missing, damaged, or not the tokenizer of the model.
         """
         path = self._require("tokenizer.json")
         try:
@@ -209,7 +215,7 @@ class RunFolder:
         """Load model.safetensors into the model.
 
         Raises:
-            RunError: it is missing, damaged, or has other tensors than the model.
+            RunError: it is missing or damaged, or its tensors do not fit the model.
         """
         path = self._require("model.safetensors")
         try:
@@ -231,14 +237,14 @@ class RunFolder:
             write_tensors(self.model_file, tensors)
 
     def has_weights_of(self, state: State) -> bool:
-        """Whether model.safetensors is what it was when `state` was written.
+        """Return whether model.safetensors is unchanged since `state` was written.
 
-        It is not when better weights were found after that and the run was killed, or when it was damaged.
+        It has changed if it is damaged, or if the run was killed after it saved better parameters.
         """
         return state.best is None or holds(self.model_file, state.best[1])
 
     def put_back_weights(self, state: State) -> bool:
-        """Make model.safetensors what it was when `state` was written; return False if the state's copy is damaged."""
+        """Restore model.safetensors from the copy in `state`; return False if that copy is missing or damaged."""
         if state.best is None or not holds(*state.best):
             return False
         copy, _ = state.best
@@ -247,7 +253,7 @@ class RunFolder:
         return True
 
     def keep_weights(self) -> Path | None:
-        """Give model.safetensors a second name before a run that begins anew replaces it; None where there is none."""
+        """Keep model.safetensors under another name before a new run replaces it; return its path, or None."""
         if not self.model_file.is_file():
             return None
         kept = second_name(self.model_file)
@@ -271,49 +277,51 @@ class RunFolder:
     # --- training states --------------------------------------------------------------------------------------------
 
     def write_state(self, state: State) -> None:
-        """Add a training state. Once it is in place, drop those known to be damaged, and all but the newest two steps.
+        """Write a training state; then remove damaged states, and those before the last two steps.
 
         Raises:
-            RunError: it cannot be written, the disk being full for example; the states before it are untouched.
+            RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
-            self._logs.sync()  # the state holds their sizes
+            self._logs.sync()  # the state records their sizes
             self._states.write(state, best=self.model_file)
         self._states.prune()
 
     def read_state(self) -> tuple[State | None, list[str]]:
-        """The newest training state that is not damaged, and a sentence for each damaged one that was skipped."""
+        """Return the newest undamaged training state, or None, and a message for each damaged one."""
         return self._states.newest()
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
     def append(self, name: str, text: str) -> None:
-        """Add text to the end of a log, only inside `lock`."""
+        """Append text to a log; call this only inside `lock`."""
         with self.writing(name):
             self._logs.append(name, text)
 
     def size(self, name: str) -> int:
-        """Bytes in a log, 0 where there is none."""
+        """Return the size of a log in bytes, 0 if there is none."""
         return self._logs.size(name)
 
     def truncate(self, name: str, size: int) -> bool:
-        """Cut a log back to its size at the time of a state; return False if its end had been lost."""
+        """Truncate a log to its size at the time of a state; return False if it is shorter."""
         with self.writing(name):
             return self._logs.truncate(name, size)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The events so far, without lines that are none: cut off by a kill, or destroyed by a power cut."""
+        """Return the events of metrics.jsonl; invalid lines, as after a kill or a power failure, are skipped."""
         return [event for event in self._logs.events() if event is not None]
 
     def has_damaged_metrics(self) -> bool:
-        """Whether `read_metrics` leaves out anything but a last line that was cut off."""
+        """Return whether metrics.jsonl has an invalid line, other than an incomplete last one."""
         return None in self._logs.events()
 
     @contextmanager
     def writing(self, what: str, needed: int = 0) -> Iterator[None]:
-        """Turn what the system refuses inside the block into a RunError that says what to do.
+        """Convert errors of the file system inside the block to a RunError with a remedy.
 
-        needed: how many bytes it takes, where that is known.
+        Args:
+            what: what is written, for the message.
+            needed: bytes to write; 0 if unknown.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""`load` and `save`: a model from a run folder or a folder of Hugging Face, and into a run folder."""
+"""`load` a model from a run folder or a Hugging Face folder, and `save` one as a run folder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
-    """Write a model with its tokenizer as a run folder that `load`, `generate` and `evaluate` take.
+    """Write a model and its tokenizer as a run folder, for `load` and the command line.
 
     Raises:
-        RunError: the model has no tokenizer, or the folder cannot be written or holds something else.
+        RunError: the model has no tokenizer, the folder contains other files or a training run, or it cannot be
+            written.
     """
     if model.tokenizer is None:
         raise RunError("this model has no tokenizer; set model.tokenizer before saving it, so that it can read text.")
@@ -43,21 +44,22 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> Any: ...
 @overload
 def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M]) -> M: ...
 def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module) -> Any:
-    """The model of a run folder with its best weights, or that of a Hugging Face folder.
+    """Load the model of a run folder, with its best parameters, or of a Hugging Face folder.
 
-    Nothing is printed or logged, and nothing of the process is changed, torch's random numbers included.
+    Nothing is printed or logged, and torch's random state is not changed.
 
     Args:
-        path: a run folder, or the folder of a stock model that `jumok.config.huggingface` supports.
-        kind: GPT, BERT or EncoderDecoder, where one of them is required.
+        path: a run folder, or a folder of `transformers` with an architecture in `jumok.config.huggingface`.
+        device: the device of the model.
+        kind: GPT, BERT or EncoderDecoder, to require that class.
 
     Returns:
-        The model, of its kind, in eval mode, its tokenizer at `.tokenizer`.
+        The model, in eval mode, with its tokenizer in the attribute `tokenizer`.
 
     Raises:
-        RunError: the folder is neither, or a file of it is missing, damaged, or does not fit the others; or the model
-            is of another kind.
-        JumokError: the stock model is of an architecture that jumok does not support.
+        RunError: the folder has neither format; a file is missing or damaged, or does not fit the others; or the model
+            has another class than `kind`.
+        JumokError: the model has an architecture that jumok does not support.
     """
     folder = Path(path)
     model = from_hf(folder) if is_hf(folder) else _load_run(folder)
@@ -81,11 +83,13 @@ def _load_run(path: Path) -> Model:
 
 
 def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> list[list[str]]:
-    """For each text its characters, in NFC, that no training text of a classifier or an encoder–decoder had.
+    """Return the characters of each text, in NFC, that did not occur in the training texts.
+
+    They are recorded only for classifiers and encoder–decoders. For other models, Hugging Face folders and older runs
+    the lists are empty.
 
     Args:
-        path: a run folder. The lists are empty for a Hugging Face folder, for other models, and for runs from before
-            the characters were recorded.
+        path: a run folder or a Hugging Face folder.
 
     Raises:
         RunError: there is no such folder.

@@ -1,4 +1,4 @@
-"""The logs of a run, metrics.jsonl and samples.txt: text is added at the end, and cut off when a run is resumed."""
+"""The logs of a run, metrics.jsonl and samples.txt: text is appended, and truncated when the run is resumed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from jumok.files import sync_folder
 
 
 class Logs:
-    """The logs of one run folder. The methods raise OSError where the system refuses."""
+    """The logs of one run folder. The methods raise OSError if the file system does."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[str, IO[str]] = {}
 
     def append(self, name: str, text: str) -> None:
-        """Add text to the end of a log, where any reader then finds it.
+        """Append text to a log; readers see it immediately.
 
-        The file stays open until `close`, because a run adds a line at each step. A file that was removed meanwhile
-        is begun anew.
+        The file stays open until `close`, because a run appends a line in each step. If it was removed in the meantime,
+        a new one is created.
         """
         file = self._open.get(name)
         if file is None or os.fstat(file.fileno()).st_nlink == 0:
@@ -35,7 +35,7 @@ class Logs:
         file.flush()
 
     def sync(self) -> None:
-        """Flush the logs to the disk; a training state, which is written after this, records their sizes."""
+        """Flush the logs to the disk, before a training state records their sizes."""
         for file in self._open.values():
             os.fsync(file.fileno())
         sync_folder(self._folder)
@@ -44,18 +44,18 @@ class Logs:
         """Close the files."""
         while self._open:
             _, file = self._open.popitem()
-            with suppress(OSError):  # what could not be written was an error when it was added
+            with suppress(OSError):  # `append` has raised errors of writing
                 file.close()
 
     def size(self, name: str) -> int:
-        """Bytes in a log, 0 where there is none."""
+        """Return the size of a log in bytes, 0 if there is none."""
         path = self._folder / name
         return path.stat().st_size if path.exists() else 0
 
     def truncate(self, name: str, size: int) -> bool:
-        """Cut a log back to `size` bytes; return whether it had as many.
+        """Truncate a log to `size` bytes; return False if it is shorter.
 
-        A log that has lost its end also loses the rest of its last line, so that the next text begins a line.
+        An incomplete last line is removed, so that the next text begins a new line.
         """
         path = self._folder / name
         content = path.read_bytes() if path.exists() else b""
@@ -65,10 +65,10 @@ class Logs:
         return end == size
 
     def events(self) -> list[dict[str, Any] | None]:
-        """Each complete line of metrics.jsonl; None for a line that is no event."""
+        """Return the event in each complete line of metrics.jsonl; None for an invalid line."""
         path = self._folder / "metrics.jsonl"
         content = path.read_bytes() if path.exists() else b""
-        return [_event(line) for line in content.split(b"\n")[:-1]]  # U+2028 in a sample ends no line here
+        return [_event(line) for line in content.split(b"\n")[:-1]]  # not splitlines: a sample can contain U+2028
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Training states: what `--resume` needs, in folders `state/step-N`.
+"""Training states for `--resume`, in folders `state/step-N`.
 
-A state is a folder of tensors, numbers, the best weights so far, and a manifest with their sha256. It is written beside
-its place, flushed, and renamed into place when it is complete (`jumok.files.atomic_folder`). If the same step is saved
-again, the new name is `step-N.1`, and the older folder is removed after that. The state of the step before is kept.
+A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. It
+is written atomically (`jumok.files.atomic_folder`). If the same step is saved again, the new folder is `step-N.1`, and
+the older one is removed afterwards. The states of the last two steps are kept.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from jumok.models.tensors import load_tensors
 from jumok.runs.weights import sha256_of
 
 STATE_FILES = ("tensors.safetensors", "numbers.json")
-BEST_WEIGHTS = "best.safetensors"  # what model.safetensors was when the state was written; absent before there was one
+BEST_WEIGHTS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Everything that a run needs to go on after `step` steps, besides its configuration.
+    """The state of a run after `step` steps, without its configuration.
 
-    tensors: weights and optimizer moments by name. numbers: plain JSON values. best: of a state that was read, its
-    copy of model.safetensors and the sha256 of the content.
+    Attributes:
+        step: steps of the optimizer so far.
+        tensors: parameters and optimizer moments by name.
+        numbers: plain JSON values.
+        best: path and SHA-256 of the copy of model.safetensors; None for a new state, or if there was none.
     """
 
     step: int
@@ -50,7 +53,7 @@ class States:
         self._damaged: set[Path] = set()  # states that `newest` skipped
 
     def write(self, state: State, best: Path) -> None:
-        """Write a state, with a second name of the file `best` if there is one. The states before it are untouched.
+        """Write a state, with a link to the file `best` if it exists. Earlier states are not changed.
 
         Raises:
             OSError, SafetensorError: it cannot be written.
@@ -67,7 +70,7 @@ class States:
             (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
     def prune(self) -> None:
-        """Remove the states that are known to be damaged, and all but the newest of each of the last KEPT steps."""
+        """Remove damaged states found by `newest`, and all but the newest state of each of the last KEPT steps."""
         kept: set[int] = set()
         for folder in self._found():
             step, _ = _place(folder)
@@ -77,7 +80,7 @@ class States:
                 kept.add(step)
 
     def newest(self) -> tuple[State | None, list[str]]:
-        """The newest state that is not damaged, and a sentence for each damaged one that was skipped."""
+        """Return the newest undamaged state, or None, and a message for each damaged one."""
         sentences: list[str] = []
         for folder in self._found():
             try:
@@ -104,6 +107,6 @@ def _read(folder: Path) -> State:
 
 
 def _place(state: Path) -> tuple[int, int]:
-    """The step of a state, and how often that had been saved before, from the folder's name: step-000000123.1."""
+    """Return the step of a state, and how often that step was saved before, from a name such as step-000000123.1."""
     step, _, again = state.name.removeprefix("step-").partition(".")
     return int(step), int(again or 0)

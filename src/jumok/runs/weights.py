@@ -1,4 +1,4 @@
-"""The tensors of a model by name, and the file model.safetensors."""
+"""The tensors of a model by name, and safetensors files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jumok.models.tensors import misfits
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors by name, a shared one once."""
+    """Return the parameters and buffers of a model by name; a shared tensor occurs once."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -38,20 +38,20 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
         where: the file, for the message.
 
     Raises:
-        RunError: some are missing, unknown, or of another shape; all are listed.
+        RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
     faults = misfits(tensors, {name: tensor.shape for name, tensor in weights(model).items()})
     if faults:
         raise RunError(
             "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
         )
-    model.load_state_dict(dict(tensors), strict=False)  # not strict: the second name of a shared tensor is absent
+    model.load_state_dict(dict(tensors), strict=False)  # not strict: a shared tensor occurs under one name
 
 
 def adopt_weights(model: nn.Module, other: nn.Module) -> None:
-    """Copy what both models have by the same name and shape; the rest of `model` keeps its first weights.
+    """Copy the tensors of `other` that have the same name and shape in `model`; other tensors are not changed.
 
-    A classifier of other labels is not copied, even if their number is the same: its rows belong to those labels.
+    The classifier is copied only if both models have the same labels, because each of its rows belongs to a label.
     """
     wanted = model.state_dict()
     labels = [getattr(one.config, "labels", ()) for one in (model, other)]
@@ -66,7 +66,7 @@ def adopt_weights(model: nn.Module, other: nn.Module) -> None:
 
 
 def size_of(tensors: Mapping[str, Tensor]) -> int:
-    """Bytes that tensors take."""
+    """Return the size of tensors in bytes."""
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
@@ -80,23 +80,23 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def numbers_in(path: Path) -> int:
-    """How many numbers a safetensors file holds, by its header.
+    """Return the number of elements in a safetensors file; only its header is read.
 
     Raises:
-        SafetensorError, OSError: it is missing or damaged.
+        SafetensorError, OSError: the file is missing or damaged.
     """
     with safe_open(path, framework="pt") as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def holds(path: Path, sha256: str) -> bool:
-    """Whether the content of a file has this sha256; False for a file that cannot be read."""
+    """Return whether a file has this SHA-256; False if it cannot be read."""
     try:
         return sha256_of(path) == sha256
     except OSError:
@@ -104,15 +104,15 @@ def holds(path: Path, sha256: str) -> bool:
 
 
 def replace_by_copy(path: Path, source: Path) -> None:
-    """Put a copy of `source` in the place of `path`, atomically."""
+    """Replace `path` by a copy of `source`, atomically."""
     with atomic_path(path) as temporary:
         shutil.copyfile(source, temporary)
 
 
 def second_name(path: Path) -> Path:
-    """A name under which a file of weights can be kept: model-kept-1.safetensors, or the next that is free.
+    """Return a name for keeping a file: model-kept-1.safetensors, or the next one that is free.
 
-    If a file of such a name has the same content already, that name.
+    If a kept file has the same content, its name is returned.
     """
     names = (path.with_name(f"{path.stem}-kept-{number}{path.suffix}") for number in count(1))
     return next(name for name in names if not name.exists() or sha256_of(name) == sha256_of(path))

@@ -1,13 +1,13 @@
-"""Read any text: whatever its encoding, newlines and normal form, out come clean characters.
+"""Reading text files in any encoding, with any newlines and in any normal form.
 
-A file passes four stages, block by block, so that it may be larger than memory:
+A file passes through four stages, block by block, so it can be larger than memory:
 
     bytes ──decode──▶ characters ──newlines──▶ lines end in "\\n" ──rows──▶ the text column ──normalise──▶ NFC
 
-`read` makes one stream of characters of all that it is given; `read_table` keeps rows and columns, in memory.
+`read` joins all inputs to one text. `read_table` keeps rows and columns, in memory.
 
-Encodings are found by *strict* decoding of the whole file. Nothing is ever replaced or dropped in silence: what
-cannot be read is a `TextError` that names the byte or the line.
+The encoding is detected by *strict* decoding of the whole file. No character is replaced or dropped: input that cannot
+be decoded raises a `TextError` that names the byte or the line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Bytes to characters: which encoding is it, and its strict decoding.
+"""Detection of the encoding of a file, and strict decoding.
 
-Encodings are found by decoding the whole file: a byte-order mark decides; then UTF-16 and UTF-32 without a mark where
-the bytes are clearly so, UTF-8, and CP949 (the superset of EUC-KR that Korean Windows writes). Only what fits none of
-them, or reads as anything but Korean in CP949, is handed to charset-normalizer.
+The whole file is decoded to detect its encoding. The candidates, in order: the encoding of a byte-order mark; UTF-16
+and UTF-32 without a mark, if the bytes are clearly of that form; UTF-8; CP949 (the superset of EUC-KR that Korean
+Windows writes). charset-normalizer decides only for files that fit none of them, or that are not Korean in CP949.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jumok.errors import TextError
 from jumok.messages import did_you_mean, message, tr
 
 _BLOCK = 1 << 20  # bytes read at a time
-_SAMPLE = 1 << 16  # bytes looked at where a judgement is needed, not a proof
+_SAMPLE = 1 << 16  # bytes used for estimates
 
 _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -47,13 +47,13 @@ _MAGIC = {
 }
 _CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
 
-# The thirty commonest syllables of novels and of film reviews make up about 40% of both. What decodes as CP949 but
-# hardly has them is another country's text in disguise. The last four are how Koreans laugh and cry online.
+# The thirty most frequent syllables of novels and film reviews are about 40% of both. Text that decodes as CP949 but
+# has few of them is probably in another encoding. The last four express laughing and crying in online text.
 _COMMON = frozenset("이다는고하지가에을그아어나의도한은기서영리화로만보게니라들를ㅋㅎㅠㅜ")
 
 
 class Encoding(NamedTuple):
-    """How the bytes of one input are to be read."""
+    """The encoding of one input."""
 
     codec: str
     bom: int = 0  # bytes to skip
@@ -72,7 +72,11 @@ class Undecodable(Exception):
 
 
 def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
-    """Decode strictly from byte `start` on; a character cut by the end of a block is carried over."""
+    """Decode strictly from byte `start`, block by block; a character can extend over two blocks.
+
+    Raises:
+        Undecodable: some bytes do not fit the codec.
+    """
     decoder = codecs.getincrementaldecoder(codec)("strict")
     data.seek(start)
     done = start
@@ -92,7 +96,15 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
 
 
 def detect(data: IO[bytes], name: str) -> Encoding:
-    """Find the encoding of a whole file by strict decoding, most certain first."""
+    """Detect the encoding of a file by strict decoding; see the module for the order of the candidates.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        TextError: the file is binary or in an unknown encoding.
+        Undecodable: the file is mostly in one encoding, and some of its bytes are invalid there.
+    """
     head = _window(data, 0)
     for mark, codec in _BOMS:
         if head.startswith(mark) and codec in _WIDE:
@@ -130,7 +142,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         raise not_utf8
     not_cp949 = _misfit(data, "cp949")
     korean = around.decode("cp949", "ignore")
-    foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer tell nothing
+    foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer are not enough to decide
     reads_korean = _korean_share(korean) > 0.08
     if not_cp949 is None and (reads_korean or not foreign):
         return Encoding("cp949")
@@ -152,7 +164,7 @@ def detect(data: IO[bytes], name: str) -> Encoding:
 
 
 def _window(data: IO[bytes], around: int) -> bytes:
-    """Read a sample about an offset, from the start of a line on, so that no character is cut there."""
+    """Read a sample around an offset, from the start of a line, so that it does not begin inside a character."""
     start = max(0, around - _SAMPLE // 2)
     data.seek(start)
     sample = data.read(_SAMPLE)
@@ -171,7 +183,7 @@ def _first_nul(data: IO[bytes]) -> int | None:
 
 
 def _misfit(data: IO[bytes], codec: str) -> Undecodable | None:
-    """Decode the whole file for nothing but the proof; None means that it fits."""
+    """Decode the whole file; return the first error, or None if the codec fits."""
     try:
         for _ in decode(data, codec):
             pass
@@ -181,19 +193,19 @@ def _misfit(data: IO[bytes], codec: str) -> Undecodable | None:
 
 
 def _mostly_utf8(sample: bytes) -> bool:
-    """Whether a sample that is not UTF-8 is nevertheless UTF-8 with some bytes broken."""
+    """Return whether a sample is UTF-8 with a few invalid bytes."""
     text = sample.decode("utf-8", "replace")
     before = sum(char >= "\u0800" for char in text.partition("\ufffd")[0])
     good = sum("\u0800" <= char != "\ufffd" for char in text)
     bad = text.count("\ufffd") - sample.count("\ufffd".encode())
-    # CP949 read as UTF-8 gives hardly anything but replacements, and never so many three-byte characters in a row.
+    # CP949 decoded as UTF-8 gives mostly replacement characters and few three-byte characters in a row.
     return good > bad or before >= 16
 
 
 def _best_wide(sample: bytes) -> tuple[str, float]:
-    """Return the likeliest of UTF-16 and UTF-32 and the share of its characters that a Korean text may hold.
+    """Return the most likely of UTF-16 and UTF-32, and the share of its characters that exist in CP949.
 
-    Bytes read in the wrong width or order give characters from all over Unicode, of which CP949 knows a quarter.
+    Bytes decoded with the wrong width or byte order give characters from all of Unicode; CP949 has a quarter of them.
     """
     shares = {}
     for codec in _WIDE:
@@ -209,9 +221,9 @@ def _best_wide(sample: bytes) -> tuple[str, float]:
 
 
 def _is_bare_utf16(sample: bytes, wide: str) -> bool:
-    """Whether a sample without NUL, so without a space, is UTF-16 all the same: Hangul, and better so than as CP949.
+    """Return whether a sample without NUL bytes (so without spaces) is UTF-16, by its share of common Hangul.
 
-    Every CP949 text of even length is Hangul in UTF-16 as well, so a few bytes are left to CP949 if they fit it.
+    A CP949 text of even length decodes to Hangul in UTF-16 as well, so a short sample that fits CP949 counts as CP949.
     """
     as_wide = _korean_share(sample.decode(wide, "ignore"))
     as_cp949 = _korean_share(sample.decode("cp949", "ignore"))
@@ -223,31 +235,35 @@ def _is_bare_utf16(sample: bytes, wide: str) -> bool:
 
 
 def _korean_share(text: str) -> float:
-    """Return how many of the characters beyond ASCII are among the commonest Korean syllables."""
+    """Return the share of the most frequent Korean syllables in the characters outside ASCII."""
     beyond = [char for char in text if char > "\x7f"]
     return sum(char in _COMMON for char in beyond) / max(1, len(beyond))
 
 
 def _guess(sample: bytes) -> str | None:
-    """Ask charset-normalizer; None where it does not know or its answer is no better than a throw of dice."""
-    from charset_normalizer import from_bytes  # here: it costs time, and hardly a file needs it
+    """Return the encoding that charset-normalizer detects, or None if its result is too uncertain."""
+    from charset_normalizer import from_bytes  # slow to import, and rarely needed
 
-    end = max((sample.rfind(byte) for byte in b"\n ,."), default=-1)  # never the second half of a character
+    end = max((sample.rfind(byte) for byte in b"\n ,."), default=-1)  # do not cut a character in two
     sample = sample[: end + 1] or sample
     wide = [codec.replace("-", "_") for codec in ("utf-7", "utf-8", "utf-16", "utf-32", *_WIDE)]
     best = from_bytes(sample, cp_exclusion=wide).best()
     if best is None or best.chaos > 0.1 or sum(byte > 127 for byte in sample) < 4:
         return None
-    if len(str(best)) < len(sample):  # several bytes a character: a strict decoding is evidence enough
+    if len(str(best)) < len(sample):  # multi-byte: strict decoding is sufficient
         return str(best.encoding)
     western = from_bytes(sample, cp_isolation=["cp1252"]).best()
     if western is not None and western.chaos <= best.chaos + 0.1 and western.coherence >= best.coherence:
-        best = western  # neighbours such as cp1250 and cp1257 are as likely by letters alone, and rarer
+        best = western  # cp1250 and cp1257 have similar letters and are rarer
     return str(best.encoding) if best.coherence > 0.1 else None
 
 
 def known_codec(encoding: str) -> str:
-    """Return the codec that a person's `encoding` means."""
+    """Return the codec for an encoding given by the user.
+
+    Raises:
+        TextError: the encoding is unknown.
+    """
     try:
         info = codecs.lookup(encoding)
     except (LookupError, ValueError):
@@ -257,12 +273,16 @@ def known_codec(encoding: str) -> str:
         hint = did_you_mean(encoding.lower().replace("-", "_"), names, clause=True)
         hint = hint or tr("; try utf-8, cp949, euc-kr, utf-16 or johab")
         raise TextError("unknown encoding {encoding!r}{hint}", encoding=encoding, hint=hint)
-    # What calls itself EUC-KR is CP949 more often than not (the WHATWG Encoding Standard reads it so as well).
+    # Files labelled EUC-KR are usually CP949; the WHATWG Encoding Standard treats them so as well.
     return {"utf-8-sig": "utf-8", "euc_kr": "cp949"}.get(info.name, info.name)
 
 
 def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
-    """Take the given codec, skip its byte-order mark, and let the mark or the bytes tell the order of UTF-16."""
+    """Return the encoding for a codec given by the user; the file determines the byte-order mark and byte order.
+
+    Raises:
+        TextError: the file does not fit the codec.
+    """
     head = _window(data, 0)
     for mark, marked in _BOMS:
         if head.startswith(mark) and marked.startswith(codec):
@@ -282,5 +302,5 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
 
 
 def display(codec: str) -> str:
-    """The name of a codec as people write it."""
+    """Return the usual spelling of a codec, such as UTF-16LE."""
     return codec.upper().replace("-LE", "LE").replace("-BE", "BE")

@@ -1,4 +1,4 @@
-"""What a person gave as a text: a string is the text itself, a path is a file."""
+"""Text arguments of the Python API: a string is the text itself, a path is a file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jumok.text._text import Text, from_string, read
 
 Given = str | os.PathLike[str] | Text | Table
 
-LONGEST_NAME = 1_000  # characters; a longer string is not looked for among the files
+LONGEST_NAME = 1_000  # characters; a longer string is not checked for being a file name
 
 
 def require_no_file_name(text: str) -> str:
-    """The text, which is to be taken as it stands.
+    """Return `text` unchanged.
 
     Raises:
-        ConfigError: it looks like the name of a file: it is that of one, or a single word that ends like one.
+        ConfigError: `text` looks like a file name: the file exists, or it is one word with a suffix of `FORMATS`.
     """
     if len(text) > LONGEST_NAME or "\n" in text or "\0" in text:
         return text
@@ -38,7 +38,7 @@ def require_no_file_name(text: str) -> str:
 
 
 def string_of(given: str | os.PathLike[str] | Text) -> str:
-    """One text as a string: a string that does not look like the name of a file, or the content of what is given."""
+    """Return a text argument as a string: the string itself, or the content of the file or `Text`."""
     return require_no_file_name(given) if isinstance(given, str) else "".join(material_of(given).chunks())
 
 
@@ -47,10 +47,10 @@ def material_of(given: str | os.PathLike[str] | Text) -> Text: ...
 @overload
 def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str]) -> Text | Table: ...
 def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str] = ()) -> Text | Table:
-    """What to learn from, or to be held against: read already, a path to read, or a string, which is the text itself.
+    """Return a text argument as a `Text` or `Table`; a string is the text itself, and a path is read.
 
     Args:
-        columns: those to read of a table at a path; none: a path is read as a text.
+        columns: the columns to read if the path is a table; none: the path is read as a text.
 
     Raises:
         ConfigError: a string looks like the name of a file. TextError: the file cannot be read.
@@ -64,7 +64,15 @@ def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[
 
 
 def with_columns(given: Given, columns: Sequence[str] | None, names: Sequence[str]) -> Given:
-    """A table at a path with the columns that were asked for, under the names of its task; else what was given."""
+    """Read the table at a path and rename its columns; return `given` unchanged if `columns` is None.
+
+    Args:
+        columns: names of the columns in the file.
+        names: names of the columns of the task, in the same order.
+
+    Raises:
+        ConfigError: `given` is not a path, or the numbers of names differ.
+    """
     if columns is None:
         return given
     if not isinstance(given, os.PathLike) or len(columns) != len(names):

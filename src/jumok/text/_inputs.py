@@ -1,4 +1,4 @@
-"""Where text comes from: files, folders and standard input, opened so that they can be read more than once."""
+"""Inputs: files, folders and standard input, opened so that they can be read more than once."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
 }
-"""What a suffix means; a folder is searched for these, and a named file with any other suffix is plain text."""
+"""Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text."""
 
 TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
 """The suffixes of files that have rows and columns."""
 
 
-PATIENCE = 2.0  # seconds to wait until somebody writes to a named pipe
+PATIENCE = 2.0  # seconds to wait for a writer to a named pipe
 
 
 class Input(NamedTuple):
     """One file to read, or standard input."""
 
-    name: str  # as the person gave it
-    path: str  # as the system knows it
+    name: str  # as the user gave it
+    path: str  # as the file system spells it
     format: Format
-    named: bool  # given by name, so that it must hold text; a file found in a folder may be empty
+    named: bool  # given by name, so it must not be empty; files found in a folder may be
 
 
 def require_one_stdin(paths: Sequence[str | Path]) -> None:
@@ -52,11 +52,18 @@ def require_one_stdin(paths: Sequence[str | Path]) -> None:
 
 
 def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = message("text")) -> list[Input]:
-    """Turn one argument into the files it stands for; a folder is searched for the suffixes of `formats`."""
+    """Return the inputs that one argument refers to; a folder is searched for the suffixes of `formats`.
+
+    Args:
+        what: what is searched for, in the message.
+
+    Raises:
+        TextError: nothing is found, or a folder cannot be read.
+    """
     if name == "-":
         return [Input("<stdin>", "-", "text", named=True)]
     path = Path(name)
-    if not os.path.exists(name):  # unlike Path.exists, it never raises
+    if not os.path.exists(name):  # unlike Path.exists, never raises
         path = _same_name_in_another_form(path)
     if not path.is_dir():
         return [Input(name, str(path), FORMATS.get(path.suffix.lower(), "text"), named=True)]
@@ -84,7 +91,11 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
 
 
 def _same_name_in_another_form(path: Path) -> Path:
-    """Find the sibling whose name differs in normal form only (macOS writes NFD), or say what is near."""
+    """Return the file in the same folder whose name differs only in its normal form (macOS uses NFD).
+
+    Raises:
+        TextError: there is none; the message suggests a similar name.
+    """
     try:
         siblings = {unicodedata.normalize("NFC", sibling.name): sibling for sibling in path.parent.iterdir()}
     except OSError as error:
@@ -98,7 +109,11 @@ def _same_name_in_another_form(path: Path) -> Path:
 
 
 def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:
-    """Open for reading with seeks; what cannot seek (standard input, a pipe) is copied first."""
+    """Open an input as a seekable file; standard input and pipes are copied to a temporary file.
+
+    Raises:
+        TextError: it cannot be read, or is a device.
+    """
     try:
         if file.path == "-":
             return _copy(sys.stdin.buffer, spool_dir, in_memory)
@@ -117,13 +132,13 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
 
 
 def _open_pipe(file: Input, spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """Copy a named pipe. To open one that nobody writes to is to wait for a writer, so it is opened without waiting.
+    """Copy a named pipe, such as `<(command)` in a shell.
 
-    `<(command)` of a shell is a pipe, too, and has its writer.
+    It is opened in non-blocking mode, because `open` would otherwise wait forever for a writer.
     """
     with open(file.path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
         until = time.monotonic() + PATIENCE
-        while (first := pipe.read(1)) == b"":  # None where there is a writer, but nothing to read yet
+        while (first := pipe.read(1)) == b"":  # None: there is a writer, but no data yet
             if time.monotonic() > until:
                 raise TextError(
                     "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
@@ -146,13 +161,13 @@ def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int, first: byte
 
 
 def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """A temporary file to write and read: in memory up to so many bytes, then in `spool_dir`."""
-    # Unnamed as soon as it is on disk, so that even a killed process leaves nothing behind.
+    """Return a temporary file: in memory up to `in_memory` bytes, then on disk in `spool_dir`."""
+    # The file on disk is unnamed, so that a killed process leaves none behind.
     return tempfile.SpooledTemporaryFile(max_size=max(in_memory, 1), dir=None if spool_dir is None else str(spool_dir))
 
 
 def no_room(spool_dir: Path | None, error: OSError) -> TextError:
-    """The error to raise where a temporary file cannot be written."""
+    """Return the error for a temporary file that cannot be written."""
     return TextError(
         "the temporary copy of the text cannot be written to {folder}: {reason}; free some space "
         "there, or point TMPDIR to a folder with room",

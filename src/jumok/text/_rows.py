@@ -1,4 +1,4 @@
-"""Rows of .jsonl, .csv and .tsv, with the number of the line that each one ends on."""
+"""Rows of .jsonl, .csv and .tsv files, with the number of the last line of each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jumok.messages import tr
 from jumok.text._inputs import Format
 from jumok.text._source import Place, Reading
 
-_MAX_FIELD = 1 << 26  # characters in one csv field; more means that a quote was never closed
+_MAX_FIELD = 1 << 26  # characters in a field; a longer field means an unclosed quote
 
 
 def lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the lines without their "\\n". Not `str.splitlines`: JSON strings may hold U+2028 as it is."""
+    """Yield the lines without their "\\n". `str.splitlines` would split at U+2028, which JSON strings can contain."""
     held: list[str] = []
     for piece in pieces:
         first, *rest = piece.split("\n")
@@ -31,10 +31,10 @@ def lines(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def table_format(table: Reading) -> Format:
-    """What the suffix of a table says; standard input has none, so its first line that is not blank tells.
+    """Return the format of a table: by its suffix, or for standard input by its first line that is not blank.
 
-    JSON lines begin with "{"; else a tab parts cells before a comma does. A single column may be read as .tsv, whose
-    cells may hold commas and stand in quotes.
+    A line that begins with "{" is JSON. A line with a comma and no tab is .csv; any other line is .tsv, also one with
+    a single column.
     """
     if table.file.path != "-":
         return table.file.format
@@ -45,7 +45,7 @@ def table_format(table: Reading) -> Format:
 
 
 def listed(columns: Iterable[str]) -> str:
-    """The names of columns for a message, neither too many nor too long."""
+    """Return column names for a message; long names and long lists are shortened."""
     names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or [tr("none")]
     shown = ", ".join(names[:12])
     return tr("{shown} and {more} more", shown=shown, more=len(names) - 12) if len(names) > 12 else shown
@@ -55,7 +55,7 @@ def listed(columns: Iterable[str]) -> str:
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object with its names in NFC, which knows the names that it was given more than once."""
+    """A JSON object with its names in NFC. `repeated` lists the names that occur more than once."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         names = [unicodedata.normalize("NFC", name) for name, _ in pairs]
@@ -64,14 +64,18 @@ class JsonObject(dict[str, Any]):
 
 
 def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
-    """Yield line number and object of each line that is not blank; anything but an object is a `TextError`."""
+    """Yield line number and object of each line that is not blank.
+
+    Raises:
+        TextError: a line is not a JSON object, or repeats a name.
+    """
     for number, line in enumerate(lines(reading.pieces()), 1):
         if not line.strip():
             continue
         where = Place(reading.file.name, number)
         try:
             row = json.loads(line, object_pairs_hook=JsonObject)
-        except (ValueError, RecursionError) as error:  # a ValueError that is no JSONDecodeError: thousands of digits
+        except (ValueError, RecursionError) as error:  # ValueError also for numbers with thousands of digits
             raise TextError(
                 "{where}: not JSON: {error}; each line must be one JSON object", where=where, error=error
             ) from None
@@ -99,17 +103,18 @@ class _Dialect(NamedTuple):
 
 
 _CSV = _Dialect(",", quotes=True)
-# Many a .tsv was written without quoting (film reviews begin with a quotation mark), many another with. The first
-# of these that gives every row as many fields as the header is taken. A quoted field with a tab inside is a last
-# resort: an unquoted file with two stray marks would otherwise read as one long field that swallows its rows.
+# Some .tsv files are quoted and some are not (film reviews often begin with a quotation mark). The first dialect that
+# gives every row as many fields as the header is used. Quoted fields with a tab come last: in an unquoted file, two
+# stray quotation marks would otherwise enclose all rows between them.
 _UNQUOTED_TSV = _Dialect("\t", quotes=False)
 _TSV = (_Dialect("\t", quotes=True, tabs_in_quotes=False), _UNQUOTED_TSV, _Dialect("\t", quotes=True))
 
 
 def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of each row that is not blank: the header (in NFC), then rows of its width.
+    """Yield line number and fields of each row that is not blank; the first is the header, in NFC.
 
-    Raises `TextError` for a row of another width and for broken quoting.
+    Raises:
+        TextError: a row has more or fewer fields than the header, or the quoting is invalid.
     """
     dialect = _CSV
     if tabs:
@@ -138,7 +143,11 @@ def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[
 
 
 def only_place(name: str, header: list[str], column: str) -> int:
-    """The place of a column that is in the header; a `TextError` if it is there more than once."""
+    """Return the index of a column in the header.
+
+    Raises:
+        TextError: the column occurs more than once.
+    """
     if header.count(column) > 1:
         raise TextError(
             "{name}: the column {column!r} occurs {count} times in the header; rename one",
@@ -151,7 +160,7 @@ def only_place(name: str, header: list[str], column: str) -> int:
 
 def _records(rows: Iterable[str], dialect: _Dialect) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of each row that is not blank; raises `csv.Error`."""
-    csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))  # the module's one limit: only ever raised
+    csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))  # a global limit of the module; never lower it
     reader = csv.reader(
         (row + "\n" for row in rows),
         delimiter=dialect.delimiter,

@@ -1,9 +1,9 @@
-"""Text for a terminal: what would steer it is shown instead."""
+"""Escape control characters in text that is printed to a terminal."""
 
 from __future__ import annotations
 
-# Controls of ASCII but for newline and tab (Unicode has a picture of each), those of Latin-1, and the marks that turn
-# the order of writing around, with which a text can pretend to be another.
+# The controls of ASCII except newline and tab (Unicode has a symbol for each), those of Latin-1, and the marks for
+# bidirectional text, which can disguise a text.
 _CONTROLS = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SIGNS = {
     **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"},
@@ -13,9 +13,9 @@ _SIGNS = {
 
 
 def with_signs(text: str) -> str:
-    """Text with a sign for each control character, which could move the cursor, clear the screen or worse.
+    """Replace each control character by a visible symbol; control characters could move the cursor or clear the screen.
 
-    ESC is shown as ␛, NUL as ␀, U+009B as ⟨U+009B⟩; newlines and tabs stay. Characters are looked at one by one, so
-    the pieces of a text may be shown as they come.
+    ESC becomes ␛, NUL ␀, and U+009B ⟨U+009B⟩; newlines and tabs are kept. Characters are replaced independently, so a
+    text can be passed in pieces.
     """
     return text.translate(_SIGNS)

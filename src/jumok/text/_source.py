@@ -1,4 +1,4 @@
-"""One input while it is read, and what is kept of it: its encoding, newlines and size."""
+"""Reading one input, and the record of it: name, encoding, newlines, size."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from jumok.messages import tr
 from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden
 from jumok.text._inputs import Format, Input
 
-MOST_COPIES = 3  # that are named
+MOST_COPIES = 3  # named in a message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What was found in one input.
+    """The record of one input.
 
-    `bytes` counts the input as it was, `chars` what it gave to the text or, cell by cell, to the table. `encoding` is a
-    name that Python's codecs know too; `guessed` says that it comes from charset-normalizer, not from a strict rule.
-    `newlines` is "\\n", "\\r\\n", "\\r", "mixed", or "" where there are none. `normalised` is true where NFC changed
-    something. `rows` is the number of rows that it gave to a table, and None where it became part of a text. `sha256`
-    is that of its characters, or of its rows as compact JSON, one a line, in UTF-8. `copies` names the inputs that were
-    the same to the letter, and are not counted again.
+    Attributes:
+        encoding: a name that `codecs.lookup` accepts.
+        bytes: size of the input.
+        chars: characters that it added to the text, or to the cells of the table.
+        newlines: "\\n", "\\r\\n", "\\r", "mixed", or "" if there are none.
+        normalised: whether NFC changed a character.
+        guessed: whether charset-normalizer detected the encoding, rather than strict decoding.
+        rows: rows that it added to a table; None for a text.
+        sha256: of its characters, or of its rows as compact JSON, one per line; in UTF-8.
+        copies: names of later inputs with the same content, which were skipped.
     """
 
     name: str
@@ -44,7 +48,7 @@ class Source:
     copies: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Say in one line what was found: size, encoding, newlines, normal form."""
+        """Return one line with size, encoding, newlines and normal form."""
         encoding = tr("{encoding} with BOM", encoding=self.encoding) if self.bom else self.encoding
         if self.guessed:
             encoding += tr(" (a guess; name it with {--encoding NAME} if the text looks wrong)")
@@ -62,7 +66,7 @@ class Source:
 
 
 def describe_sources(sources: Sequence[Source], chars: int) -> str:
-    """Say in a few lines what was read: each source, or a summary where there are more than two; then the copies."""
+    """Return a few lines: each source, or a summary of more than two; then the copies."""
     return "\n".join([_described(sources, chars), *_copies(sources)])
 
 
@@ -98,10 +102,10 @@ def _copies(sources: Sequence[Source]) -> list[str]:
 
 
 class Sources(list[Source]):
-    """What was read so far, each content once."""
+    """The sources that have been read, without copies."""
 
     def is_copy(self, name: str, sha256: str) -> bool:
-        """Whether an input is the same as one before, which then remembers its name."""
+        """Return whether an earlier source has the same content; the name is then added to its `copies`."""
         for place, known in enumerate(self):
             if known.sha256 == sha256:
                 self[place] = replace(known, copies=(*known.copies, name))
@@ -110,7 +114,7 @@ class Sources(list[Source]):
 
 
 class Reading:
-    """One input whose encoding is known, to be read from the start as often as needed."""
+    """An input with a known encoding, which can be read from its start several times."""
 
     def __init__(self, file: Input, data: IO[bytes], size: int, encoding: Encoding) -> None:
         self.file = file
@@ -123,11 +127,11 @@ class Reading:
         """Yield all characters, with "\\n" for newlines."""
         self._newlines = newlines = io.IncrementalNewlineDecoder(None, translate=True)
         for piece in decode(self._data, self._encoding.codec, self._encoding.bom):
-            yield newlines.decode(piece)  # holds a final "\r" back: a "\n" may follow
+            yield newlines.decode(piece)  # holds back a final "\r", because "\n" may follow
         yield newlines.decode("", final=True)
 
     def source(self, *, format: Format, chars: int, normalised: bool, sha256: str, rows: int | None = None) -> Source:
-        """What was found, once `pieces` has been read to its end."""
+        """Return the record of the input; call this after `pieces` is exhausted."""
         ends = self._newlines.newlines
         return Source(
             name=self.file.name,
@@ -146,9 +150,10 @@ class Reading:
 
 @contextmanager
 def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading | None]:
-    """Find the encoding of an opened input; None for an empty file that nobody named.
+    """Detect the encoding of an open input; yield None for an empty file found in a folder.
 
-    What fails while it is read in the block becomes a `TextError` that names the file.
+    Raises:
+        TextError: the input cannot be read or decoded, also inside the block; the message names the file.
     """
     try:
         size = data.seek(0, os.SEEK_END)
@@ -171,7 +176,7 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
 
 
 class Place(NamedTuple):
-    """A line of a file, or a row of a list, for a message; put into words only if there is one."""
+    """A line of a file, or a row of a list, for a message. It is formatted only when the message is."""
 
     name: str
     number: int
@@ -184,12 +189,12 @@ class Place(NamedTuple):
 
 
 def blank(file: Input) -> TextError:
-    """The error to raise where an input is all white space."""
+    """Return the error for an input that contains only white space."""
     return TextError("{name} holds nothing but white space; jumok needs text to work with", name=file.name)
 
 
 def half_pair(char: str) -> str:
-    """What to say about half a surrogate pair."""
+    """Return the part of a message about a lone surrogate."""
     return tr(
         "U+{code:04X} is half of a surrogate pair and no character; remove it or restore its other half", code=ord(char)
     )

@@ -1,4 +1,4 @@
-"""Rows with named columns, in memory: what is learned from pairs of texts, or from texts and their labels."""
+"""Tables in memory: rows with named columns, such as pairs of texts, or texts and their labels."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ Row = tuple[str, ...]
 class Table:
     """Rows of cells: strings in NFC with "\\n" for newlines. An empty cell is "".
 
-    Made by `read_table` and `from_rows`. `rows` holds one tuple a row, its cells in the order of `columns`;
-    `sources` says what was found in each input; `names` are those of the columns there, which `renamed` leaves as they
-    are. Tables are told apart by `sha256`.
+    Tables are made by `read_table` and `from_rows`.
+
+    Attributes:
+        columns: names of the columns.
+        rows: one tuple per row, its cells in the order of `columns`.
+        sources: the record of each input.
+        names: names of the columns in the inputs; `renamed` does not change them.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +46,7 @@ class Table:
         return len(self.rows)
 
     def column(self, name: str) -> list[str]:
-        """The cells of one column, from the first row to the last. Raises `TextError` if there is no such column."""
+        """Return the cells of one column, in the order of the rows. Raises `TextError` if there is no such column."""
         wanted = unicodedata.normalize("NFC", name)
         if wanted not in self.columns:
             raise TextError(
@@ -52,9 +56,9 @@ class Table:
         return [row[at] for row in self.rows]
 
     def split(self, at: int) -> tuple[Table, Table]:
-        """The first `at` rows, and the rest; both parts keep all sources.
+        """Return the first `at` rows and the remaining rows as two tables; both keep all sources.
 
-        Raises `ValueError` if `at` is not 0 to `len(table)`.
+        Raises `ValueError` if `at` is not between 0 and `len(table)`.
         """
         if not 0 <= at <= len(self):
             raise ValueError(f"at={at} is no place to split {len(self)} rows; use 0 to {len(self)}")
@@ -65,23 +69,23 @@ class Table:
         return first, second
 
     def renamed(self, columns: Sequence[str]) -> Table:
-        """The same rows under other names of the columns. Raises `ValueError` if there are more or fewer names."""
+        """Return a table with the same rows and other column names. Raises `ValueError` if their number differs."""
         if len(columns) != len(self.columns):
             raise ValueError(f"{len(columns)} names were given for the {len(self.columns)} columns of this table")
         return Table(columns=tuple(columns), rows=self.rows, sources=self.sources, names=self.names)
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of columns and cells: one JSON array a line, the columns first, as compact JSON in UTF-8."""
+        """The SHA-256 of columns and cells: one compact JSON array per line, the columns first, in UTF-8."""
         return _digest([self.columns, *self.rows])
 
     @cached_property
     def empty_cells(self) -> int:
-        """How many cells are empty; white space is not."""
+        """The number of empty cells; a cell with white space is not empty."""
         return sum(row.count("") for row in self.rows)
 
     def describe(self) -> str:
-        """Say in a few lines what is here: rows, columns and empty cells, then the sources."""
+        """Return a few lines: number of rows, columns and empty cells, then the sources."""
         line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.columns))
         if self.empty_cells:
             counted = {name: self.column(name).count("") for name in self.columns}
@@ -97,21 +101,26 @@ def read_table(
     encoding: str | None = None,
     optional: Sequence[str] | str = (),
 ) -> Table:
-    """Read the named columns of .csv, .tsv and .jsonl files, one file after the other, into one table.
+    """Read the named columns of .csv, .tsv and .jsonl files into one table.
 
-    Encodings, newlines, normal form, folders and copies are as for `read`; a folder is searched for tables only.
-    Standard input ("-") is read as JSON lines if it begins with "{"; else as .csv if its first line has a comma and no
-    tab in it, and otherwise as .tsv. Lines without a character are no rows.
+    Encodings, newlines, normal form, folders and copies are handled as in `read`; a folder is searched only for tables.
+    Standard input ("-") is read as JSON lines if it begins with "{", as .csv if its first line contains a comma and no
+    tab, and otherwise as .tsv. Empty lines are skipped.
 
-    - .csv and .tsv begin with a header that names the columns. In a .csv, double quotes enclose a cell with a comma, a
-      quote (doubled) or a newline in it (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a .tsv they do so only
-      if the whole file then has rows of one width; otherwise a quote is a character like any other.
-    - In .jsonl, a number and a truth value become their JSON spelling; null, and a name that a row lacks, become "".
+    - .csv and .tsv begin with a header that names the columns. In a .csv, a cell that contains a comma, a newline or a
+      (doubled) quotation mark is enclosed in double quotes (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a
+      .tsv, quotation marks enclose cells only if all rows then have the same width; otherwise they are ordinary
+      characters.
+    - In .jsonl, numbers and truth values become their JSON spelling. null and missing names become "".
 
-    `columns` must be in every input. Those of `optional`, which are other ones, follow them: "" in the rows of an
-    input without it, and left out of the table where no input has it. Other columns are not looked at.
+    Args:
+        columns: columns that every input must have. Other columns are ignored.
+        optional: further columns. They are "" in the rows of an input without them, and are omitted from the table if
+            no input has them.
 
-    Raises `TextError` for what cannot be read, naming file and line, and `ConfigError` for no or repeated `columns`.
+    Raises:
+        TextError: an input cannot be read; the message names file and line.
+        ConfigError: `columns` is empty or names a column twice.
     """
     if isinstance(paths, str | Path):
         paths = [paths]
@@ -132,11 +141,16 @@ def read_table(
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
-    """Make a `Table` of rows in memory: the same newlines, NFC and checks as for a file.
+    """Make a `Table` from rows in memory, with the same newlines, NFC and checks as for a file.
 
-    A cell is a string, or a value that JSON spells (number, truth value, None for an empty cell). Raises `TextError`,
-    naming the row (counted from 1), for any other cell and for a row of another length than `columns`, or if there
-    are no rows; `ConfigError` for no or repeated `columns`.
+    Args:
+        rows: a cell is a string, a number, a truth value, or None for an empty cell.
+        name: of the rows, for messages.
+
+    Raises:
+        TextError: a cell has another type, a row has another length than `columns`, or there are no rows; the message
+            names the row, counted from 1.
+        ConfigError: `columns` is empty or names a column twice.
     """
     wanted = _Wanted(columns, ())
     writer = _TableWriter(wanted)
@@ -181,11 +195,11 @@ def _digest(rows: Iterable[Row]) -> str:
     return digest.hexdigest()
 
 
-# --- What is asked for ----------------------------------------------------------------------------------------------
+# --- The requested columns ------------------------------------------------------------------------------------------
 
 
 class _Wanted:
-    """The names of the columns to read, in NFC: those that must be there, then those that may be."""
+    """The names of the columns to read, in NFC: the required ones, then the optional ones."""
 
     def __init__(self, required: Sequence[str] | str, optional: Sequence[str] | str) -> None:
         self.required, further = (
@@ -200,7 +214,7 @@ class _Wanted:
 
 
 def _find(name: str) -> list[Input]:
-    """Turn one argument into tables: the file itself, or those of a folder."""
+    """Return the tables that one argument refers to: the file itself, or the tables in a folder."""
     files = find(name, TABLES, what=message("table"))
     for file in files:
         if file.format == "text" and file.path != "-":
@@ -217,7 +231,7 @@ def _find(name: str) -> list[Input]:
 
 
 def _read_source(table: Reading, writer: _TableWriter) -> None:
-    """Add the rows of one input; an empty or blank file that nobody named leaves nothing."""
+    """Add the rows of one input; empty and blank files found in a folder are skipped."""
     format = table_format(table)
     cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
     for number, row in cells:
@@ -251,7 +265,7 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
 
 
 def _spelled(where: Place, column: str, value: object) -> str:
-    """A string as it is, None as no text, a number or a truth value as JSON writes it."""
+    """Return a cell as a string: None becomes "", numbers and truth values their JSON spelling."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -290,35 +304,35 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
 
 
 def _known(column: str, columns: Sequence[str]) -> str:
-    """List the columns there are, and say which one may have been meant."""
+    """Return the part of a message that lists the columns and suggests a similar name."""
     return tr("the columns are {columns}", columns=listed(columns)) + did_you_mean(column, columns, clause=True)
 
 
 def _other_suffix(column: str, header: Sequence[str]) -> str:
-    """Say so where the one field of the header is a header of the other format."""
+    """Return a hint if the only field of the header is a header of the other format."""
     for mark, suffix in ((",", ".csv"), ("\t", ".tsv")):
         if len(header) == 1 and column in header[0].split(mark):
             return tr("; its cells are separated by {mark!r}: give it as a {suffix} file", mark=mark, suffix=suffix)
     return ""
 
 
-# --- Writing the table down -----------------------------------------------------------------------------------------
+# --- Collecting the rows --------------------------------------------------------------------------------------------
 
 
 class _TableWriter:
-    """Take the rows of all sources, cell by cell into NFC with "\\n" for newlines."""
+    """Collects the rows of all sources; cells are converted to NFC with "\\n" for newlines."""
 
     def __init__(self, wanted: _Wanted) -> None:
         self.wanted = wanted
-        self.present: set[str] = set()  # names of columns met in any source
+        self.present: set[str] = set()  # column names of all sources
         self.rows: list[Row] = []
         self.sources = Sources()
-        self.chars = 0  # of the present source, as are the next two
+        self.chars = 0  # of the current source, as are the next two
         self.new_rows = 0
         self.composed = False
 
     def write(self, where: Place, cells: Sequence[str]) -> None:
-        """Add a row of the present source."""
+        """Add a row of the current source."""
         row = []
         for cell in cells:
             unified = cell.replace("\r\n", "\n").replace("\r", "\n")
@@ -334,12 +348,12 @@ class _TableWriter:
         self.new_rows += 1
 
     def end_source(self, source: Source) -> None:
-        """Close the present source."""
+        """Finish the current source."""
         self.sources.append(source)
         self._begin()
 
     def take_back(self) -> None:
-        """Forget the rows of the present source."""
+        """Remove the rows of the current source."""
         del self.rows[-self.new_rows :]
         self._begin()
 
@@ -347,7 +361,7 @@ class _TableWriter:
         self.chars, self.new_rows, self.composed = 0, 0, False
 
     def finish(self) -> Table:
-        """Leave out the columns that no source has and hand the table over."""
+        """Return the table, without the columns that no source has."""
         kept = [at for at, name in enumerate(self.wanted.columns) if name in self.present]
         rows = self.rows
         if len(kept) < len(self.wanted.columns):

@@ -1,4 +1,4 @@
-"""One text of many inputs: in memory when small, in an unnamed temporary file when large."""
+"""A text made from several inputs: in memory if small, in an unnamed temporary file if large."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _STRIDE = 1 << 12  # characters between two entries of a text's index
 
 
 class Text:
-    """A text in NFC with "\\n" for newlines: in memory when small, in an unnamed temporary file when large.
+    """A text in NFC with "\\n" for newlines: in memory if small, in an unnamed temporary file if large.
 
-    Made by `read` and `from_string`. The temporary file vanishes with `close()`, with the object, or with the
-    process. Positions are counted in characters and behave as in a slice of a `str`. Safe to read from threads.
+    Texts are made by `read` and `from_string`. The temporary file is removed by `close()`, with the object, and at the
+    end of the process. Positions count characters and behave as in a slice of a `str`. Reading is thread-safe.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Text:
         return data.decode()[start - first * _STRIDE : stop - first * _STRIDE]
 
     def describe(self) -> str:
-        """Say in one or two lines what was read: each source, or a summary where there are more than two."""
+        """Return a few lines about the sources: each source, or a summary of more than two."""
         return describe_sources(self.sources, self.chars)
 
     def close(self) -> None:
@@ -92,19 +92,23 @@ def read(
 ) -> Text:
     """Read files, folders and standard input ("-") as one text.
 
-    A folder stands for the files below it that have a suffix of `FORMATS`, sorted by path, without hidden, empty
-    and blank ones. `.jsonl`, `.csv` and `.tsv` give one column (`column`, else "text"); its rows are joined by
-    "\\n", and a row with no text (empty or null) is left out. Two inputs are parted by exactly one blank line: the
-    newlines that end the first one become two. An input that holds the same as one before it is left out; its name is
-    among the `copies` of that source. So a single plain file comes through with nothing changed but
-    encoding, BOM, newlines and normal form. Standard input is plain text, unless a `column` is named; then it is a
-    table, of the format that `read_table` would find.
+    - A folder refers to all files below it with a suffix of `FORMATS`, sorted by path. Hidden, empty and blank files
+      are skipped.
+    - From .jsonl, .csv and .tsv files one column is read. Its rows are joined by "\\n"; empty rows are skipped.
+    - Two inputs are separated by exactly one blank line: the newlines at the end of the first become two.
+    - An input with the same content as an earlier one is skipped; its name is added to the `copies` of that source.
+    - Standard input is plain text. If `column` is given, it is a table of the format that `read_table` detects.
 
-    `encoding` overrides the detection for all inputs and is taken at its word: strict, NUL bytes welcome.
-    A text of more than `in_memory` bytes of UTF-8 lives in a temporary file in `spool_dir` (default: the
-    system's folder for them).
+    Nothing else is changed: of a single plain file only encoding, BOM, newlines and normal form.
 
-    Raises `TextError` for whatever cannot be read, naming the file and the byte or line.
+    Args:
+        encoding: overrides the detection for all inputs. Decoding is strict; NUL bytes are allowed.
+        column: column to read from tables; None: "text".
+        spool_dir: folder of the temporary file; None: that of the system.
+        in_memory: most bytes of UTF-8 to hold in memory; a longer text is written to the temporary file.
+
+    Raises:
+        TextError: an input cannot be read; the message names the file and the byte or line.
     """
     if isinstance(paths, str | Path):
         paths = [paths]
@@ -130,9 +134,10 @@ def read(
 
 
 def from_string(s: str, name: str = "<string>") -> Text:
-    """Make a `Text` of a string: same newlines, NFC and checks as for a file in UTF-8.
+    """Make a `Text` from a string, with the same newlines, NFC and checks as for a file in UTF-8.
 
-    Raises `TextError` if `s` is empty or white space, or has half a surrogate pair.
+    Raises:
+        TextError: `s` is empty or white space, or contains a lone surrogate.
     """
     with _TextWriter(None, sys.maxsize) as writer:
         try:
@@ -149,7 +154,7 @@ def from_string(s: str, name: str = "<string>") -> Text:
 
 
 def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | None, writer: _TextWriter) -> None:
-    """Send one input through all stages; an empty or blank file that nobody named leaves nothing."""
+    """Add one input to the text; empty and blank files found in a folder are skipped."""
     with reading(file, data, codec) as found:
         if found is None:
             return
@@ -161,7 +166,7 @@ def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | 
             composed = composed or normal != piece
             held += normal
             digest.update(normal.encode())
-            if not held.isspace():  # so that nothing is written of a file that is blank throughout
+            if not held.isspace():  # write nothing of a blank file
                 writer.write(held)
                 held = ""
         if writer.chars > begin.chars:
@@ -190,7 +195,7 @@ def _joined(rows: Iterable[str]) -> Iterator[str]:
 
 
 def _column(table: Reading, column: str | None, format: Format) -> Iterator[str]:
-    """Yield the text of each row that has any; the column is "text" if none was named."""
+    """Yield the text of each row that is not empty; the default column is "text"."""
     wanted = unicodedata.normalize("NFC", column or "text")
     if format == "jsonl":
         return _json_column(table, wanted)
@@ -235,11 +240,11 @@ def _choice(columns: Iterable[str]) -> str:
     return tr("the columns are {columns}; choose one with {--column NAME}", columns=listed(columns))
 
 
-# --- Writing the text down ----------------------------------------------------------------------------------------
+# --- Collecting the text ------------------------------------------------------------------------------------------
 
 
 class _Mark(NamedTuple):
-    """Where a writer is, to go back to."""
+    """The state of a writer, to which it can return."""
 
     chars: int
     strides: int
@@ -250,17 +255,17 @@ class _Mark(NamedTuple):
 
 
 class _TextWriter:
-    """Take the pieces of all sources; keep the text, its index and its checksum."""
+    """Collects the pieces of all sources: the text, its index and its checksum."""
 
     def __init__(self, spool_dir: Path | None, in_memory: int) -> None:
         self.sources = Sources()
-        self.chars = 0  # of the sources; what parts them is not counted before the end
+        self.chars = 0  # of the sources, without the blank lines between them
         self._dir = spool_dir
         self._file = spool(spool_dir, in_memory)
         self._index = array("Q", [0])
         self._sha256 = hashlib.sha256()
         self._rest = ""  # fewer characters than a stride
-        self._newlines = 0  # at the end so far: if another source follows, they give way to a blank line
+        self._newlines = 0  # at the end of the text; they become a blank line if another source follows
         self._parting = False
 
     def __enter__(self) -> _TextWriter:
@@ -273,7 +278,7 @@ class _TextWriter:
             self._file.close()
 
     def write(self, piece: str) -> None:
-        """Add a piece of the present source."""
+        """Add a piece of the current source."""
         if not piece:
             return
         self.chars += len(piece)
@@ -286,23 +291,23 @@ class _TextWriter:
         self._newlines += len(piece) - len(body)
 
     def end_source(self, source: Source) -> None:
-        """Close the present source."""
+        """Finish the current source."""
         self.sources.append(source)
         self._parting = True
 
     def mark(self) -> _Mark:
-        """Where the writer is."""
+        """Return the current state."""
         return _Mark(self.chars, len(self._index), self._rest, self._newlines, self._parting, self._sha256.copy())
 
     def take_back(self, mark: _Mark) -> None:
-        """Forget what was written since."""
+        """Remove what was written after `mark`."""
         self.chars, strides, self._rest, self._newlines, self._parting, self._sha256 = mark
         del self._index[strides:]
         self._file.seek(self._index[-1])
         self._file.truncate()
 
     def finish(self) -> Text:
-        """Write what is held back and hand the text over."""
+        """Write the remaining characters and return the text."""
         self._append("\n" * self._newlines)
         chars = (len(self._index) - 1) * _STRIDE + len(self._rest)
         if self._rest:

@@ -1,7 +1,7 @@
-"""Where a text may be cut so that its parts can be normalised alone.
+"""Positions at which a text can be cut so that its parts can be normalised independently.
 
-Normalisation looks across characters: ᄒ at the end of one chunk and ᅡ at the start of the next make 하 together.
-Before a character that `starts_anew`, a cut changes nothing: normalising the parts equals normalising the whole
+Normalisation combines adjacent characters: ᄒ at the end of one chunk and ᅡ at the start of the next become 하. Before a
+character for which `starts_anew` is true, a cut changes nothing: normalising the parts equals normalising the whole
 (Unicode Standard Annex #15, section 9.1, "Stable Code Points").
 """
 
@@ -11,23 +11,23 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
-# Vowels and final consonants join what stands before them, and so do all marks (category M). Kirat Rai vowel
-# signs (Unicode 16) are the only letters besides jamo that do.
+# Vowel and final jamo combine with the character before them, as do all marks (category M). The vowel signs of Kirat
+# Rai (Unicode 16) are the only other letters that do.
 _JOINING_LETTERS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U00016d63-\U00016d6a]")
 
 
 def starts_anew(character: str) -> bool:
-    """Tell whether `character` never composes, nor trades places, with what stands before it."""
+    """Return whether normalisation never combines or reorders `character` with the characters before it."""
     if character < "\u0300" or "\uac00" <= character <= "\ud7a3":  # nearly all of a Korean text
         return True
     return not unicodedata.category(character).startswith("M") and not _JOINING_LETTERS.match(character)
 
 
 def is_settled(character: str) -> bool:
-    """Tell whether no following character can ever change `character`; True only where that is certain.
+    """Return whether normalisation never changes `character` because of a following character.
 
-    That is the case for line ends, blanks, digits, most ASCII punctuation, and for final consonants, which complete a
-    syllable. Letters may take an accent and `<`, `=`, `>` a stroke.
+    True for newlines, spaces, digits, most ASCII punctuation, and final consonants, which complete a syllable. False if
+    unsure: letters can take an accent, and `<`, `=` and `>` a stroke.
     """
     if "\u11a8" <= character <= "\u11c2":
         return True
@@ -35,21 +35,23 @@ def is_settled(character: str) -> bool:
 
 
 def last_fresh_start(text: str) -> int:
-    """Return the last position whose character starts anew, or -1."""
+    """Return the last position for which `starts_anew` is true, or -1."""
     return next((i for i in range(len(text) - 1, -1, -1) if starts_anew(text[i])), -1)
 
 
 def recut(chunks: Iterable[str], find_cut: Callable[[str], int] = last_fresh_start) -> Iterator[str]:
-    """Yield the text of `chunks` again, in pieces that end only where `find_cut` allows.
+    """Yield the text of `chunks` in pieces that end only at the positions that `find_cut` allows.
 
-    `find_cut(text)` returns the last allowed position in `text`, or -1; it may look one character back. Holds
-    one piece at a time in memory, so the memory depends on the chunks and on how often the text allows a cut.
+    One piece at a time is held in memory.
+
+    Args:
+        find_cut: returns the last allowed position in a text, or -1. It can use the character before a position.
     """
     held: list[str] = []
     for chunk in chunks:
         if not chunk:
             continue
-        # A cut between two chunks shows only with the last character of the one before in view.
+        # Finding a cut between two chunks needs the last character of the first.
         before = held[-1][-1] if held else ""
         cut = find_cut(before + chunk) - len(before)
         if cut < 0 or (cut == 0 and not held):

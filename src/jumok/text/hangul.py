@@ -1,9 +1,9 @@
-"""Hangul, the arithmetic of its syllables, and the particles that depend on it.
+"""Hangul syllables and particles.
 
-A modern syllable is a lead consonant, a vowel and an optional tail consonant, and Unicode numbers all 19 × 21 × 28 of
-them in that order from U+AC00 (The Unicode Standard, section 3.12, "Conjoining Jamo Behavior"). So taking one
-apart is two divisions. Here the parts are written as the letters people type (ㅎ, ㅏ, ㄴ: the compatibility
-jamo), not as the conjoining jamo of NFD.
+A modern syllable consists of a lead consonant, a vowel and an optional tail consonant. Unicode numbers all
+19 × 21 × 28 syllables in that order from U+AC00 (The Unicode Standard, section 3.12, "Conjoining Jamo Behavior"), so
+two divisions decompose a syllable. This module uses compatibility jamo (ㅎ, ㅏ, ㄴ: the letters that people type), not
+the conjoining jamo of NFD.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ TAILS = ("", *"ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇ�
 
 _FIRST, _LAST = 0xAC00, 0xD7A3
 
-# What a digit ends in when it is read aloud: 영 (or 십, 백, 천, 만), 일, 이, 삼, 사, 오, 육, 칠, 팔, 구.
+# The final consonants of the digits when read aloud: 영 (or 십, 백, 천, 만), 일, 이, 삼, 사, 오, 육, 칠, 팔, 구.
 _DIGIT_TAILS = ("ㅇ", "ㄹ", "", "ㅁ", "", "", "ㄱ", "ㄹ", "ㄹ", "")
-# The letter names that end in a consonant: 엘, 엠, 엔, 알.
+# The final consonants of letter names: 엘, 엠, 엔, 알.
 _CAPITAL_TAILS = {"L": "ㄹ", "M": "ㅁ", "N": "ㄴ", "R": "ㄹ"}
 
 _SWAPPED = {"는/은", "가/이", "를/을", "와/과", "로/으로", "야/아", "였/이었", "라는/이라는"}
 
 
 def nfc(text: str) -> str:
-    """`text` with its syllables composed: one character each."""
+    """Return `text` in NFC: each syllable is one character."""
     return unicodedata.normalize("NFC", text)
 
 
 def nfd(text: str) -> str:
-    """`text` with its syllables decomposed into conjoining jamo, as file names on macOS have them."""
+    """Return `text` in NFD: syllables are decomposed to conjoining jamo, as in file names on macOS."""
     return unicodedata.normalize("NFD", text)
 
 
 def is_syllable(char: str) -> bool:
-    """Whether `char` is one of the 11,172 modern syllables."""
+    """Return whether `char` is one of the 11,172 modern syllables."""
     return len(char) == 1 and _FIRST <= ord(char) <= _LAST
 
 
 def split(syllable: str) -> tuple[str, str, str]:
-    """The lead, vowel and tail of one syllable; the tail of an open syllable is "".
+    """Return the lead, vowel and tail of one syllable; the tail of an open syllable is "".
 
     >>> split("한"), split("글"), split("이")
     (('ㅎ', 'ㅏ', 'ㄴ'), ('ㄱ', 'ㅡ', 'ㄹ'), ('ㅇ', 'ㅣ', ''))
@@ -61,12 +61,12 @@ def split(syllable: str) -> tuple[str, str, str]:
 
 
 def join(lead: str, vowel: str, tail: str = "") -> str:
-    """The syllable with these parts: the inverse of `split`.
+    """Return the syllable with these parts: the inverse of `split`.
 
     >>> join("ㅎ", "ㅏ", "ㄴ")
     '한'
 
-    Raises `ConfigError` for a part that cannot stand in its place, as ㄸ in the tail.
+    Raises `ConfigError` for a letter that is not allowed in its position, such as ㄸ in the tail.
     """
     for place, part, allowed in (
         (message("lead"), lead, LEADS),
@@ -85,15 +85,15 @@ def join(lead: str, vowel: str, tail: str = "") -> str:
 
 
 def has_final(word: str) -> bool:
-    """Whether `word`, read aloud in Korean, ends in a consonant.
+    """Return whether `word`, read aloud in Korean, ends in a consonant.
 
-    The last character that is read decides; quotes, brackets and punctuation after it do not count.
+    The last syllable, letter or digit decides; quotes, brackets and punctuation after it are ignored.
 
-    - Hangul: its tail; a lone letter by its name (ㄱ 기역 has one, ㅏ has none).
+    - Hangul: whether the syllable has a tail; for a single letter, by its name (기역 ends in a consonant, ㅏ does not).
     - Digits 0-9: their Sino-Korean reading (일, 이, 삼, ...; a final 0 is 영, 십, 백, 천 or 만, all with a consonant).
     - Latin capitals: the letter's name (L, M, N, R end in one: 엘, 엠, 엔, 알).
-    - Latin small letters: l, m, n and ng sound as consonants (email, team, phone number 'n', ping); a guess, since
-      spelling does not settle how a foreign word is read.
+    - Latin small letters: l, m, n and ng count as consonants (email, team, phone number 'n', ping). This is a guess,
+      because the spelling does not determine the pronunciation of a foreign word.
 
     Raises `ConfigError` if `word` has no such character.
     """
@@ -101,14 +101,15 @@ def has_final(word: str) -> bool:
 
 
 def josa(word: str, pair: str) -> str:
-    """`word` with the particle that fits it, of a pair "after a consonant/after a vowel".
+    """Return `word` with the matching particle of a pair "after a consonant/after a vowel".
 
     >>> josa("숲", "은/는"), josa("토끼", "이/가"), josa("서울", "으로/로"), josa("다솜", "이/")
     ('숲은', '토끼가', '서울로', '다솜이')
 
-    Any such pair works: 을/를, 과/와, 아/야, 이라는/라는, 이었/였. Where the first form is the second one behind 으
-    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. How a word ends: see `has_final`.
-    Raises `ConfigError` for a pair without its one slash or in the opposite order.
+    Any such pair works: 을/를, 과/와, 아/야, 이라는/라는, 이었/였. If the first form is 으 and the second form
+    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. See `has_final` for the last sound.
+
+    Raises `ConfigError` for a pair without exactly one slash or in the opposite order.
     """
     closed, slash, opened = pair.partition("/")
     if not slash or "/" in opened or pair in _SWAPPED:
@@ -123,18 +124,18 @@ def josa(word: str, pair: str) -> str:
 
 
 def modern_syllables() -> str:
-    """All 11,172 modern syllables, 가 to 힣, in Unicode order."""
+    """Return all 11,172 modern syllables, 가 to 힣, in Unicode order."""
     return "".join(map(chr, range(_FIRST, _LAST + 1)))
 
 
 def ksx1001_syllables() -> str:
-    """The 2,350 syllables of KS X 1001, the set that EUC-KR can write: rows 16 to 40 of its table, in order."""
+    """Return the 2,350 syllables of KS X 1001, those that EUC-KR can encode: rows 16 to 40 of its table, in order."""
     rows, cells = range(0xB0, 0xC9), range(0xA1, 0xFF)
     return bytes(byte for row in rows for cell in cells for byte in (row, cell)).decode("euc_kr")
 
 
 def _final(word: str) -> str:
-    """The consonant that `word` ends in, "" for a vowel; for a lone consonant letter, that of its name."""
+    """Return the final consonant of `word`, or "" after a vowel; a single consonant letter is read by its name."""
     read = nfc(word)
     while read and not _is_read(read[-1]):
         read = read[:-1]
@@ -146,7 +147,7 @@ def _final(word: str) -> str:
     if last in VOWELS:
         return ""
     if last in TAILS or last in LEADS:
-        return "ㄹ" if last == "ㄹ" else "ㄱ"  # 리을; all other names end in some other consonant
+        return "ㄹ" if last == "ㄹ" else "ㄱ"  # 리을; any other consonant would do for the other names
     if last in "0123456789":
         return _DIGIT_TAILS[int(last)]
     if last.isupper():

@@ -1,4 +1,4 @@
-"""Text to ids and back without loss: train a tokenizer on a text, load any `tokenizer.json`, stream ids to text."""
+"""Tokenizers: train one on a text, load any `tokenizer.json`, encode text to ids and decode without loss."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The three pipelines of jumok, as Hugging Face `tokenizers` objects, and how to recognise one in a file.
+"""The three kinds of tokenizer of jumok as pipelines of Hugging Face `tokenizers`, and their recognition in a file.
 
     char   NFC -> one token per character, others as UTF-8 byte tokens <0x00>..<0xFF>
-    jamo   NFD -> the same over conjoining jamo (U+1100..) and other decomposed characters
+    jamo   NFD -> as char, for conjoining jamo (U+1100..) and other decomposed characters
     bpe    NFC -> pieces by PIECES -> UTF-8 bytes -> merges learned from the text
 
-A vocabulary lists special tokens first, then the 256 bytes, then characters by code point, or merges in the
-order they were learned.
+A vocabulary lists special tokens first, then the 256 bytes, then characters by code point, or merges in the order in
+which they were learned.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tokenizers import Tokenizer as HFTokenizer
 
 KINDS = ("char", "jamo", "bpe")
 
-# A word with the blank before it; one digit; a run of signs with the blank before it; line ends; other blanks,
-# the last of them left to the word that follows. Blanks and line ends stand only at the start of a piece, so
-# a cut before the first of them never changes the pieces on either side (see `last_blank`).
+# A word with the space before it; one digit; other characters with the space before them; newlines; other white
+# space, whose last character belongs to the following word. White space occurs only at the start of a piece, so a cut
+# before it does not change the pieces on either side (see `last_blank`).
 PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
 
-# Every whitespace run of the bpe pipeline starts a new piece, whatever follows it.
+# White space always starts a new piece of the bpe pipeline.
 _BEFORE_BLANK = re.compile(r"(?<=\S)(?=[ \n])")
 
-# A merge is counted anew in each piece that holds it, so merges take time that grows with the square of a piece: text
-# without blanks is learned from in parts. Encoding takes whole pieces, whose cost hardly grows with their length.
+# Learning merges takes time that is quadratic in the length of a piece, so in training long pieces are split. Encoding
+# uses whole pieces.
 LEARNED = PIECES.replace("+", "{1,256}")
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def _byte_letters() -> tuple[str, ...]:
-    """Return the printable letter which byte-level pipelines write for each byte (the table of GPT-2)."""
+    """Return the printable letter of each byte in byte-level pipelines (the table of GPT-2)."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
@@ -47,7 +47,7 @@ _BYTE_OF_LETTER = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
 
 
 def letters_to_bytes(token: str) -> bytes:
-    """Return the bytes that a token of a byte-level pipeline spells; one with other letters spells itself."""
+    """Return the bytes of a token of a byte-level pipeline; a token with other letters is encoded in UTF-8."""
     if all(letter in _BYTE_OF_LETTER for letter in token):
         return bytes(_BYTE_OF_LETTER[letter] for letter in token)
     return token.encode()
@@ -60,7 +60,7 @@ def build(
     special_tokens: Iterable[str],
     pieces: str = PIECES,
 ) -> HFTokenizer:
-    """Return the pipeline of `kind` over `vocab`, which must already hold the special tokens."""
+    """Return the pipeline of `kind`; `vocab` must contain the special tokens."""
     pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=list(merges), byte_fallback=kind != "bpe"))
     pipeline.normalizer = normalizers.NFD() if kind == "jamo" else normalizers.NFC()
     if kind == "bpe":
@@ -78,10 +78,10 @@ def build(
 
 
 def canonical(pipeline: HFTokenizer) -> str:
-    """Return, in one fixed spelling, all of the pipeline that can change an id here.
+    """Return a canonical JSON string of the parts of the pipeline that affect ids.
 
-    So it leaves out truncation, padding and the post-processor, which adds special tokens: jumok asks for none of
-    them, and `transformers` writes an empty post-processor into each file that it saves.
+    Truncation, padding and the post-processor, which adds special tokens, are omitted: jumok does not use them, and
+    `transformers` writes an empty post-processor to each file.
     """
     content = json.loads(pipeline.to_str())
     kept = {key: content[key] for key in content if key not in ("truncation", "padding", "post_processor")}
@@ -89,7 +89,7 @@ def canonical(pipeline: HFTokenizer) -> str:
 
 
 def around(pipeline: HFTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids that the pipeline's own post-processor puts before and after a single text; mostly none."""
+    """Return the ids that the post-processor of the pipeline adds before and after a single text."""
     return _around(json.loads(pipeline.to_str())["post_processor"] or {"type": None})
 
 
@@ -115,8 +115,8 @@ def _around(step: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def recognise(pipeline: HFTokenizer) -> str:
     """Return which of KINDS `pipeline` is, or "other".
 
-    Decided by building each kind from the file's own vocabulary and comparing the whole, so that a fast path
-    never runs on a pipeline that differs in a detail.
+    Each kind is built from the vocabulary of the file and compared with it completely, so that the fast code is not
+    used for a pipeline that differs in a detail.
     """
     content = json.loads(pipeline.to_str())
     vocab = content["model"].get("vocab")
@@ -141,7 +141,7 @@ def recognise(pipeline: HFTokenizer) -> str:
 
 
 def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str]) -> list[bytes]:
-    """Return the UTF-8 bytes that each id stands for, for one of KINDS."""
+    """Return the UTF-8 bytes of each id, for one of KINDS."""
     byte_of_token = {token: byte for byte, token in enumerate(BYTE_TOKENS)}
     specials = set(special_tokens)
 
@@ -156,11 +156,11 @@ def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str])
 
 
 def last_blank(text: str) -> int:
-    """Return the last position where a blank or line end follows something else, or -1.
+    """Return the last position where white space follows another character, or -1.
 
-    The bpe pipeline may be given the parts before and after it alone.
+    The bpe pipeline can encode the parts before and after it separately.
     """
-    # Searching from the right in growing windows: the answer is nearly always within one word of the end.
+    # Search from the right in growing windows: the position is usually within one word of the end.
     window = 256
     while True:
         start = max(0, len(text) - window)

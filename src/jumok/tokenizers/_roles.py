@@ -1,8 +1,8 @@
-"""The roles of special tokens, by the names that transformers uses."""
+"""The roles of special tokens."""
 
 from __future__ import annotations
 
-# What transformers calls the roles of special tokens, and the usual names of the tokens.
+# From the names of the roles in transformers to the usual tokens.
 ROLES = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", "<unk>"),

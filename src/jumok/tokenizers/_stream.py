@@ -1,4 +1,4 @@
-"""Ids in, one at a time; text out, as soon as it cannot change any more."""
+"""Incremental decoding: ids are passed one at a time, and text is returned as soon as it is final."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from jumok.text.hangul import nfc
 
 
 class Stream(ABC):
-    """Incremental decoding: what `push` and a final `flush` return joins to exactly `decode(ids)`.
+    """An incremental decoder. The results of all `push` calls and a final `flush`, joined, equal `decode(ids)`.
 
-    A character whose bytes are not complete is held back, and so is, for `jamo`, a syllable that can still
-    grow; U+FFFD appears only for bytes that no continuation can repair.
+    A character with missing bytes is held back, as is a `jamo` syllable that the next id can extend. U+FFFD is returned
+    only for bytes that are invalid with any continuation.
     """
 
     @abstractmethod
     def push(self, token_id: int) -> str:
-        """Take one id and return the text that became final with it, often "" and sometimes several characters.
+        """Add one id and return the text that is now final: often "", sometimes several characters.
 
         Raises TokenizerError for an id outside the vocabulary.
         """
 
     @abstractmethod
     def flush(self) -> str:
-        """End the text: return what was held back and make ready for a new one."""
+        """End the text: return the text that was held back, and reset the decoder."""
 
 
 class ByteStream(Stream):
-    """A stream for tokens that stand for UTF-8 bytes, which is all of jumok's own kinds."""
+    """A stream for tokens that are UTF-8 bytes: the kinds char, jamo and bpe."""
 
     def __init__(self, bytes_of: Callable[[int], bytes], *, compose: bool) -> None:
         self._bytes_of = bytes_of
@@ -57,16 +57,16 @@ class ByteStream(Stream):
 
 
 class WindowStream(Stream):
-    """A stream for a foreign tokenizer: decodes the last tokens again with each new one.
+    """A stream for tokenizers of the kind "other": decodes the last tokens again with each new one.
 
-    A token may read differently at the start of a text, so each step compares two decodings that start at the
-    same token. The parts join to `decode(ids)` as far as the tokenizer's decoder works from left to right.
+    A token can have another text at the start, so each step compares two decodings that start at the same token. The
+    parts join to `decode(ids)` if the decoder of the tokenizer works from left to right.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
         self._ids: list[int] = []
-        self._shown = 0  # how many of the ids are on the screen already
+        self._shown = 0  # ids whose text has been returned
 
     def push(self, token_id: int) -> str:
         ids = [*self._ids, token_id]

@@ -1,4 +1,4 @@
-"""The tokenizer that everything else uses: one `tokenizer.json`, encoded fast and decoded without loss."""
+"""`Tokenizer`: fast encoding and lossless decoding with a `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -22,36 +22,40 @@ from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders
 
-Ids = NDArray[Any]  # whole numbers in one dimension; of Tokenizer.dtype where a tokenizer made them
+Ids = NDArray[Any]  # integers, (tokens,); a tokenizer returns Tokenizer.dtype
 
 _CODE_POINTS = 0x110000
-_BPE_SLICE = 1 << 14  # characters given to one worker at a time; 2^8 to 2^17 were slower
+_BPE_SLICE = 1 << 14  # characters per worker and call; 2^8 to 2^17 were slower
 _BPE_BATCH = 64  # slices
 
 
 class Tokenizer:
-    """Text to ids and back. Made by `train_tokenizer`, or by `load` from any Hugging Face `tokenizer.json`.
+    """Encodes text to ids and decodes ids to text.
 
-    For the kinds `char`, `jamo` and `bpe`, `decode(encode(text)) == nfc(text)` for every text that UTF-8 can
-    express, and the ids are those which `transformers.PreTrainedTokenizerFast(tokenizer_file=...)` gives (where
-    its Unicode tables and Python's agree on the normal form, which is everywhere but in the newest scripts). Its
-    decoded text is the same too, except that `jamo` comes decomposed (NFD): no stock decoder composes.
-    Text that spells out a special token, say "[MASK]", stays text here; stock transformers reads it as the token
-    unless called with `split_special_tokens=True`.
+    Create one with `train_tokenizer`, or with `load` from any Hugging Face `tokenizer.json`.
 
-    A tokenizer of another make has the kind "other" and its own properties: it may lose characters. It is used
-    as its file says, but adds no special tokens and neither truncates nor pads.
+    For the kinds `char`, `jamo` and `bpe`:
+
+    - `decode(encode(text)) == nfc(text)` for every text that UTF-8 can encode.
+    - The ids are those of `transformers.PreTrainedTokenizerFast(tokenizer_file=...)`, except for characters of the
+      newest scripts, for which its Unicode tables can differ from those of Python.
+    - Its decoded text is the same, except that `jamo` is decomposed (NFD) there.
+    - A special token in the text, such as "[MASK]", is encoded as ordinary characters. transformers encodes it as the
+      special token unless `split_special_tokens=True`.
+
+    All other tokenizers have the kind "other". Their encoding can lose characters. `encode` adds no special tokens and
+    does not truncate or pad, whatever the file specifies.
 
     Attributes:
-        kind: "char", "jamo", "bpe" or "other", recognised from the pipeline itself.
-        vocab_size: ids are below this number.
-        dtype: the smallest unsigned integer type that holds every id.
-        fingerprint: SHA-256 of the pipeline in one fixed spelling; equal for equal tokenizers.
+        kind: "char", "jamo", "bpe" or "other"; recognised from the pipeline.
+        vocab_size: all ids are less than this.
+        dtype: the smallest unsigned integer type for all ids.
+        fingerprint: SHA-256 of the canonical form of the pipeline; equal for equal tokenizers.
         special_tokens: the special tokens and their ids.
-        around: the ids that stock code puts before and after each text, as the file says; `encode` does not.
+        around: the ids that `transformers` adds before and after each text, as the file specifies; `encode` does not.
     """
 
-    def __init__(self, pipeline: HFTokenizer) -> None:  # takes `pipeline` over and changes it
+    def __init__(self, pipeline: HFTokenizer) -> None:  # modifies `pipeline`
         pipeline.no_truncation()
         pipeline.no_padding()
         vocab = pipeline.get_vocab(with_added_tokens=True)
@@ -74,12 +78,12 @@ class Tokenizer:
             return
         self._bytes = _pipeline.token_bytes(self.kind, vocab, self.special_tokens)
         if self.kind == "bpe":
-            # jumok normalises by itself, always with Python's tables, and takes special tokens for plain text.
+            # Text is normalised with Python's tables before, and special tokens in it are ordinary characters.
             pipeline.normalizer = None
             pipeline.encode_special_tokens = True
         else:
             self._byte_ids = np.array([vocab[token] for token in _pipeline.BYTE_TOKENS], self.dtype)
-            # The id of each code point; <0x00> marks those without one (U+0000 itself is spelled that way too).
+            # The id of each code point. <0x00> means none; U+0000 is encoded as that byte anyway.
             self._id_of = np.full(_CODE_POINTS, self._byte_ids[0], self.dtype)
             for token, token_id in vocab.items():
                 if len(token) == 1:
@@ -90,9 +94,9 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """Load a `tokenizer.json`, written by `save` or by any other program.
+        """Load a `tokenizer.json`, written by `save` or by another program.
 
-        Raises TokenizerError for a file that is missing, cannot be read, or is no tokenizer.
+        Raises TokenizerError if the file is missing, cannot be read, or is not a tokenizer.
         """
         try:
             content = Path(path).read_text(encoding="utf-8")
@@ -113,7 +117,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, content: str) -> Tokenizer:
-        """Make a tokenizer from the text of a `tokenizer.json`. Raises TokenizerError if it is none."""
+        """Make a tokenizer from the content of a `tokenizer.json`. Raises TokenizerError if it is invalid."""
         try:
             pipeline = HFTokenizer.from_str(content)
         except Exception as error:  # the library raises bare Exception
@@ -125,13 +129,13 @@ class Tokenizer:
         return cls(pipeline)
 
     def to_json(self) -> str:
-        """Return the text of the `tokenizer.json`."""
+        """Return the content of the `tokenizer.json`."""
         return self._json
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the `tokenizer.json` to `path` atomically; the folder is made if needed.
+        """Write the `tokenizer.json` to `path` atomically; missing folders are created.
 
-        Raises OSError where the system refuses, with the file as it was before.
+        Raises OSError if it cannot be written; an existing file is then unchanged.
         """
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +144,7 @@ class Tokenizer:
     def encode(self, text: str) -> Ids:
         """Return the ids of `text`: shape (tokens,), dtype `self.dtype`.
 
-        Raises TokenizerError for a lone surrogate, which no UTF-8 text can contain.
+        Raises TokenizerError for a lone surrogate, which UTF-8 cannot encode.
         """
         _require_utf8(text)
         if self.kind == "char":
@@ -152,19 +156,19 @@ class Tokenizer:
         return self._run([text])
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[Ids]:
-        """Encode a text that comes in chunks, in memory for a few chunks only.
+        """Encode a text given in chunks; only a few chunks are held in memory.
 
-        Joined, the arrays equal `encode("".join(chunks))` wherever the chunks end, for jumok's own kinds. A
-        foreign tokenizer gets its text line by line, since only its maker knows where it may be cut.
+        For `char`, `jamo` and `bpe` the joined arrays equal `encode("".join(chunks))`, wherever the chunks end. For the
+        kind "other" the text is cut at newlines, which can change ids there.
         """
         return (self.encode(piece) for piece in recut(chunks, self._find_cut))
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
-        """Return the text that `ids` spell, special tokens included.
+        """Return the text of `ids`, special tokens included.
 
-        Ids which are not valid UTF-8 together, as a young model writes them, give U+FFFD in the invalid places,
-        as in `bytes.decode(errors="replace")`. For `jamo` the text is composed (NFC). For `char` and `bpe` it is
-        exactly what the tokens say, which is NFC for all ids that `encode` makes.
+        Invalid UTF-8 is replaced by U+FFFD, as in `bytes.decode(errors="replace")`; a model with little training
+        generates such ids. For `jamo` the text is composed (NFC). For `char` and `bpe` it is not normalised; for ids
+        from `encode` it is in NFC.
 
         Raises TokenizerError for ids outside the vocabulary or not in one dimension.
         """
@@ -181,7 +185,7 @@ class Tokenizer:
         return ByteStream(lambda token_id: self._bytes[self._checked([token_id])[0]], compose=self.kind == "jamo")
 
     def pieces(self, ids: Sequence[int] | Ids) -> list[str]:
-        """Return one readable string for each id; bytes of an incomplete character are written like "<EA>".
+        """Return a readable string for each id; bytes of an incomplete character are written as "<EA>".
 
         Raises TokenizerError for ids outside the vocabulary or not in one dimension.
         """
@@ -191,9 +195,9 @@ class Tokenizer:
         return [_readable(self._bytes[token_id]) for token_id in checked]
 
     def bytes_of(self, ids: Sequence[int] | Ids) -> list[bytes] | None:
-        """Return the UTF-8 bytes that each id stands for, or None for a tokenizer whose ids do not stand for bytes.
+        """Return the UTF-8 bytes of each id, or None if the tokenizer is not byte-level.
 
-        They do in jumok's own kinds, and in every byte-level tokenizer, as GPT-2 has one.
+        The kinds `char`, `jamo` and `bpe` are byte-level here, as are tokenizers such as that of GPT-2.
 
         Raises TokenizerError for ids outside the vocabulary or not in one dimension.
         """
@@ -217,7 +221,7 @@ class Tokenizer:
         return _pipeline.last_blank if self.kind == "bpe" else last_fresh_start
 
     def _encode_characters(self, text: str) -> Ids:
-        """Look up every code point at once, then put bytes in the place of the unknown ones."""
+        """Look up all code points at once, then replace the unknown ones by their bytes."""
         points = np.frombuffer(text.encode("utf-32-le"), np.dtype("<u4"))
         ids = self._id_of[points]
         unknown = ids == self._byte_ids[0]
@@ -232,10 +236,10 @@ class Tokenizer:
         return ids
 
     def _run(self, texts: Iterable[str]) -> Ids:
-        """Encode `texts` by the library, on all cores, and join the ids."""
+        """Encode `texts` with the library, on all cores, and join the ids."""
         waiting = iter(texts)
         parts = [np.empty(0, self.dtype)]
-        # In batches, because an encoding of the library is many times as large as its ids.
+        # In batches, because an `Encoding` of the library takes much more memory than its ids.
         while batch := list(itertools.islice(waiting, _BPE_BATCH)):
             try:
                 encodings = self._pipeline.encode_batch_fast(batch, add_special_tokens=False)
@@ -284,7 +288,7 @@ def _require_utf8(text: str) -> None:
 
 
 def _readable(token: bytes) -> str:
-    # surrogateescape turns the byte 0xEA, where it is part of no whole character, into U+DCEA.
+    # surrogateescape decodes an invalid byte 0xEA to U+DCEA.
     return re.sub(
         "[\udc80-\udcff]",
         lambda match: f"<{ord(match[0]) - 0xDC00:02X}>",

@@ -1,4 +1,4 @@
-"""Make a tokenizer from a text."""
+"""Training of tokenizers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tokenizers import trainers
 ALPHABETS = ("corpus", "ksx1001", "hangul")
 DEFAULT_BPE_VOCAB = 8_000
 DEFAULT_MIN_COUNT = 2
-MOST = 1_000_000_000  # ids, or occurrences: the library counts in 32 bits or so
+MOST = 1_000_000_000  # ids, or occurrences: the library uses 32-bit counts
 
-_SLICE = 1 << 20  # characters of a long text to look at in one go
+_SLICE = 1 << 20  # characters of a long text to process at a time
 _BPE_SLICE = 1 << 13
 
-# In brackets, a special token is never one piece of the bpe pipeline, nor one character, nor a byte token, so
-# that plain text can never be given its id.
+# A token in brackets is never a piece of the bpe pipeline, a character, or a byte token, so plain text is never encoded
+# to its id.
 _SPECIAL_TOKEN = re.compile(r"\[[A-Za-z]\w*\]|<[A-Za-z]\w*>|<\|[A-Za-z]\w*\|>", re.ASCII)
 
 
@@ -43,26 +43,25 @@ def train_tokenizer(
     """Train a tokenizer on `text`; the same text gives the same tokenizer.
 
     Args:
-        text: a string, or chunks of one text in order. Chunks may end anywhere and are read once; memory
-            depends on the length of a chunk and the number of different words, not on the length of the text.
+        text: a string, or consecutive chunks of one text. Chunks can end anywhere and are read once. The memory depends
+            on the length of a chunk and the number of different words, not on the length of the text.
         kind: "char", one token per character; "jamo", one per letter of a syllable; "bpe", pieces of words
             (byte-level byte pair encoding; Sennrich et al. 2016, Radford et al. 2019).
-        vocab_size: for bpe alone, the most tokens to have, 8,000 by default. A short text may hold fewer pairs
-            that repeat; the tokenizer then is smaller, and its `vocab_size` says so.
-        alphabet: for char alone, the characters to begin with besides those of the text: none ("corpus"), the
-            2,350 syllables of KS X 1001 ("ksx1001"), or all 11,172 modern ones ("hangul").
-        min_count: how often a character (for bpe: a pair) must occur to become a token, 2 by default. A
-            character outside the alphabet is spelled in UTF-8 bytes, and a model can only use that spelling if it
-            meets it in training. With 2, the characters that occur once teach it, at about the right rate: the
-            chance that the next character is a new one is about the share of those seen once (Good 1953, "The
-            population frequencies of species and the estimation of population parameters", Biometrika 40). The
-            jamo alphabet always has all modern jamo.
-        special_tokens: tokens such as `[MASK]` or `<|end|>`, letters in brackets, which get the first ids. Text
-            never encodes to them; see `Tokenizer`.
+        vocab_size: only for bpe: the largest number of tokens; 8,000 by default. The vocabulary of a short text, in
+            which few pairs repeat, can be smaller.
+        alphabet: only for char: characters to add to those of the text: none ("corpus"), the 2,350 syllables of
+            KS X 1001 ("ksx1001"), or all 11,172 modern syllables ("hangul").
+        min_count: how often a character (for bpe: a pair) must occur to become a token; 2 by default. Other characters
+            are encoded as UTF-8 bytes, and a model can learn these only if they occur in the training text. With 2,
+            characters that occur once serve for that, at about the right rate: the probability that the next character
+            is new is about the share of characters seen once (Good 1953, "The population frequencies of species and
+            the estimation of population parameters", Biometrika 40). The jamo vocabulary contains all modern jamo.
+        special_tokens: tokens such as `[MASK]` or `<|end|>`: letters in brackets. They get the first ids. Text is never
+            encoded to them; see `Tokenizer`.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
-        TokenizerError: the text is empty or holds lone surrogates.
+        TokenizerError: the text is empty or contains lone surrogates.
     """
     _check_settings(kind, vocab_size, alphabet, min_count, special_tokens)
     least = DEFAULT_MIN_COUNT if min_count is None else min_count
@@ -97,7 +96,7 @@ def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tup
         initial_alphabet=sorted(_pipeline.BYTE_LETTERS),
         show_progress=False,
     )
-    # The library reads 256 pieces ahead, so large chunks would pile up in memory.
+    # The library reads 256 pieces ahead, so large chunks would take much memory.
     short = (part for chunk in chunks for part in slices(chunk, _BPE_SLICE))
     _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, _pipeline.last_blank))
     model = json.loads(learner.to_str())["model"]
@@ -106,7 +105,7 @@ def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tup
 
 
 def _interruptibly(train: Callable[[Iterator[str]], None], pieces: Iterator[str]) -> None:
-    """Train in a thread of its own and wait for it, for the library looks for no Ctrl-C while it merges."""
+    """Train in another thread, because the library does not check for Ctrl-C while it learns merges."""
     stop, outcome = Event(), Future[None]()
 
     def read() -> Iterator[str]:
@@ -122,13 +121,13 @@ def _interruptibly(train: Callable[[Iterator[str]], None], pieces: Iterator[str]
         except BaseException as error:  # raised again below
             outcome.set_exception(error)
 
-    thread = Thread(target=copy_context().run, args=(work,), daemon=True)  # in the same language
+    thread = Thread(target=copy_context().run, args=(work,), daemon=True)  # keep the language of messages
     thread.start()
     try:
         outcome.result()
     except KeyboardInterrupt:
         stop.set()
-        thread.join(1.0)  # while it reads it runs Python, and must not when the interpreter goes
+        thread.join(1.0)  # it must not run Python code when the interpreter shuts down
         raise
 
 

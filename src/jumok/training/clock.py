@@ -6,19 +6,20 @@ In a run by steps nothing depends on the time, so that its figures do not either
 from __future__ import annotations
 
 import math
-import os
+import statistics
 import time
 from collections.abc import Iterator
 
 from jumok.messages import tr
 from jumok.runs.events import Notice
-from jumok.training.autotune import Pace, Window
 from jumok.training.optim import rate
 from jumok.training.plan import most_tokens
 from jumok.training.state import TrainingRun
 
-OTHERWISE = 2.0  # times as long or as short as expected do steps take before a run plans with it
-MUCH_WAITING = 0.2  # of the time that threads could have worked: on an idle machine it is 1% or less
+# The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.
+WATCHED_STEPS = 5
+WATCHED_SECONDS = 5.0
+OTHERWISE = 2.0  # times as long or as short as expected must a step take for a new plan
 
 
 class Clock:
@@ -29,9 +30,8 @@ class Clock:
         self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds of the stage
         self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
-        self._pace = Pace()
+        self._watched: list[float] = []  # seconds of the newest steps
         self._tokens_per_second = 0.0
-        self._told_of_others = False
         # What is measured of the work between steps, for the reserve.
         self.evaluation_speed = 0.0  # tokens a second
         self.evaluation_seconds = 0.0  # of a validation and its sample
@@ -45,7 +45,7 @@ class Clock:
     def start(self) -> Iterator[Notice]:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""
         state = self._run.state
-        self._since, self._pace = (state.progress, self.stage_seconds), Pace()
+        self._since, self._watched = (state.progress, self.stage_seconds), []
         if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress < 1:
             text = tr(
                 "{spent:.0f} of {budget:.0f} seconds are gone before training; give more {--minutes}.",
@@ -120,36 +120,31 @@ class Clock:
     # --- steps that take another time than expected -------------------------------------------------------------------
 
     def watch(self, seconds: float) -> Iterator[Notice]:
-        """Say when steps take another time than expected, and plan a run by minutes anew.
+        """Report steps that take another time than expected, and plan a run by minutes anew.
 
         Args:
             seconds: that the last step took.
         """
-        window = self._pace.add(seconds)
-        if window is None:
+        self._watched.append(seconds)
+        if len(self._watched) < WATCHED_STEPS or sum(self._watched) < WATCHED_SECONDS:
             return
-        sentences = [*self._compare(window), *self._complain(window)]
-        if sentences:
-            yield Notice(step=self._run.state.step, text=" ".join(sentences))
-
-    def _compare(self, window: Window) -> Iterator[str]:
-        state = self._run.state
-        before = state.seconds_per_step = state.seconds_per_step or window.seconds
-        slower = window.seconds > OTHERWISE * before
-        if not slower and before <= OTHERWISE * window.seconds:
-            return
-        state.seconds_per_step = window.seconds
-        times = {"now": f"{window.seconds:.2g}", "before": f"{before:.2g}"}
-        if self._budget is not None:
+        state, now, self._watched = self._run.state, statistics.median(self._watched), []
+        before = state.seconds_per_step or now
+        slower, faster = now > OTHERWISE * before, before > OTHERWISE * now
+        state.seconds_per_step = now if slower or faster else before
+        times = {"now": f"{now:.2g}", "before": f"{before:.2g}"}
+        if self._budget is not None and (slower or faster):
             planned, steps = self._plan_anew(self._budget)
-            yield tr(
+            text = tr(
                 "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not {planned}.",
                 **times,
                 steps=f"{steps:,}",
                 planned=f"{planned:,}",
             )
+            yield Notice(step=state.step, text=text)
         elif slower:
-            yield tr("A step takes {now} s, not {before} s as expected.", **times)
+            text = tr("A step takes {now} s, not {before} s as expected.", **times)
+            yield Notice(step=state.step, text=text)
 
     def _plan_anew(self, budget: float) -> tuple[int, int]:
         """Plan with the steps as long as they are; how many were planned, and are now."""
@@ -159,18 +154,3 @@ class Clock:
         tokens = run.tokens_seen + left / state.seconds_per_step * run.tokens_per_step
         state.planned_tokens = int(min(self._most_tokens, tokens))
         return round(planned / run.tokens_per_step), round(state.planned_tokens / run.tokens_per_step)
-
-    def _complain(self, window: Window) -> Iterator[str]:
-        if window.waiting <= MUCH_WAITING or self._told_of_others:
-            return
-        self._told_of_others = True
-        yield tr(
-            "Other programs keep the processors busy: this one waited for {share} of the time that it could "
-            "have worked. It helps most to end the others.",
-            share=f"{window.waiting:.0%}",
-        )
-        if os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
-            yield tr(
-                "If you cannot, stop this run and continue it with OMP_WAIT_POLICY=PASSIVE set, so that "
-                "threads do not use up the processors while they wait."
-            )

@@ -1,4 +1,4 @@
-"""Optimizers for a model's parameters, and how their rate moves over a run.
+"""Optimizers of a model's parameters, and the schedule of their learning rates.
 
 Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of each matrix inside the blocks; AdamW
 (https://arxiv.org/abs/1711.05101) takes the rest: embeddings, the output layer, norms and biases.
@@ -17,28 +17,27 @@ from torch.optim import AdamW, Optimizer
 from jumok.config import TrainConfig
 from jumok.nn.blocks import Block
 
-# Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each is the one nearest to 1, in the worst case, over
-# the interval into which those before it brought [0.005, 1] (https://arxiv.org/abs/2505.16932). In exact arithmetic the
-# four bring it into [0.92, 1.08]. Solved as linear programmes, to four decimals.
+# Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each has the least maximal distance from 1 on the
+# interval into which the ones before it map [0.005, 1] (https://arxiv.org/abs/2505.16932). In exact arithmetic the four
+# map it into [0.92, 1.08]. Found by linear programming, to four decimals.
 NEAREST = (
     (8.2987, -24.4305, 18.0903),
     (3.9152, -2.9211, 0.5592),
     (3.1746, -2.3804, 0.4978),
     (2.1895, -1.5672, 0.4079),
 )
-# Rounding brings a value out of the interval that the next polynomial is made for, and beyond it they explode. So all
-# but the last take their argument a little smaller, and so does the first: a matrix of rank one has the value 1.
+# Rounding can move a value out of the interval of the next polynomial, where it diverges. So all but the last take a
+# slightly smaller argument. MARGIN does the same for the first one: a matrix of rank one has the singular value 1.
 POLYNOMIALS = (*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in NEAREST[:-1]), NEAREST[-1])
 MARGIN = 0.97
 
 
 class Muon(Optimizer):
-    """Momentum, whose direction for a matrix is the nearest orthogonal one, about.
+    """Momentum whose direction, for a matrix, is about the nearest orthogonal matrix.
 
-    It is `torch.optim.Muon` with four iterations in the place of five, which were a fifth of a training step. What
-    makes up for the fifth: a matrix is divided by the fourth root of the sum of its singular values to the fourth, at
-    no cost from the product that the first iteration needs anyway, instead of by the larger root of the sum of their
-    squares; and each iteration has the polynomial that is best where the values then are.
+    It is `torch.optim.Muon` with four iterations instead of five, which took a fifth of a training step. Two things
+    replace the fifth one. A matrix is divided by its Schatten 4-norm, which follows from a product that the first
+    iteration needs anyway, instead of by the larger Frobenius norm. And each iteration has a polynomial of its own.
 
     Args:
         params: matrices. lr: rate; a matrix (A, B) moves by lr · sqrt(max(1, A / B)) along its direction.
@@ -50,7 +49,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move each matrix that has a gradient."""
+        """Update each matrix that has a gradient."""
         assert closure is None
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -69,14 +68,14 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """U Vᵀ of the singular value decomposition U S Vᵀ, about: in bfloat16, with singular values that are mostly near 1.
+    """About U Vᵀ of the singular value decomposition U S Vᵀ, in bfloat16: most singular values are near 1.
 
     Args:
-        matrix: (A, B), finite. A matrix of zeros stays one.
+        matrix: (A, B), finite. A zero matrix gives a zero matrix.
     """
     tall = matrix.shape[0] > matrix.shape[1]
     x = (matrix.mT if tall else matrix).bfloat16()  # (m, n), m no more than n
-    x = x / x.norm().clamp(min=1e-30)  # so that squares of squares are in range
+    x = x / x.norm().clamp(min=1e-30)  # so that fourth powers are in range
     for number, (a, b, c) in enumerate(POLYNOMIALS):
         gram = x @ x.mT  # (m, m)
         if number == 0:
@@ -90,8 +89,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers of a run. Each parameter group carries its peak rate as "peak".
 
-    With "muon" there are two, Muon first; with "adamw" one. Only matrices decay towards zero; frozen parameters
-    are left alone.
+    With "muon" there are two, Muon first; with "adamw" one. Only matrices have weight decay. Frozen parameters are left
+    out.
     """
     inner: list[nn.Parameter] = []
     outer: list[nn.Parameter] = []
@@ -103,7 +102,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
         group = vectors if parameter.dim() < 2 else inner if id(parameter) in in_blocks else outer
         group.append(parameter)
     optimizers: list[Optimizer] = []
-    if config.optimizer == "muon" and inner:  # a rung of the ladder may have no matrix inside blocks
+    if config.optimizer == "muon" and inner:  # some models of the ladder have no matrix inside blocks
         optimizers.append(
             Muon(
                 inner,
@@ -133,7 +132,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
 
 
 def rate(config: TrainConfig, progress: float) -> float:
-    """The share of its peak that a rate has at `progress`, 0 at the start of the run and 1 at its end."""
+    """The learning rate as a share of its peak at `progress`, 0 at the start of the run and 1 at its end."""
     if progress < config.warmup:
         return progress / config.warmup
     done = (progress - config.warmup) / max(1e-9, 1 - config.warmup)  # 0..1 after the warm-up
@@ -144,12 +143,12 @@ def rate(config: TrainConfig, progress: float) -> float:
 
 
 def set_rate(optimizers: list[Optimizer], share: float) -> None:
-    """Set each group's rate to `share` of its peak."""
+    """Set the learning rate of each group to `share` of its peak."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * share
 
 
 def clip_gradients(model: nn.Module, limit: float) -> float:
-    """Shrink the gradients to a total norm of at most `limit` (0: leave them); returns the norm before."""
+    """Scale the gradients to a total norm of at most `limit` (0: unchanged). Returns the norm before."""
     return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit or math.inf))

@@ -15,7 +15,7 @@ import torch
 
 from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
-from jumok.device import describe_machine, keeping_memory, own_random
+from jumok.device import describe_machine
 from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.models import Model, build, kind_name
@@ -28,7 +28,7 @@ from jumok.runs.weights import adopt_weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.optim import make_optimizers
-from jumok.training.plan import Plan, make_plan, require_possible
+from jumok.training.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.record import require_reachable, size_of
 from jumok.training.saving import write_state
 from jumok.training.state import TrainingRun, TrainingState
@@ -156,10 +156,10 @@ class Start:
                 self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
-                self.tell(tr("measuring what is fastest on this machine"))
-                with keeping_memory(self.device), own_random(self.device):
-                    tokens = data["train_tokens"]
-                    plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
+                if must_measure(training, self.device):
+                    self.tell(tr("measuring what is fastest on this machine"))
+                tokens = data["train_tokens"]
+                plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
                 self._write(folder, plan, tokenizer, data)
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
@@ -168,8 +168,8 @@ class Start:
             if init is not None:
                 adopt_weights(run.model, init)
             run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
-            if math.isfinite(plan.explanation.seconds_per_step):
-                run.state.seconds_per_step = plan.explanation.seconds_per_step
+            if math.isfinite(plan.seconds_per_step):
+                run.state.seconds_per_step = plan.seconds_per_step
             if init is not None:
                 write_state(run)  # no seed could make these weights again
             run.lock = held.pop_all()

@@ -57,7 +57,6 @@ def view(
         ConfigError: the text is the name of a file, a setting is wrong, or `out` has no folder.
         ViewError: the model's numbers are not finite, or with `probe` it predicts no tokens; `out` cannot be written.
     """
-    # Trainers import this room for their pictures and need none of these.
     from jumok.runs.load import load
     from jumok.text import string_of
     from jumok.view.page import page_of_text, require_writable

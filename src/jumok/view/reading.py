@@ -123,7 +123,7 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
     if cut:
         notes.append(
             Note(
-                ko=f"글이 모델의 문맥({context}토큰)보다 길어서 앞의 {cut:,}토큰은 빼고 보여 줘요.",
+                ko=f"글이 모델의 컨텍스트({context}토큰)보다 길어 앞의 {cut:,}토큰을 제외했습니다.",
                 en=f"The text is longer than the model's context of {context} tokens: the first {cut:,} are left out.",
             )
         )
@@ -254,7 +254,7 @@ def _lost(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Note]:
         return []
     return [
         Note(
-            ko=f"이 모델의 토크나이저에 없는 글자가 있어서 {unknown[0]} 토큰으로 보여요.",
+            ko=f"이 모델의 어휘에 없는 글자는 {unknown[0]} 토큰으로 표시합니다.",
             en=f"Some characters are not in the model's tokenizer; they are shown as {unknown[0]}.",
         )
     ]
@@ -262,20 +262,20 @@ def _lost(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Note]:
 
 def _cut_end(context: int) -> Note:
     return Note(
-        ko=f"글이 모델이 한 번에 읽을 수 있는 {context}토큰보다 길어서 뒷부분은 뺐어요.",
+        ko=f"글이 모델의 컨텍스트({context}토큰)보다 길어 뒷부분을 제외했습니다.",
         en=f"The text is longer than the {context} tokens that the model reads at once: its end is left out.",
     )
 
 
 def _full(context: int) -> Note:
     return Note(
-        ko=f"모델이 쓸 수 있는 {context}토큰을 다 쓸 때까지 대답을 끝내지 않았어요.",
+        ko=f"{context}토큰을 모두 생성할 때까지 끝 토큰이 나오지 않았습니다.",
         en=f"The answer has no end: the model wrote until its {context} tokens were used up.",
     )
 
 
 def _no_language_head() -> Note:
     return Note(
-        ko="이 모델에는 다음 토큰이나 가려진 토큰을 맞히는 출력층이 없어서 확률과 로짓 렌즈는 보여 주지 않아요.",
+        ko="이 모델에는 토큰을 예측하는 출력층이 없으므로 확률과 로짓 렌즈를 표시하지 않습니다.",
         en="This model has no output layer that predicts tokens, so there are no probabilities and no logit lens.",
     )

@@ -228,7 +228,8 @@ def _write_neurons(
         setting = tr("{--neurons all}")
         found["notes"].append(
             {
-                "ko": f"파일이 너무 커지지 않도록 q와 k는 층 {listed}만 담았어요. 모두 담으려면 {setting}을 쓰면 돼요.",
+                "ko": f"파일 크기를 줄이기 위해 q와 k는 층 {listed}만 저장했습니다. "
+                f"모두 저장하려면 {setting}을 사용하세요.",
                 "en": f"To keep the file small, q and k are there for layer {listed} only; {setting} keeps all.",
             }
         )

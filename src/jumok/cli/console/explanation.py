@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.training.plan import Explanation
+from jumok.training.explanation import Explanation
 from jumok.training.progress import clock
 
 
@@ -41,7 +41,7 @@ def _facts(found: Explanation) -> dict[str, str]:
         tr("text"): tr("{tokens:,} tokens to train on", tokens=found.train_tokens),
         tr("machine"): tr("{device}, {threads} threads", device=found.device, threads=found.threads),
         tr("memory"): tr(
-            "about {all:,.0f} MB: {weights:,.0f} parameters, {gradients:,.0f} gradients, {moments:,.0f} moments, "
+            "about {all:,.0f} MB: {parameters:,.0f} parameters, {gradients:,.0f} gradients, {moments:,.0f} moments, "
             "{kept:,.0f} activations for the backward pass",
             all=sum(found.memory.values()) / 1e6,
             **{name: size / 1e6 for name, size in found.memory.items()},
@@ -63,8 +63,7 @@ def _candidates(found: Explanation) -> Table:
             continue
         seconds = f"{one.seconds:.3f}"
         speed = f"{found.tokens_per_step / one.seconds:,.0f}"
-        about = tr("about {seconds}", seconds=seconds) if one.worked_out else seconds
-        table.add_row(one.precision, one.attention, about, speed, tr("chosen") if one.chosen else "")
+        table.add_row(one.precision, one.attention, seconds, speed, tr("chosen") if one.chosen else "")
     return table
 
 

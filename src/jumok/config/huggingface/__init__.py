@@ -1,14 +1,14 @@
-"""The config.json of `transformers` and our configurations: one in terms of the other, both ways, without torch.
+"""Conversion between the config.json of `transformers` and the configurations of jumok, without torch.
 
-    our configuration                     stock class
+    configuration of jumok                stock class (of transformers)
     GPTConfig, family "modern"            Qwen3ForCausalLM; with labels Qwen3ForSequenceClassification
     GPTConfig, family "classic"           GPT2LMHeadModel; with labels GPT2ForSequenceClassification
     BERTConfig                            BertModel, BertForMaskedLM, BertForSequenceClassification, by its head
-    EncoderDecoderConfig, "classic"       BartForConditionalGeneration (and BartModel, to read)
+    EncoderDecoderConfig, "classic"       BartForConditionalGeneration (also reads BartModel)
     EncoderDecoderConfig, "original"      MarianMTModel
 
-A stock setting that changes what a model computes, and that jumok does not support, is refused by name. Settings that
-act in training alone, such as the rates of other dropouts than the two of jumok, are not kept.
+A setting that changes the result of the model and that jumok does not support raises an error that names it. Settings
+that affect only training, such as the rates of further dropouts, are ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The settings of the stock classes by their names and by ours, and what a file may leave out."""
+"""Names and defaults of the settings of the stock classes, and the matching fields of jumok."""
 
 from __future__ import annotations
 
-# Their name: ours. What a file may leave out has the default of its class, below.
+# From their names to ours. The *_DEFAULTS are those of the class, for settings that a file omits.
 QWEN3 = {
     "vocab_size": "vocab_size",
     "max_position_embeddings": "context_length",
@@ -96,10 +96,10 @@ BART_DEFAULTS = {
     "forced_bos_token_id": None,
     "forced_eos_token_id": 2,
 }
-# MarianConfig has ids of its own for what is left out, 58100 and 0; every file of a Marian model gives its own.
+# The defaults of MarianConfig are 58100 and 0, but every file of a Marian model contains its ids.
 MARIAN_DEFAULTS = {**BART_DEFAULTS, **dict.fromkeys(IDS)}
 
-# GPT-2's names for the tanh form of GELU; its "gelu" is the exact one, which our GPT has not.
+# Names of GPT-2 for the tanh form of GELU; its "gelu" is the exact form, which our GPT does not support.
 GPT2_ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "relu": "relu"}
 ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"}
 
@@ -107,12 +107,12 @@ HEADS = {
     "BertModel": "pooler",
     "BertForMaskedLM": "mlm",
     "BertForSequenceClassification": "classify",
-    "BertForPreTraining": "mlm",  # without its second head, which tells whether two texts follow each other
+    "BertForPreTraining": "mlm",  # without its head for next-sentence prediction
 }
 CLASSIFIER = "ForSequenceClassification"
 MOST_LABELS = 100_000  # of a classifier
-SINGLE_LABEL = "single_label_classification"  # what a softmax over the classes is called
-# What to take a folder for whose config.json names no class: that of its model_type which asks for the least.
+SINGLE_LABEL = "single_label_classification"  # the name for a softmax over the classes
+# The class to assume by model_type if a config.json names none: the one with the fewest parameters.
 PLAIN = {
     "gpt2": "GPT2LMHeadModel",
     "qwen3": "Qwen3ForCausalLM",

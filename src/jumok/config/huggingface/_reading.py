@@ -1,4 +1,4 @@
-"""From the config.json of a stock class to our configuration."""
+"""Conversion of the config.json of a stock class to a configuration of jumok."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Stock = Mapping[str, Any]
 
 
 def read_stock(path: Path) -> dict[str, Any]:
-    """The settings of a config.json, with the ids that only the generation_config.json beside it knows."""
+    """Read a config.json; special ids that it lacks are taken from the generation_config.json in the same folder."""
     stock = read_json(path)
     beside = path.parent / "generation_config.json"
     written = read_json(beside) if beside.is_file() else {}
@@ -41,10 +41,10 @@ def read_stock(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object.
+    """Read a JSON file that contains an object.
 
     Raises:
-        RunError: it is missing, damaged, or holds something else.
+        RunError: it is missing, damaged, or contains another type.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -62,12 +62,16 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def our_config(stock: Stock, where: str) -> ModelConfig:
-    """Our configuration of the model that a stock config.json describes; `where` is its folder, for messages.
+    """Convert the config.json of a transformers class to a configuration of jumok.
+
+    Args:
+        stock: the content of the file.
+        where: its folder, for messages.
 
     Raises:
-        RunError: the file is damaged, or does not say a size.
-        ConfigError: a size is of the wrong type or out of range.
-        JumokError: the model is of another architecture, or needs what jumok does not support; the message names it.
+        RunError: the file is damaged, or a size is missing.
+        ConfigError: a size has the wrong type or is out of range.
+        JumokError: jumok does not support the architecture or one of its settings; the message names it.
     """
     try:
         return READERS[architecture(stock, where)](stock, where)
@@ -75,7 +79,7 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
         raise RunError(
             "{where}/config.json does not say {name}; restore it from a copy.", where=where, name=error
         ) from None
-    except (AttributeError, TypeError) as error:  # a list where a word belongs, a number where an object does
+    except (AttributeError, TypeError) as error:  # such as a list instead of a string
         raise RunError(
             "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
             where=where,
@@ -84,10 +88,10 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
 
 
 def architecture(stock: Stock, where: str) -> str:
-    """The stock class that a config.json names, or the plain one of its model_type.
+    """Return the stock class that a config.json names, or the default class of its model_type.
 
     Raises:
-        JumokError: jumok does not read it; the message lists those that it does.
+        JumokError: jumok does not support the class; the message lists those that it supports.
     """
     names = stock.get("architectures")
     kind = stock.get("model_type")
@@ -139,9 +143,9 @@ def _from_qwen3(stock: Stock, where: str) -> GPTConfig:
 
 
 def _classes(stock: Stock, where: str) -> dict[str, Any]:
-    """What a GPT that classifies has besides; nothing for one that writes.
+    """Return the additional fields of a GPT that classifies; none for a language model.
 
-    The stock class has no output layer, and ours has one: it is tied to the embedding, so that it has no numbers.
+    The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
     """
     if not architecture(stock, where).endswith(CLASSIFIER):
         return {}
@@ -173,9 +177,9 @@ def _from_bert(stock: Stock, where: str) -> BERTConfig:
 
 
 def _labels(stock: Stock, where: str) -> list[str]:
-    """The names of the classes, of which one and only one is the answer.
+    """Return the names of the classes, of which exactly one applies to a text.
 
-    The stock classes also give numbers (with one label, or when told so), and several labels for a text.
+    The stock classes also support regression (one label) and several labels per text; jumok does not.
     """
     labels = _named_labels(stock, where)
     problem = stock.get("problem_type") or SINGLE_LABEL
@@ -187,7 +191,7 @@ def _labels(stock: Stock, where: str) -> list[str]:
 def _named_labels(stock: Stock, where: str) -> list[str]:
     named = stock.get("id2label")
     try:
-        if named is None:  # then the stock class counts, from LABEL_0 on
+        if named is None:  # the default names of the stock class
             count = stock.get("num_labels", 2)
             require_range("num_labels", count, 1, MOST_LABELS)
             return [f"LABEL_{i}" for i in range(count)]
@@ -234,7 +238,7 @@ def _shared_faults(stock: Stock) -> dict[str, bool]:
     return {
         f"activation_function {activation!r}": activation not in ACTIVATIONS,
         "tie_word_embeddings false": not stock.get("tie_word_embeddings", True),
-        "normalize_before": stock.get("normalize_before", False),  # of the years in which one class did several models
+        "normalize_before": stock.get("normalize_before", False),  # from older versions of the class
         "add_final_layer_norm": stock.get("add_final_layer_norm", False),
     }
 
@@ -245,7 +249,7 @@ def _from_pair(stock: Stock, defaults: Stock) -> dict[str, Any]:
 
 
 def _ours(stock: Stock, names: Mapping[str, str], defaults: Stock) -> dict[str, Any]:
-    """Our fields from theirs; a KeyError names what has neither a value nor a default."""
+    """Convert settings to fields of jumok. Raises KeyError for a setting with neither a value nor a default."""
     return {
         our: stock[their] if their in stock or their not in defaults else defaults[their]
         for their, our in names.items()

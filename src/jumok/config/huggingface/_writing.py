@@ -1,4 +1,4 @@
-"""From our configuration to the config.json of a stock class."""
+"""Conversion of a configuration of jumok to the config.json of a stock class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jumok.messages import tr
 
 
 def stock_class(config: ModelConfig) -> str:
-    """The stock class that a model of this shape is.
+    """Return the stock class that can express a model.
 
     Raises:
         JumokError: there is none.
@@ -42,7 +42,7 @@ def stock_class(config: ModelConfig) -> str:
 
 
 def pooling_obstacle(config: GPTConfig | BERTConfig) -> str | None:
-    """Why a model cannot leave because of how it sums up a text, and what to do; None if it can, or sums up none."""
+    """Return why the pooling of a model prevents its export, and a remedy; None if it does not."""
     if isinstance(config, BERTConfig):
         pools, stock = config.head in ("pooler", "classify"), "first"
     else:
@@ -64,7 +64,7 @@ def _refuse_pooling(config: GPTConfig | BERTConfig) -> None:
 
 
 def their_config(config: ModelConfig) -> dict[str, Any]:
-    """The config.json of the stock class for a model of this shape, without the type of its weights.
+    """Return the config.json of the stock class for a model, without the dtype of its parameters.
 
     Raises:
         JumokError: no stock class can express the model.
@@ -74,13 +74,13 @@ def their_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
-    """The generation_config.json, or None for a model that does not write."""
+    """Return the generation_config.json, or None for a model that does not generate text."""
     if isinstance(config, EncoderDecoderConfig):
         return _theirs(config, IDS)
     return dict(_NO_SPECIAL_IDS) if isinstance(config, GPTConfig) and not config.labels else None
 
 
-# GPT-2's class would put its own end-of-text id, 50256, where these are left out.
+# Without these, the class of GPT-2 uses its end-of-text id, 50256.
 _NO_SPECIAL_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 
 
@@ -101,7 +101,7 @@ def _to_qwen3(config: GPTConfig) -> dict[str, Any]:
         "model_type": "qwen3",
         **_theirs(config, QWEN3),
         "hidden_act": config.activation,
-        "rope_theta": config.rope_theta,  # transformers 4 reads this one, 5 the next
+        "rope_theta": config.rope_theta,  # for transformers 4; 5 reads the next one
         "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
         "attention_bias": False,
         "use_sliding_window": False,

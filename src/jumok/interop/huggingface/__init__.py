@@ -1,4 +1,4 @@
-"""Hugging Face folders, in and out."""
+"""Import and export of Hugging Face model folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT as a stock class: BertModel, BertForMaskedLM or BertForSequenceClassification, by its head."""
+"""Conversion of BERT: BertModel, BertForMaskedLM or BertForSequenceClassification, depending on its head."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ MLM_HEAD = {
         }
     ),
 }
-# By our head: what stands under the prefix of the encoder, and what stands beside it.
+# By the head in jumok: rows with the prefix of the encoder, and rows without it.
 INSIDE = {"none": ENCODER, "mlm": ENCODER, "pooler": ENCODER | POOLER, "classify": ENCODER | POOLER}
 BESIDE = {"none": {}, "pooler": {}, "mlm": MLM_HEAD, "classify": CLASSIFIER}
-PREFIX = "bert."  # of the encoder, in a class with a head
+PREFIX = "bert."  # of the encoder, in classes with a head
 ANY_HEAD = ("pooler.", "cls.", "classifier.")
-# The names of 2018, and those of the output layer, which shares the embedding's matrix and the head's bias.
+# Names in files of 2018. The output layer shares the matrix of the embedding and the bias of the head.
 OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 SHARED_BIAS = "cls.predictions.decoder.bias"
 
@@ -51,18 +51,18 @@ class BERTFormat(Format[BERTConfig]):
     """A BERT with any of its heads."""
 
     def rows(self, config: BERTConfig) -> dict[str, Row]:
-        """The row of each stock tensor; the encoder's names have a prefix beside a head."""
+        """Return the row of each stock tensor; in classes with a head, the encoder has a prefix."""
         prefix = PREFIX if BESIDE[config.head] else ""
         inside = {prefix + name: row for name, row in INSIDE[config.head].items()}
         return numbered(inside | BESIDE[config.head], config.n_layer)
 
-    def tidied(self, config: BERTConfig, tensors: Tensors) -> Tensors:
-        """Under today's names, without constants and without the heads that this model has not.
+    def normalised(self, config: BERTConfig, tensors: Tensors) -> Tensors:
+        """Return the tensors with current names, without constants and without heads that the model does not have.
 
-        Published files have the heads of pre-training whatever class they name, and stock classes ignore them.
+        Published files contain the heads of pre-training whatever their class is; the stock classes ignore them.
         """
         wanted = {name.removeprefix(PREFIX): name for name in self.rows(config)}
-        found = {_today(name): tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
+        found = {_current_name(name): tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
         if SHARED_BIAS in found:
             found.setdefault("cls.predictions.bias", found[SHARED_BIAS])
         return {
@@ -71,13 +71,13 @@ class BERTFormat(Format[BERTConfig]):
             if name in wanted or not name.startswith(ANY_HEAD)
         }
 
-    def fitted(self, config: BERTConfig, tensors: Tensors) -> BERTConfig:
-        """Without a pooler where the file has none: a BertModel may be made without it, and does not say so."""
-        without = config.head == "pooler" and "pooler.dense.weight" not in map(_today, tensors)
+    def adjusted(self, config: BERTConfig, tensors: Tensors) -> BERTConfig:
+        """Remove the pooler if the file has none: the config.json of a BertModel does not state that."""
+        without = config.head == "pooler" and "pooler.dense.weight" not in map(_current_name, tensors)
         return dataclasses.replace(config, head="none") if without else config
 
 
-def _today(name: str) -> str:
+def _current_name(name: str) -> str:
     for old, new in OLD_NAMES.items():
         name = name.removesuffix(old) + new if name.endswith(old) else name
     return name.removeprefix(PREFIX)

@@ -1,7 +1,6 @@
-"""To and from the model folders of Hugging Face `transformers`, which itself is not needed for it.
+"""Conversion of models from and to folders of Hugging Face `transformers`; the package itself is not needed.
 
-Which of our models is which stock class, and what config.json says of it, is in `jumok.config.huggingface`; here is
-what becomes of tensors, tokenizers and files.
+This package converts tensors, tokenizers and files. `jumok.config.huggingface` converts configurations.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ FORMATS: dict[str, Format[Any]] = {
 
 
 def to_hf(model: Model, folder: str | os.PathLike[str]) -> None:
-    """Write a model as a folder that `from_pretrained` of its stock class loads, in transformers 4.56 or newer.
+    """Export a model to a folder that `from_pretrained` of its stock class loads, in transformers 4.56 or newer.
 
-    With a tokenizer at `model.tokenizer`, `AutoTokenizer.from_pretrained` loads that too, with the same ids. Weights
-    keep their type. The folder appears complete or not at all; an earlier export in its place is replaced.
+    `model.tokenizer`, if set, is exported too; `AutoTokenizer.from_pretrained` then gives the same ids. Parameters keep
+    their dtype. The folder is written atomically; an earlier export is replaced.
 
     Raises:
-        RunError: the folder holds something else, or cannot be written.
-        JumokError: no stock class can express the model: a rung of the ladder, a classic GPT whose heads are wider
-            than n_embd, or a Transformer of 2017 that does not say with which id its decoder begins.
+        RunError: the folder contains other files, or cannot be written.
+        JumokError: no stock class can express the model: a `Rung`, a classic GPT whose heads together are wider than
+            n_embd, or an "original" encoder–decoder without decoder_start_id.
     """
     target = Path(folder)
     require_replaceable(target)
     stock = _format(model.config)
     parameters = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    config, parameters = stock.leaving(model.config, parameters)
+    config, parameters = stock.for_export(model.config, parameters)
     dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
     documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: version("jumok")}}
     generation = their_generation_config(config)
@@ -70,17 +69,17 @@ def to_hf(model: Model, folder: str | os.PathLike[str]) -> None:
 
 
 def from_hf(folder: str | os.PathLike[str]) -> Model:
-    """Load a folder of one of the stock classes in `jumok.config.huggingface`.
+    """Load a model from a folder of one of the stock classes in `jumok.config.huggingface`.
 
-    Weights are read from safetensors, or else from pytorch_model.bin, of which nothing is taken but tensors.
+    Tensors are read from safetensors files, or from pytorch_model.bin with `weights_only=True`.
 
     Returns:
-        The model in eval mode, float64 where the file is and float32 otherwise, with `tokenizer` set where the
-        folder has a tokenizer.json, or a vocab.txt of BERT's.
+        The model in eval mode, in float64 if the file is and in float32 otherwise. `tokenizer` is set if the folder has
+        a tokenizer.json, or a vocab.txt as of BERT.
 
     Raises:
-        RunError: a file is missing or damaged, or the tensors do not fit config.json; all of them are listed.
-        JumokError: the model is another one, or has something that jumok has not; the message names it.
+        RunError: a file is missing or damaged, or the tensors do not fit config.json; the message lists all of them.
+        JumokError: jumok does not support the architecture or one of its settings; the message names it.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -88,7 +87,7 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
     config = our_config(read_stock(path / "config.json"), str(path))
     tensors = read_tensors(path)
     require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
-    config = _format(config).fitted(config, tensors)
+    config = _format(config).adjusted(config, tensors)
     parameters = from_stock(config, tensors, str(path))
     model = build_blank(config)
     model.to(torch.promote_types(parameters["token_embedding.weight"].dtype, torch.float32))
@@ -98,34 +97,37 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
 
 
 def is_hf(folder: Path) -> bool:
-    """Whether a folder's config.json describes a model of `transformers`, known to us or not."""
+    """Return whether the config.json of a folder describes a model of `transformers`, supported or not."""
     path = folder / "config.json"
     try:
         return path.is_file() and not {"architectures", "model_type"}.isdisjoint(read_json(path))
-    except RunError:  # damaged: whoever opens it next says so
+    except RunError:  # damaged; opening the folder reports that
         return False
 
 
 def to_stock(config: ModelConfig, parameters: Tensors) -> Tensors:
-    """Stock tensors by name, from ours by name.
+    """Convert parameters of jumok to tensors of the stock class, both by name.
 
     Raises:
-        JumokError: the stock class cannot express them.
+        JumokError: the stock class cannot express the model.
     """
     stock = _format(config)
-    config, parameters = stock.leaving(config, parameters)
+    config, parameters = stock.for_export(config, parameters)
     return to_theirs(stock.rows(config), parameters)
 
 
 def from_stock(config: ModelConfig, tensors: Tensors, where: str) -> Tensors:
-    """Our parameters by name, ready for `load_state_dict`, from stock tensors by name; `where` is for messages.
+    """Convert tensors of the stock class to parameters of jumok for `load_state_dict`, both by name.
+
+    Args:
+        where: the folder, for messages.
 
     Raises:
-        RunError: tensors are missing, unknown or of another shape; all are listed.
+        RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
     stock = _format(config)
-    parameters = to_ours(config, stock.rows(config), stock.tidied(config, tensors), where)
-    return stock.arriving(config, parameters)
+    parameters = to_ours(config, stock.rows(config), stock.normalised(config, tensors), where)
+    return stock.after_import(config, parameters)
 
 
 def _format(config: ModelConfig) -> Format[Any]:

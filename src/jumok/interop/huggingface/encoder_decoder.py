@@ -1,10 +1,9 @@
-"""The encoder–decoder as a stock class: BartForConditionalGeneration, and MarianMTModel for the Transformer of 2017.
+"""Conversion of the encoder–decoder: BartForConditionalGeneration, and MarianMTModel for the Transformer of 2017.
 
-BART's position tables begin with two rows that no position uses; ours do not have them.
+The position tables of BART begin with two unused rows, which those of jumok do not have.
 
-Marian is the model of 2017 in another order: it writes all sines of a position before all cosines, where the paper
-puts them in turns. The order of the coordinates of the residual stream means nothing, so if all parameters that
-touch it are put into Marian's order, the model is the same.
+Marian has all sines of a position before all cosines, while the paper alternates them. The order of the coordinates of
+the residual stream is arbitrary, so the conversion permutes all parameters that read from it or write to it.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ def _shared_rows(config: EncoderDecoderConfig) -> dict[str, Row]:
 
 
 class BARTFormat(Format[EncoderDecoderConfig]):
-    """The classic family."""
+    """The conversion of the classic family."""
 
     def rows(self, config: EncoderDecoderConfig) -> dict[str, Row]:
-        """The row of each stock tensor; those that share the embedding's matrix have none."""
+        """Return the row of each stock tensor; tensors that share the matrix of the embedding have none."""
         tables = {
             f"model.{their}.embed_positions.weight": Row((f"{our}.position_embedding.weight",), OFFSET)
             for their, our in SIDES.items()
@@ -61,8 +60,8 @@ class BARTFormat(Format[EncoderDecoderConfig]):
         norms = pairs({f"model.{their}.layernorm_embedding": f"{our}.norm" for their, our in SIDES.items()})
         return _shared_rows(config) | tables | norms
 
-    def tidied(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
-        """Under the names of the class with an output layer, whose bias is zero where a file has none."""
+    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
+        """Return the tensors with the names of the class with an output layer; a missing bias is zero."""
         if not any(name.startswith("model.") for name in tensors):  # saved from BartModel
             tensors = {f"model.{name}": tensor for name, tensor in tensors.items()}
         tensors = dict(tensors)
@@ -75,23 +74,23 @@ class BARTFormat(Format[EncoderDecoderConfig]):
 
 
 class MarianFormat(BARTFormat):
-    """The original family."""
+    """The conversion of the original family."""
 
     def rows(self, config: EncoderDecoderConfig) -> dict[str, Row]:
-        """The row of each stock tensor; positions are computed there as here."""
+        """Return the row of each stock tensor; the positions are computed, so they have none."""
         return _shared_rows(config)
 
-    def tidied(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
-        """As BART's; older files hold the positions, too."""
-        tidied = super().tidied(config, tensors)
-        return {name: tensor for name, tensor in tidied.items() if not name.endswith("embed_positions.weight")}
+    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
+        """As for BART, without the positions that older files contain."""
+        normalised = super().normalised(config, tensors)
+        return {name: tensor for name, tensor in normalised.items() if not name.endswith("embed_positions.weight")}
 
-    def leaving(self, config: EncoderDecoderConfig, parameters: Tensors) -> tuple[EncoderDecoderConfig, Tensors]:
-        """With all sines before all cosines."""
+    def for_export(self, config: EncoderDecoderConfig, parameters: Tensors) -> tuple[EncoderDecoderConfig, Tensors]:
+        """Permute the coordinates to all sines before all cosines."""
         return config, reordered(parameters, _sines_first(config.n_embd))
 
-    def arriving(self, config: EncoderDecoderConfig, parameters: Tensors) -> Tensors:
-        """With sines and cosines in turns."""
+    def after_import(self, config: EncoderDecoderConfig, parameters: Tensors) -> Tensors:
+        """Permute the coordinates to alternating sines and cosines."""
         return reordered(parameters, _sines_first(config.n_embd).argsort())
 
 
@@ -100,12 +99,12 @@ def _sines_first(width: int) -> Tensor:
 
 
 def reordered(parameters: Tensors, order: Tensor) -> Tensors:
-    """The parameters of the same model with the coordinates of its residual streams in another order.
+    """Return the parameters of an equivalent model with the coordinates of its residual streams in another order.
 
-    What reads from a stream has it in its columns, what writes to one in its rows, and norms act on it directly.
+    Matrices that read from a stream have it in their columns, and matrices that write to it in their rows.
 
     Args:
-        order: (C,), where each new coordinate was before.
+        order: (C,), the old index of each new coordinate.
     """
     reads = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "up_proj.weight", "embedding.weight")
     writes = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")

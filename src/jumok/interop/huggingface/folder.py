@@ -1,4 +1,4 @@
-"""The files of a Hugging Face folder: tensors in, whole folders out."""
+"""Files of a Hugging Face folder: reading tensors, and writing folders."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from jumok.files import atomic_folder, space
 from jumok.models.tensors import load_tensors
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-MARK = "jumok_version"  # in config.json: this folder is an export, and may be replaced by a newer one
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there, in one file or as an index names them
+MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
-# --- in ---------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, in one file or in the several that an index lists.
+    """Return all tensors of a folder, from one file or from the files of an index.
 
     Raises:
-        RunError: a file is missing or damaged, or a pickle holds more than tensors.
+        RunError: a file is missing or damaged, or a pickle contains other objects than tensors.
     """
     tensors = {}
     for name in _weight_files(folder):
-        path = folder / Path(name).name  # an index cannot point out of its folder
+        path = folder / Path(name).name  # never outside of the folder
         if not path.is_file():
             raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=name)
         tensors.update(_read_pickle(path) if path.suffix == ".bin" else _read_safetensors(path))
@@ -68,29 +68,27 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    """The tensors of an older file, which is a pickle; only what cannot run code is taken from it."""
+    """Return the tensors of an older file, a pickle; it is loaded with weights_only=True, so it cannot run code."""
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged bytes end in nearly any exception
+    except Exception as error:  # damaged files raise various exceptions
         reason = str(error).strip().partition("\n")[0][:200]
         raise RunError(
-            "{path} is damaged, or holds more than tensors, which could run code and is not opened "
+            "{path} is damaged, or contains objects other than tensors, which could run code and are not loaded "
             "({reason}); get the model as model.safetensors.",
             path=path,
             reason=reason,
         ) from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise RunError(
-            "{path} holds something else than tensors by name; get the model as model.safetensors.", path=path
-        )
+        raise RunError("{path} does not contain tensors by name; get the model as model.safetensors.", path=path)
     return dict(tensors)
 
 
-# --- out --------------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def require_replaceable(target: Path) -> None:
-    """Raise RunError unless `target` is absent, empty, or an export of ours."""
+    """Raise RunError unless `target` does not exist, is empty, or is an export of jumok."""
     if target.exists() and not target.is_dir():
         raise RunError("{target} is a file; give a folder for the export.", target=target)
     if not target.is_dir() or not any(target.iterdir()):
@@ -107,10 +105,10 @@ def require_replaceable(target: Path) -> None:
 def write_folder(
     target: Path, documents: Mapping[str, Mapping[str, Any]], tokenizer: str | None, tensors: dict[str, Tensor]
 ) -> None:
-    """Write settings, a tokenizer.json if there is one, and tensors; the folder appears complete or not at all.
+    """Write the JSON documents, tokenizer.json if given, and the tensors; the folder is written atomically.
 
     Raises:
-        RunError: the system refuses; an earlier folder in its place is untouched.
+        RunError: it cannot be written; an existing folder is then unchanged.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

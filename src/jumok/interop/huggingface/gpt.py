@@ -1,7 +1,7 @@
-"""GPT as a stock class: Qwen3ForCausalLM is the modern family, GPT2LMHeadModel the classic one.
+"""Conversion of GPT: the modern family to Qwen3ForCausalLM, the classic family to GPT2LMHeadModel.
 
-With labels they are Qwen3ForSequenceClassification and GPT2ForSequenceClassification, which have no output layer.
-GPT-2 keeps q, k and v in one tensor, and its matrices the other way round (its class calls them Conv1D).
+With labels the classes are Qwen3ForSequenceClassification and GPT2ForSequenceClassification, without an output layer.
+GPT-2 stores q, k and v in one tensor, and its matrices (Conv1D) are transposed.
 """
 
 from __future__ import annotations
@@ -61,57 +61,58 @@ GPT2 = {
     "lm_head.weight": Row(("head.weight",)),
 }
 CLASSIFIER = {"score.weight": Row(("classifier.weight",))}
-BESIDE = ("lm_head.weight", *CLASSIFIER)  # the names without the prefix of the others
-BUFFERS = (".attn.bias", ".attn.masked_bias")  # constants that old GPT-2 files carry along
+BESIDE = ("lm_head.weight", *CLASSIFIER)  # names without the prefix
+BUFFERS = (".attn.bias", ".attn.masked_bias")  # constants in old GPT-2 files
 
 
 class GPTFormat(Format[GPTConfig]):
-    """A causal model of either family.
+    """The conversion of a GPT of either family.
 
     Args:
-        table: its rows. prefix: of all names but that of a head, and absent where a file was saved without one.
+        table: its rows.
+        prefix: of all names except those of heads. Files saved without a head do not have it.
     """
 
     def __init__(self, table: Mapping[str, Row], prefix: str) -> None:
         self._table, self._prefix = table, prefix
 
     def rows(self, config: GPTConfig) -> dict[str, Row]:
-        """The row of each stock tensor; a head that is tied to the embedding has none."""
+        """Return the row of each stock tensor; a tied output layer has none."""
         rows = numbered(self._table, config.n_layer)
         if config.tie_embeddings or config.labels:
             del rows["lm_head.weight"]
         return rows | CLASSIFIER if config.labels else rows
 
-    def tidied(self, config: GPTConfig, tensors: Tensors) -> Tensors:
-        """Under the names of the class with a head, without constants and without a head that is tied."""
+    def normalised(self, config: GPTConfig, tensors: Tensors) -> Tensors:
+        """Return the tensors with the names of the class with a head, without constants and a tied output layer."""
         if not any(name.startswith(self._prefix) for name in tensors):
             tensors = {name if name in BESIDE else self._prefix + name: t for name, t in tensors.items()}
         tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(BUFFERS)}
-        if config.tie_embeddings:  # some files hold the shared matrix twice
+        if config.tie_embeddings:  # some files contain the shared matrix twice
             tensors.pop("lm_head.weight", None)
         return tensors
 
-    def leaving(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
-        """As they are, or with wider heads; see `widen_heads`."""
+    def for_export(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
+        """Widen the heads of a classic model if necessary; see `widen_heads`."""
         return widen_heads(config, parameters) if config.family == "classic" else (config, parameters)
 
-    def arriving(self, config: GPTConfig, parameters: Tensors) -> Tensors:
-        """With the head that is tied."""
+    def after_import(self, config: GPTConfig, parameters: Tensors) -> Tensors:
+        """Add the tied output layer."""
         if config.tie_embeddings:
             parameters["head.weight"] = parameters["token_embedding.weight"]
         return parameters
 
 
 def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
-    """The same classic model with heads that fill n_embd, as GPT-2 demands: n_head * head_dim = n_embd.
+    """Return an equivalent classic model with n_head * head_dim = n_embd, as GPT-2 requires.
 
-    Each head is padded with zeros, in q, k, v and in the matching columns of the output projection, which changes
-    no product. GPT-2 divides the scores by the root of the new width instead of the old one; q grows by the root of
-    their quotient to make up for it. Where n_embd is not divisible by n_head, heads of zeros are added until it is.
-    The logits are equal up to rounding.
+    Each head is padded with zeros in q, k, v and in the matching columns of the output projection, which changes no
+    product. GPT-2 divides the scores by the root of the new head width; q is multiplied by the root of the ratio of the
+    widths to compensate. If n_embd is not divisible by n_head, heads of zeros are added. The logits are equal up to
+    rounding.
 
     Raises:
-        JumokError: n_head * head_dim is more than n_embd, so that nothing can be padded.
+        JumokError: n_head * head_dim is greater than n_embd.
     """
     heads = next((h for h in range(config.n_head, config.n_embd // config.head_dim + 1) if config.n_embd % h == 0), 0)
     if not heads:

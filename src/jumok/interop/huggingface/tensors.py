@@ -1,7 +1,7 @@
-"""Tensors by their names and by ours: what the tables of all stock classes have in common.
+"""Conversion tables between tensors of stock classes and parameters of jumok.
 
-A table has a row for each stock tensor: which of our parameters make it up, one below the other, and what else
-differs. Reading and writing are the same rows from either side.
+A table has one row for each stock tensor. The row names the parameters of jumok whose concatenation is the tensor, and
+a change such as a transposition. The same rows are used in both directions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Change:
-    """How a stock tensor differs from ours: `out` makes theirs from ours, `back` ours from theirs."""
+    """The change of a tensor: `out` converts from jumok to the stock class, `back` is the inverse."""
 
     out: Callable[[Tensor], Tensor]
     back: Callable[[Tensor], Tensor]
@@ -37,43 +37,43 @@ TRANSPOSED = Change(lambda tensor: tensor.T, lambda tensor: tensor.T)
 
 @dataclass(frozen=True)
 class Row:
-    """The parameters of ours that make up one stock tensor, one below the other, and what else differs."""
+    """The parameters of jumok whose concatenation over rows is one stock tensor, and the change of the result."""
 
     ours: tuple[str, ...]
     change: Change = SAME
 
 
 class Format(ABC, Generic[C]):
-    """One stock class: its tensors in terms of ours, and what has to be put right on the way."""
+    """The conversion of one stock class: its table, and corrections that a table cannot express."""
 
     @abstractmethod
     def rows(self, config: C) -> dict[str, Row]:
-        """The row of each tensor that `save_pretrained` of the stock class writes, by its name."""
+        """Return the row of each tensor that `save_pretrained` of the stock class writes, by its name."""
 
-    def tidied(self, config: C, tensors: Tensors) -> Tensors:
-        """The tensors of a file under the names of `rows`, without those that hold nothing new."""
+    def normalised(self, config: C, tensors: Tensors) -> Tensors:
+        """Return the tensors of a file with the names of `rows`, without redundant ones."""
         return tensors
 
-    def fitted(self, config: C, tensors: Tensors) -> C:
-        """The configuration, corrected by what a file has."""
+    def adjusted(self, config: C, tensors: Tensors) -> C:
+        """Return the configuration, adjusted to the tensors of a file."""
         return config
 
-    def leaving(self, config: C, parameters: Tensors) -> tuple[C, Tensors]:
-        """Our configuration and parameters as the stock class can express them."""
+    def for_export(self, config: C, parameters: Tensors) -> tuple[C, Tensors]:
+        """Return an equivalent configuration and parameters that the stock class can express."""
         return config, parameters
 
-    def arriving(self, config: C, parameters: Tensors) -> Tensors:
-        """Our parameters, all of them, from those that `rows` speak of."""
+    def after_import(self, config: C, parameters: Tensors) -> Tensors:
+        """Return all parameters of jumok from those in `rows`."""
         return parameters
 
 
 def pairs(names: Mapping[str, str]) -> dict[str, Row]:
-    """Rows for the weight and the bias of each layer: {their layer: our layer}."""
+    """Return rows for weight and bias of each layer; `names` maps stock layers to layers of jumok."""
     return {f"{their}.{kind}": Row((f"{our}.{kind}",)) for their, our in names.items() for kind in ("weight", "bias")}
 
 
 def numbered(rows: Mapping[str, Row], count: int) -> dict[str, Row]:
-    """Each row that has an {i} in its names `count` times, from 0 on; the others once."""
+    """Repeat each row with {i} in its name for i from 0 to `count` - 1; other rows are kept."""
     return {
         their.format(i=i): Row(tuple(our.format(i=i) for our in row.ours), row.change)
         for their, row in rows.items()
@@ -82,7 +82,7 @@ def numbered(rows: Mapping[str, Row], count: int) -> dict[str, Row]:
 
 
 def to_theirs(rows: Mapping[str, Row], parameters: Tensors) -> Tensors:
-    """Stock tensors by name, from our parameters by name."""
+    """Convert parameters of jumok to tensors of the stock class, both by name."""
     return {
         their: row.change.out(torch.cat([parameters[our] for our in row.ours])).contiguous()
         for their, row in rows.items()
@@ -90,12 +90,12 @@ def to_theirs(rows: Mapping[str, Row], parameters: Tensors) -> Tensors:
 
 
 def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where: str) -> Tensors:
-    """Our parameters by name, from stock tensors by name.
+    """Convert tensors of the stock class to parameters of jumok, both by name.
 
     Raises:
-        RunError: tensors are missing, unknown or of another shape; all are listed.
+        RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
-    with torch.device("meta"):  # shapes without numbers
+    with torch.device("meta"):  # only the shapes are needed
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
     blank = {our: torch.empty(shapes[our], device="meta") for row in rows.values() for our in row.ours}
     wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}

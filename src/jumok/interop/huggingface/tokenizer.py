@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face folder, in and out."""
+"""Reading and writing the tokenizer of a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 
 
-# --- in ---------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
-    """The tokenizer of a folder, or None where there is neither a tokenizer.json nor a vocab.txt.
+    """Return the tokenizer of a folder, or None if it has neither a tokenizer.json nor a vocab.txt.
 
-    Tokens that the files beside it give a role, such as [MASK], are special in it whether or not it says so itself.
+    Tokens with a role in tokenizer_config.json or special_tokens_map.json, such as [MASK], become special tokens, even
+    if tokenizer.json does not mark them.
 
     Raises:
         RunError: a file is damaged, or the tokenizer has more ids than the model.
-        TokenizerError: the tokenizer.json is none.
+        TokenizerError: the tokenizer.json is invalid.
     """
     settings = _settings(folder)
     if (folder / "tokenizer.json").is_file():
@@ -63,16 +64,16 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _named(settings: dict[str, Any]) -> dict[str, str]:
-    """Role -> token, for the roles that the settings fill; a token is written as its text, or as an object with it."""
+    """Return the token of each role in the settings; a token is a string, or an object with its content."""
     given = {role: settings.get(role) for role in ROLES}
     texts = {role: token.get("content") if isinstance(token, dict) else token for role, token in given.items()}
     return {role: text for role, text in texts.items() if isinstance(text, str)}
 
 
 def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> HFTokenizer:
-    """The pipeline of BERT over a list of pieces, one a line (https://arxiv.org/abs/1810.04805)."""
+    """Return the WordPiece pipeline of BERT for a file with one piece per line (https://arxiv.org/abs/1810.04805)."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a piece may be U+2028
+        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a piece can be U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
     vocab = {piece: i for i, piece in enumerate(lines[:-1] if lines[-1] == "" else lines)}
@@ -82,7 +83,7 @@ def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> H
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),  # None: if all is lowered
+        strip_accents=settings.get("strip_accents"),  # None: if do_lower_case is set
         lowercase=settings.get("do_lower_case", True),
     )
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -92,14 +93,14 @@ def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> H
     return pipeline
 
 
-# --- out --------------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
-    """The tokenizer.json to write: where it does not say so itself, what stock code shall put around each text.
+    """Return the content of tokenizer.json, with a post-processor that adds the ids around each text.
 
-    That is what the model was trained with: `Framing` for a BERT and a GPT that classifies, and the id that ends a
-    source for an encoder–decoder. jumok itself adds nothing; see `Tokenizer`.
+    A post-processor of the tokenizer is kept. Otherwise the ids are those of the training: `Framing` for a BERT and a
+    GPT that classifies, and [EOS] for an encoder–decoder. `Tokenizer.encode` does not use the post-processor.
     """
     content = tokenizer.to_json()
     if any(tokenizer.around):
@@ -110,27 +111,27 @@ def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
 
 
 def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any]:
-    """The tokenizer_config.json: the class that loads any tokenizer.json, and the roles of special tokens."""
+    """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
-    writes = isinstance(config, GPTConfig) and not config.labels  # and so reads text alone, in rows of one length
+    writes = isinstance(config, GPTConfig) and not config.labels  # a language model, which needs no special tokens
     types = ["token_type_ids"] if isinstance(config, BERTConfig) else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.context_length,
         "model_input_names": ["input_ids", *types, "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        # jumok's own kinds take "[MASK]" in a text for text; see jumok.tokenizers.Tokenizer. Stock code that fills
-        # masks, or begins with a given token, has to be able to write one.
+        # As in jumok.tokenizers.Tokenizer, "[MASK]" in a text is ordinary text for a GPT. For other models, stock code
+        # such as the fill-mask pipeline must be able to encode special tokens.
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **{role: name for role, name in usual.items() if name is not None and not writes},
     }
 
 
-# --- both ways --------------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 def _around(tokenizer: Tokenizer, config: ModelConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids before and after each text."""
+    """Return the ids before and after each text."""
     if isinstance(config, EncoderDecoderConfig):
         return source_frame(config, tokenizer)
     if isinstance(config, BERTConfig) or (isinstance(config, GPTConfig) and config.labels):
@@ -140,7 +141,7 @@ def _around(tokenizer: Tokenizer, config: ModelConfig) -> tuple[tuple[int, ...],
 
 
 def _frame(pipeline: HFTokenizer, before: Sequence[int], after: Sequence[int]) -> None:
-    """Let stock code put texts between ids, and say which of two texts an id belongs to."""
+    """Set a post-processor that adds ids before and after each text, and the token types of two texts."""
     ids = {name: list(around) for name, around in (("before", before), ("after", after)) if around}
     if not ids:
         return

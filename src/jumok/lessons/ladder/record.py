@@ -1,4 +1,4 @@
-"""The record of a ladder: what was asked, what each rung came to, and the file that holds it, OUT/ladder.json."""
+"""The record of a ladder, OUT/ladder.json: its settings, its text, and the result of each rung."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = "ladder.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A validation on the way: tokens and seconds of training so far, nats per character."""
+    """A validation during training: tokens and seconds of training so far, nats per character."""
 
     tokens: int
     seconds: float
@@ -30,11 +30,11 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class RungResult:
-    """What a finished rung came to.
+    """The result of a finished rung.
 
     parameters: those that were trained. steps, tokens, seconds: of training, and tokens_per_second (the median).
-    nats_per_char: of the best weights, on the same held-out text for all rungs. curve: the validations on the way.
-    before, after: what it wrote before and after training.
+    nats_per_char: of the best parameters, on the same held-out text for all rungs. curve: the validations.
+    before, after: text that it generated before and after training.
     """
 
     slug: str
@@ -51,7 +51,7 @@ class RungResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFacts:
-    """What a record tells of its text. sources: names without folders. sha256: of the text as it was read."""
+    """Facts about the text. sources: names without folders. sha256: of the text as it was read."""
 
     sources: tuple[str, ...]
     sha256: str
@@ -59,25 +59,25 @@ class TextFacts:
 
     @classmethod
     def of(cls, text: Text) -> TextFacts:
-        """Of a text that was read."""
+        """The facts of a text that was read."""
         names = tuple(Path(source.name).name for source in text.sources)
         return cls(sources=names, sha256=text.sha256, chars=text.chars)
 
     @property
     def name(self) -> str:
-        """The text in a few words: its file, or how many there are."""
+        """A short name of the text: its first file, and the number of others."""
         first, others = self.sources[0], len(self.sources) - 1
         return f"{first} + {others}" if others else first
 
 
 @dataclass(frozen=True, kw_only=True)
 class LadderRecord:
-    """A ladder as far as it was climbed. It names no machine and no folder of one.
+    """The state of a ladder. It contains no names of machines or folders.
 
-    asked: the texts as the command line named them, without folders; None if it was not the command line.
-    precision, train_tokens, vocab_size: as the first rung has them, and floor, nats per character below which no model
-    gets on this text, where it is known; None before the first rung was begun.
-    before: what rungs that were begun wrote before training. results: of the finished rungs, in their order.
+    asked: the texts as given on the command line, without folders; None if there was no command line.
+    precision, train_tokens, vocab_size: of the first rung; None before it was started.
+    floor: the lowest possible loss on this text in nats per character, if it is known.
+    before: text that each started rung generated before training. results: of the finished rungs, in their order.
     """
 
     config: LadderConfig
@@ -91,32 +91,32 @@ class LadderRecord:
     results: tuple[RungResult, ...] = ()
 
     def result(self, rung: LadderRung) -> RungResult | None:
-        """What a rung came to, or None if it is not finished."""
+        """The result of a rung, or None if it is not finished."""
         return next((result for result in self.results if result.slug == rung.slug), None)
 
     def with_result(self, result: RungResult) -> LadderRecord:
-        """The same with one more rung finished."""
+        """A copy with the result of one more rung."""
         order = [rung.slug for rung in RUNGS]
         return dataclasses.replace(
             self, results=tuple(sorted((*self.results, result), key=lambda r: order.index(r.slug)))
         )
 
     def without_result(self, rung: LadderRung) -> LadderRecord:
-        """The same, a rung to be climbed anew."""
+        """A copy without the result of a rung, which will be trained again."""
         return dataclasses.replace(self, results=tuple(result for result in self.results if result.slug != rung.slug))
 
     @property
     def finished(self) -> bool:
-        """Whether all rungs are."""
+        """Whether all rungs are finished."""
         return all(self.result(rung) is not None for rung in RUNGS)
 
     @property
     def command(self) -> str | None:
-        """The command that makes such a ladder, or None if it was not made by one."""
+        """The command that made this ladder, or None if it was not made by a command."""
         return None if self.asked is None else command_of(self.asked, self.config)
 
     def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
-        """Raise ResumeError, with what differs, if another ladder is asked for than the one in `out`."""
+        """Raise ResumeError, with the differences, if text or settings are not those of the ladder in `out`."""
         ours, theirs = dataclasses.asdict(self.config), dataclasses.asdict(config)
         differing = [
             tr("{name}={recorded!r}, not {given!r}", name=name, recorded=ours[name], given=value)
@@ -157,10 +157,10 @@ class LadderRecord:
 
     @classmethod
     def read(cls, out: Path) -> LadderRecord:
-        """What `write` wrote.
+        """Read OUT/ladder.json.
 
         Raises:
-            RunError: it cannot be read, is damaged, or of another format.
+            RunError: it cannot be read, is damaged, or has another format.
         """
         path = out / FILE
         try:
@@ -168,7 +168,7 @@ class LadderRecord:
             written = values.pop("format")
             if written != FORMAT:
                 raise RunError(
-                    "{path} has format {found}; this jumok reads format {known}. Update jumok.",
+                    "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
                     path=path,
                     found=written,
                     known=FORMAT,
@@ -193,7 +193,7 @@ class LadderRecord:
 
 
 def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str:
-    """The command that climbs a ladder, as a shell takes it. options: further ones, each with its value after it."""
+    """The shell command that runs a ladder. options: further options, each followed by its value."""
     words = ["jumok", "learn", "ladder", *texts, *options]
     if config.steps_per_rung is not None:
         words += ["--steps-per-rung", str(config.steps_per_rung)]
@@ -209,10 +209,10 @@ def _result(values: dict[str, Any]) -> RungResult:
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write a file of a ladder at once, or leave the old one.
+    """Write a file of a ladder atomically.
 
     Raises:
-        RunError: the system refuses.
+        RunError: it cannot be written.
     """
     try:
         write_atomic(path, content)

@@ -1,4 +1,4 @@
-"""What a ladder leaves for people: a table, a picture, and a page that needs nothing but a browser."""
+"""The outputs of a ladder: a table in Markdown, a picture, and a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from jumok.view.training_pictures import draw_ladder
 
 TABLE, PICTURE, PAGE = "ladder.md", "ladder.png", "report.html"
 MINUS = "−"
-IN_MINUTES = 180.0  # seconds of a rung from which the picture counts minutes
+IN_MINUTES = 180.0  # seconds; if a rung takes longer, the picture uses minutes
 
 
 def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
     """Write table, picture and page of the finished rungs, at least one, into `out`; returns their paths.
 
     Raises:
-        RunError: the system refuses.
+        RunError: a file cannot be written.
     """
     write_output(out / TABLE, markdown_table(record, language))
     write_output(out / PICTURE, _picture(record, language))
@@ -40,7 +40,7 @@ def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
 
 
 def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings, and a row for each finished rung: its name, parameters, loss, change, speed, tokens of training."""
+    """The headings, and a row for each finished rung: name, parameters, loss, change, speed, training tokens."""
     rows: list[tuple[str, ...]] = []
     before: RungResult | None = None
     for number, rung in enumerate(RUNGS, 1):
@@ -75,7 +75,7 @@ def signed(change: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without control characters, which could steer a terminal and have no place on a page."""
+    """The text with control characters replaced, which could change the state of a terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
@@ -83,7 +83,7 @@ def printable(text: str) -> str:
 
 
 def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, dark: bool = False) -> bytes:
-    """The curves of the finished rungs as a PNG: by seconds or minutes if the budget is time, else by tokens."""
+    """The curves of the finished rungs as a PNG, over seconds or minutes if the budget is a time, else over tokens."""
     by_time = record.config.minutes_per_rung is not None
     longest = max((point.seconds for result in record.results for point in result.curve), default=0.0)
     unit, seconds = ("minutes", 60.0) if longest >= IN_MINUTES else ("seconds", 1.0)
@@ -114,7 +114,7 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
 
 
 def page(record: LadderRecord, language: Language) -> str:
-    """The whole report as HTML that loads nothing from anywhere."""
+    """The report as HTML without external resources."""
     template = resources.files("jumok.lessons.ladder").joinpath("report.html").read_text(encoding="utf-8")
     title = _escaped("title", language, text=record.text.name)
     return Template(template).substitute(
@@ -136,7 +136,7 @@ def page(record: LadderRecord, language: Language) -> str:
 
 
 def _generate(record: LadderRecord) -> str:
-    """A command that writes with the last rung, from a word of its own sample, so that it knows the characters."""
+    """A command that generates text with the last rung; its prompt is a word of the sample."""
     last = record.results[-1]
     word = re.search(r"\w+", last.after)
     prompt = (word[0],) if word else ()
@@ -144,7 +144,7 @@ def _generate(record: LadderRecord) -> str:
 
 
 def _escaped(key: str, language: Language, **values: object) -> str:
-    """A sentence, safe to stand in HTML."""
+    """A text, escaped for HTML."""
     return escape(say(key, language, **values))
 
 
@@ -187,7 +187,7 @@ def _facts(record: LadderRecord, language: Language) -> list[tuple[str, str]]:
 
 
 def _picture_element(record: LadderRecord, language: Language) -> str:
-    """The picture for a wide and a narrow window, by day and by night."""
+    """The picture for wide and narrow windows, in light and dark mode."""
     sources = [
         ("(max-width: 640px) and (prefers-color-scheme: dark)", True, True),
         ("(max-width: 640px)", True, False),

@@ -1,14 +1,13 @@
 """The ladder: ten models trained one after another on the same text, in the same order, with the same budget.
 
-Each rung is a run of `jumok.training.trainer` in a folder of its own, OUT/01-bigram and so on, which `jumok generate`
-takes like any other. Nothing is printed here; what happens is yielded as events. A ladder that was interrupted, or
-killed,
-continues where it stopped: finished rungs are kept, and the rung it was in goes on from its last saved state.
+Each rung is a run of `jumok.training.trainer` in its own folder, OUT/01-bigram and so on, which can be used like any
+other run folder. Nothing is printed here; progress is yielded as events. A ladder that was interrupted or killed
+continues where it stopped: finished rungs are kept, and the unfinished rung continues from its last saved state.
 
-    OUT/ladder.json     the record: what was asked, and what each rung came to
+    OUT/ladder.json     the record: settings, text, and the result of each rung
     OUT/ladder.md       the table
     OUT/ladder.png      the curves
-    OUT/report.html     both, and what they mean, in one file for any browser
+    OUT/report.html     table, curves and explanations in one file for any browser
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
-LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # of a start that was killed
-HELD_OUT_TOKENS = 262_144  # read for the last figures, each fourth of them predicted; the same ones at every rung
+LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # files of a process that was killed
+HELD_OUT_TOKENS = 262_144  # evaluated for the final figures, the same on every rung; every fourth is predicted
 
 
 @dataclass(frozen=True, kw_only=True)
 class RungStarted:
-    """A rung begins, or goes on after `step` steps. number: from 1. before: what it wrote before training."""
+    """A rung starts, or continues after `step` steps. number: from 1. before: the sample before training."""
 
     number: int
     rung: LadderRung
@@ -57,7 +56,7 @@ class RungStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class RungFinished:
-    """A rung is finished. meaning: its figure in a few sentences. earlier: by an earlier run of the same ladder."""
+    """A rung is finished. meaning: its figure, explained. earlier: whether an earlier run finished it."""
 
     number: int
     rung: LadderRung
@@ -69,7 +68,7 @@ class RungFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class LadderFinished:
-    """The ladder is over: reason "done", or "interrupted". outputs: what was written of it, ladder.json first."""
+    """The run of the ladder has ended. reason: "done" or "interrupted". outputs: the files, ladder.json first."""
 
     reason: str
     record: LadderRecord
@@ -81,19 +80,21 @@ LadderEvent = RungStarted | RungFinished | LadderFinished | Event
 
 
 class Ladder:
-    """One ladder in its folder. Make it, then iterate over `run()`; the same call continues one that was begun.
+    """One ladder in its folder. Create it, then iterate over `run()`. The same call continues an unfinished ladder.
 
     Args:
-        text: what all rungs learn from; its last tenth is held out.
-        out: folder, made if it is not there.
-        config: what the rungs have in common.
-        language: of the table, the picture, the report and `RungFinished`; it may change from one call to the next.
+        text: the training text of all rungs; its last tenth is held out.
+        out: folder, created if it does not exist.
+        config: the common settings of the rungs.
+        language: of the table, the picture, the report and `RungFinished`; it may differ when a ladder continues.
         device: "auto", "cpu", "cuda" or "mps".
-        asked: the texts as the command line named them, for the command in the report.
+        asked: the texts as given on the command line, for the command in the report.
 
     Raises:
-        TextError: the text is too short. ResumeError: the folder holds another ladder; the message says what differs.
-        RunError: the folder holds something else, or cannot be written. ConfigError: there is no such device.
+        TextError: the text is too short.
+        ResumeError: the folder contains a ladder with another text or other settings; the message names them.
+        RunError: the folder contains other files, or cannot be written.
+        ConfigError: the device does not exist.
     """
 
     def __init__(
@@ -118,16 +119,16 @@ class Ladder:
         self._tokenizer: Tokenizer | None = None
 
     def request_stop(self) -> None:
-        """Ask the ladder to end after the step it is in; its state is saved first. Safe in a signal handler."""
+        """Stop after the current step and save the state. Safe in a signal handler."""
         self._stop = True
         if self._trainer is not None:
             self._trainer.request_stop()
 
     def run(self) -> Iterator[LadderEvent]:
-        """Climb what is left of the ladder, or until `request_stop`.
+        """Train the rungs that are not finished, until the end or `request_stop`.
 
         Raises:
-            RunError: another process is climbing it, the disk is full, or the folder of a rung is damaged.
+            RunError: another process runs this ladder, the disk is full, or the folder of a rung is damaged.
             TrainingError: see `Trainer.run`.
         """
         with _lock(self.out):
@@ -145,7 +146,7 @@ class Ladder:
         return self.out / f"{number:02d}-{rung.slug}"
 
     def _is_finished(self, number: int, rung: LadderRung) -> bool:
-        """Whether there is both a result and a model; a rung whose folder was deleted is climbed anew."""
+        """Whether there is both a result and a model. A rung whose folder was deleted is trained again."""
         if self.record.result(rung) is None:
             return False
         if (self._folder(number, rung) / "model.safetensors").is_file():
@@ -158,7 +159,7 @@ class Ladder:
         with self._make_trainer(rung, folder) as trainer:
             self._trainer = trainer
             self._note_start(rung, trainer)
-            if self._stop:  # it was asked for before there was anyone to ask
+            if self._stop:  # `request_stop` was called before there was a trainer
                 trainer.request_stop()
             yield RungStarted(
                 number=number,
@@ -181,24 +182,24 @@ class Ladder:
 
     def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
         kind, settings = self.record.config.settings(rung)
-        if self.record.precision is not None:  # what the first rung measured
+        if self.record.precision is not None:  # measured on the first rung
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
             settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
-            training = given_again(folder, settings)  # without a length, which would begin another stage
+            training = given_again(folder, settings)  # without a length, which would start a stage
             return Trainer.resume(folder, self.text, training, device=self.device)
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
         if choose_device(self.device).type == "cpu":
-            settings["attention"] = "chunked"  # not what measures faster, which could differ between rungs
+            settings["attention"] = "chunked"  # a measured choice could differ between rungs
         made = configurations(settings, kind=kind)
         trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device)
-        trainer.notices.clear()  # advice on the size of the model and the length of the run, which a ladder prescribes
+        trainer.notices.clear()  # advice on the size of the model and the length of the run, which are fixed here
         return trainer
 
     def _note_start(self, rung: LadderRung, trainer: Trainer) -> None:
-        """Keep what only a rung that has just begun can tell."""
+        """Record the values that are known when a rung starts."""
         data = trainer.folder.read_config()["data"]
         before = dict(self.record.before)
         if trainer.step == 0 and rung.slug not in before:
@@ -214,7 +215,7 @@ class Ladder:
         self.record.write(self.out)
 
     def _measure(self, rung: LadderRung, trainer: Trainer) -> RungResult:
-        """What the rung came to. The trainer has put the best weights back into the model."""
+        """The result of a rung. The trainer has restored the best parameters."""
         config = self.record.config
         tokens_per_step = config.batch_size * config.context_length
         metrics = RunFolder(trainer.folder.path).read_metrics()
@@ -257,10 +258,10 @@ class Ladder:
             earlier=earlier,
         )
 
-    # --- what is written --------------------------------------------------------------------------------------------
+    # --- outputs ----------------------------------------------------------------------------------------------------
 
     def _write_outputs(self) -> tuple[Path, ...]:
-        """Write table, picture and report of the rungs so far; of none, only the record is there."""
+        """Write table, picture and report, if there are finished rungs; returns the paths of all outputs."""
         written = [self.out / records.FILE]
         if self.record.results:
             written += report.write(self.record, self.out, self.language)
@@ -268,7 +269,7 @@ class Ladder:
 
 
 def default_folder(text: Text, config: LadderConfig, runs: Path = Path("runs")) -> Path:
-    """RUNS/ladder, or with a number the first that is free or holds this very ladder, which then continues."""
+    """RUNS/ladder, RUNS/ladder-2 and so on: the first that does not exist or contains this ladder, to continue it."""
     facts = TextFacts.of(text)
     for number in range(1, 10_000):
         folder = runs / ("ladder" if number == 1 else f"ladder-{number}")
@@ -286,7 +287,7 @@ def default_folder(text: Text, config: LadderConfig, runs: Path = Path("runs")) 
 def _require_enough(text: Text, config: LadderConfig) -> None:
     """Raise TextError unless the training part fills a batch, and the held-out part a window."""
     batch, window = config.batch_size * config.context_length + 1, config.context_length
-    enough = 1 + math.ceil(max(batch / (1 - HELD_OUT), window / HELD_OUT))  # a character is a token, or several
+    enough = 1 + math.ceil(max(batch / (1 - HELD_OUT), window / HELD_OUT))  # each character is at least one token
     if text.chars < enough:
         raise TextError(
             "the text has {chars:,} characters, too short for the ladder: it takes at least "
@@ -327,10 +328,10 @@ def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | 
 
 @contextmanager
 def _lock(out: Path) -> Iterator[None]:
-    """Keep a second process off the same ladder.
+    """Lock the folder of a ladder against other processes.
 
     Raises:
-        RunError: another one is at it.
+        RunError: another process has the lock, or the folder cannot be written.
     """
     with ExitStack() as held:
         try:

@@ -1,7 +1,7 @@
-"""The rungs of the ladder: ten models, each with one part more than the one before, and what they have in common.
+"""The rungs of the ladder: ten models, each with one more part than the one before, and their common settings.
 
-The last two are the production GPT, whole: the classic one, then the modern one with Muon. The others are the same
-blocks with parts left out (`jumok.models.rung.Rung`).
+The last two are the complete production GPT: the classic one, then the modern one with Muon. The others are the same
+model with parts left out (`jumok.models.rung.Rung`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jumok.lessons.chapters import Language
 Words = Mapping[Language, str]
 
 MINUTES = 1.0  # for each rung, unless steps are given
-HELD_OUT = 0.1  # share of the text, its last part
+HELD_OUT = 0.1  # share of the text, taken from its end
 PARTS = tuple({f.name for f in dataclasses.fields(RungConfig)} - {f.name for f in dataclasses.fields(GPTConfig)})
 
 
@@ -26,9 +26,10 @@ PARTS = tuple({f.name for f in dataclasses.fields(RungConfig)} - {f.name for f i
 class LadderRung:
     """One rung.
 
-    slug: its folder's name. title: of a few words. adds: a sentence on what is new.
-    changes: settings that differ from here on. grows: settings that are what `LadderConfig` says from here on.
-    whole: nothing is left out any more, so that it is the production GPT.
+    slug: the name in its folder. title: a few words. adds: one or two sentences about the new part.
+    changes: settings that change on this rung and stay changed on all later ones.
+    grows: settings that have the value of `LadderConfig` on this rung and all later ones.
+    whole: whether it is the production GPT, with nothing left out.
     """
 
     slug: str
@@ -44,7 +45,7 @@ RUNGS = (
         slug="bigram",
         title={"ko": "바이그램", "en": "bigram"},
         adds={
-            "ko": "방금 나온 글자 하나만 보고 다음 글자를 맞혀요.",
+            "ko": "바로 앞 글자 하나로 다음 글자를 예측합니다.",
             "en": "It predicts the next character from the last one alone.",
         },
         changes={
@@ -56,8 +57,8 @@ RUNGS = (
         slug="average",
         title={"ko": "지난 글자의 평균", "en": "average of the past"},
         adds={
-            "ko": "지금까지 나온 글자를 모두 같은 비중으로 평균해서 그것만 보고 맞혀요.",
-            "en": "It takes the plain mean of all characters so far and predicts from that.",
+            "ko": "지금까지 나온 글자의 임베딩을 평균하여 다음 글자를 예측합니다.",
+            "en": "It predicts from the plain mean of all characters so far.",
         },
         changes={"mixing": "average"},
     ),
@@ -65,8 +66,8 @@ RUNGS = (
         slug="one-head",
         title={"ko": "헤드 하나", "en": "one head"},
         adds={
-            "ko": "무엇을 얼마나 볼지 쿼리와 키로 골라요. 고를 실마리로 위치가 들어오고, 값과 출력 투영도 배워요.",
-            "en": "Queries and keys choose how much to take from where. There are positions, and values learn now.",
+            "ko": "쿼리와 키로 가중치를 계산합니다. 위치 임베딩을 더하고, 값과 출력 투영도 학습합니다.",
+            "en": "Weights come from queries and keys. Positions are added; values and output projection are learned.",
         },
         changes={"mixing": "attention"},
     ),
@@ -74,8 +75,8 @@ RUNGS = (
         slug="many-heads",
         title={"ko": "여러 헤드", "en": "many heads"},
         adds={
-            "ko": "같은 폭을 여러 헤드로 나누어 여러 곳을 한꺼번에 봐요. 파라미터 수는 그대로예요.",
-            "en": "The same width is split into heads that look at several places at once, for no more parameters.",
+            "ko": "같은 폭을 여러 헤드로 나누어 여러 위치를 동시에 참조합니다. 파라미터 수는 같습니다.",
+            "en": "The width is split into heads, each with its own weights. The number of parameters is the same.",
         },
         grows=("n_head",),
     ),
@@ -83,8 +84,8 @@ RUNGS = (
         slug="feed-forward",
         title={"ko": "피드포워드", "en": "feed-forward"},
         adds={
-            "ko": "섞은 결과를 자리마다 비선형 신경망으로 한 번 더 가공해요.",
-            "en": "What was mixed is worked on by a non-linear network, position by position.",
+            "ko": "어텐션의 출력을 위치마다 비선형 신경망으로 변환합니다.",
+            "en": "A nonlinear network transforms the output of attention at each position.",
         },
         changes={"feed_forward": True},
     ),
@@ -92,8 +93,8 @@ RUNGS = (
         slug="stacked",
         title={"ko": "잔차 없이 쌓기", "en": "stack, no residuals"},
         adds={
-            "ko": "이 블록을 그대로 여러 겹 쌓아요. 블록마다 입력을 새 값으로 갈아 치워요.",
-            "en": "Several of these blocks are stacked as they are: each replaces what came in.",
+            "ko": "이 블록을 여러 층 쌓습니다. 블록마다 입력을 새 값으로 바꿉니다.",
+            "en": "Several of these blocks are stacked without changes. Each block replaces its input.",
         },
         grows=("n_layer",),
     ),
@@ -101,8 +102,8 @@ RUNGS = (
         slug="residual",
         title={"ko": "잔차 연결", "en": "residuals"},
         adds={
-            "ko": "갈아 치우지 않고 더해요: x + f(x).",
-            "en": "A block adds to what came in, x + f(x), and no longer replaces it.",
+            "ko": "입력을 바꾸지 않고 블록의 출력을 입력에 더합니다: x + f(x).",
+            "en": "A block adds to its input, x + f(x), instead of replacing it.",
         },
         changes={"residual": True},
     ),
@@ -110,8 +111,8 @@ RUNGS = (
         slug="normalisation",
         title={"ko": "정규화", "en": "normalisation"},
         adds={
-            "ko": "어텐션과 피드포워드의 앞, 그리고 맨 끝에 LayerNorm을 놓아요. 첫 가중치는 GPT-2처럼 작아져요.",
-            "en": "LayerNorm before each attention and feed-forward, and at the end; first weights small as GPT-2's.",
+            "ko": "어텐션과 피드포워드의 앞, 그리고 마지막에 LayerNorm을 적용합니다. 초기 가중치는 GPT-2처럼 작습니다.",
+            "en": "LayerNorm before each attention and feed-forward, and at the end. GPT-2's small initial parameters.",
         },
         changes={"norm": True},
     ),
@@ -119,8 +120,8 @@ RUNGS = (
         slug="dropout",
         title={"ko": "드롭아웃", "en": "dropout"},
         adds={
-            "ko": "배우는 동안 값을 무작위로 지워요. 이제 빠진 것이 없는 classic GPT예요.",
-            "en": "In training, values are dropped at random. Nothing is left out now: this is the classic GPT.",
+            "ko": "학습하는 동안 값을 무작위로 0으로 만듭니다. 부품을 모두 갖춘 classic GPT입니다.",
+            "en": "Random values are set to zero in training. This is the complete classic GPT.",
         },
         grows=("dropout",),
         whole=True,
@@ -129,10 +130,10 @@ RUNGS = (
         slug="modern",
         title={"ko": "modern과 Muon", "en": "modern with Muon"},
         adds={
-            "ko": "jumok의 기본 모델이에요: 회전 위치, 처음부터 바로 앞을 보는 헤드, RMSNorm, SwiGLU, 임베딩 공유, "
-            "드롭아웃 없음, 그리고 Muon.",
-            "en": "jumok's default: rotary positions, heads that begin by looking back, RMSNorm, SwiGLU, shared "
-            "embeddings, no dropout, and Muon.",
+            "ko": "jumok의 기본 모델입니다: 로터리 위치 임베딩, 앞 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
+            "임베딩 공유, 드롭아웃 없음, 그리고 Muon.",
+            "en": "jumok's default model: rotary positions, heads initialised to attend to preceding tokens, RMSNorm, "
+            "SwiGLU, tied embeddings, no dropout, and Muon.",
         },
         changes={"family": "modern", "dropout": 0.0, "tie_embeddings": True},
         whole=True,
@@ -142,14 +143,14 @@ RUNGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LadderConfig:
-    """What all rungs have in common.
+    """The common settings of all rungs.
 
-    minutes_per_rung, steps_per_rung: the budget of each; with neither it is a minute.
-    n_layer, n_head, dropout: of the rungs that have reached them. n_embd, context_length, batch_size: of all.
-    learning_rate: of AdamW, up to the last rung, which has jumok's defaults.
-    eval_tokens: held-out tokens read at each of the validations that make up a curve.
-    sample_tokens: length of what each rung writes before and after training.
-    precision: "auto" measures once, at the first rung, and keeps to the outcome.
+    minutes_per_rung, steps_per_rung: the budget of each rung; by default one minute.
+    n_layer, n_head, dropout: from the rung on that adds them. n_embd, context_length, batch_size: of all rungs.
+    learning_rate: of AdamW, on all rungs but the last, which uses jumok's defaults.
+    eval_tokens: held-out tokens evaluated for each point of a curve.
+    sample_tokens: length of the sample that each rung generates before and after training.
+    precision: "auto" measures once, on the first rung; all rungs use the result.
 
     Raises:
         ConfigError: a value is out of range, or both budgets were given.
@@ -163,7 +164,7 @@ class LadderConfig:
     context_length: int = 128
     batch_size: int = 16
     dropout: float = 0.1
-    learning_rate: float = 2e-3  # more suits rungs without norms, less those with GPT-2's small first weights
+    learning_rate: float = 2e-3  # a compromise: higher is better without norms, lower with GPT-2's initialisation
     eval_tokens: int = 8192
     sample_tokens: int = 80
     save_every: float = 10.0
@@ -192,7 +193,7 @@ class LadderConfig:
             require_range("steps_per_rung", self.steps_per_rung, 1)
         require_range("sample_tokens", self.sample_tokens, 1)
         require_choice("precision", self.precision, get_args(Precision))
-        for rung in RUNGS:  # the rest is checked where it belongs
+        for rung in RUNGS:  # the configurations check the other settings
             shape = {f.name for f in dataclasses.fields(self.model(rung, vocab_size=1))}
             TrainConfig(**{name: value for name, value in self.settings(rung)[1].items() if name not in shape})
 
@@ -203,7 +204,7 @@ class LadderConfig:
         return kind(vocab_size=vocab_size, **{name: value for name, value in settings.items() if name in names})
 
     def settings(self, rung: LadderRung) -> tuple[type[GPTConfig], dict[str, Any]]:
-        """The kind of model of a rung, and its settings."""
+        """The configuration class of a rung's model, and its settings."""
         shape: dict[str, Any] = {}
         for below in RUNGS[: RUNGS.index(rung) + 1]:
             shape |= {**below.changes, **{name: getattr(self, name) for name in below.grows}}
@@ -219,6 +220,6 @@ class LadderConfig:
             "minutes": self.minutes_per_rung,
             "val": HELD_OUT,
             "patience": 0,  # each rung uses its whole budget
-            "compile": "off",  # it would take most of a minute, and more from some rungs than from others
-            "sample_tokens": 0,  # the ladder writes its samples outside the budget
+            "compile": "off",  # compiling would take most of a minute, and a different time on each rung
+            "sample_tokens": 0,  # the ladder generates its samples outside the budget
         }

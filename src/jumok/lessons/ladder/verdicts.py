@@ -1,7 +1,7 @@
-"""What a rung's figure means: the measured difference in words, and a reason for it, chosen by its sign.
+"""Explanations of the figures of the rungs: the measured difference in words, and a reason chosen by its sign.
 
-Nothing here knows in advance which rungs help. There is a reason for either case, and none for a difference that is too
-small to mean anything.
+The code does not assume which rungs help. There is a reason for each sign. A difference that is too small to be
+meaningful gets none.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from jumok.lessons.ladder.record import LadderRecord
 from jumok.lessons.ladder.rungs import RUNGS, LadderRung
 from jumok.lessons.ladder.words import say, words
 
-CLEAR = 0.01  # nats per character; a judgement: less than this may be chance
-ENOUGH_STEPS = 100  # a judgement: after fewer the figures tell of the first weights, not of what a part is worth
-LESS_TEXT = 0.8  # of the text of the rung before: below this share it is worth a sentence
+CLEAR = 0.01  # nats per character; a smaller difference may be chance (an estimate)
+ENOUGH_STEPS = 100  # after fewer, the figures depend mostly on the initialisation (an estimate)
+LESS_TEXT = 0.8  # share of the text of the rung before; a smaller share is mentioned
 
 
 def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
-    """What a finished rung's figure means, in a few sentences; "" without a figure, or one of the rung before."""
+    """An explanation of the figure of a finished rung; "" if that figure or the one before it is missing."""
     number = RUNGS.index(rung)
     result = record.result(rung)
     if result is None:
@@ -42,12 +42,12 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
 
 
 def _too_few(steps: int, language: Language) -> list[str]:
-    """What to say where a rung, or the one before, made too few steps to be compared."""
+    """A sentence if there are too few steps for a comparison, else nothing."""
     return [say("few_steps", language, steps=steps, enough=ENOUGH_STEPS)] if steps < ENOUGH_STEPS else []
 
 
 def _behind_the_bigram(record: LadderRecord, rung: LadderRung, language: Language) -> list[str]:
-    """What keeps a rung that can choose above the bigram: it replaces what came in, or it saw less text."""
+    """Why a rung with attention is worse than the bigram: its blocks replace their input, or it saw less text."""
     bigram, result = record.result(RUNGS[0]), record.result(rung)
     _, settings = record.config.settings(rung)
     if bigram is None or result is None or settings.get("mixing") in {"none", "average"}:

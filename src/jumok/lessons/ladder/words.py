@@ -1,4 +1,4 @@
-"""What the ladder says, in Korean and English; the sentences are in ladder.toml beside this module."""
+"""The texts of the ladder in Korean and English, read from words.toml in this folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jumok.lessons.chapters import Language
 
 @cache
 def words() -> Mapping[str, Mapping[str, Any]]:
-    """Everything: {language: {key: sentence, "columns": list, "reasons": {rung: {"helps", "hurts"}}}}."""
+    """All texts: {language: {key: text, "columns": list, "reasons": {rung: {"helps", "hurts"}}}}."""
     return tomllib.loads(resources.files("jumok.lessons.ladder").joinpath("words.toml").read_text(encoding="utf-8"))
 
 
 def say(key: str, language: Language, **values: object) -> str:
-    """A sentence, its braces filled in."""
+    """The text of a key, with its braces filled in."""
     sentence: str = words()[language][key]
     return sentence.format(**values)

@@ -1,4 +1,4 @@
-"""What a model is trained for: which data, which batches, which loss, which figures; the loop is one."""
+"""Tasks: the data, batches, loss and figures for which a model is trained. The loop is the same for all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from jumok.runs.folder import RunFolder
 from jumok.training.tasks.classify import Classification
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.tasks.masked import MaskedLanguageModelling
+from jumok.training.tasks.material import Material
 from jumok.training.tasks.seq2seq import Seq2Seq
-from jumok.training.tasks.task import Material, Task
+from jumok.training.tasks.task import Task
 
 TASKS: dict[str, type[Task[Any]]] = {
     "lm": LanguageModelling,

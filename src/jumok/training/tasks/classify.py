@@ -1,26 +1,22 @@
-"""Tell which class a text belongs to."""
+"""Classify texts."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
-from jumok.data.ids import load_ids
-from jumok.data.rows import MULTIPLE, Rows, evenly_spread, load_rows, write_rows
+from jumok.data.rows import MULTIPLE, evenly_spread
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
-from jumok.files import atomic_path
-from jumok.inference.classify import Classifier, length_mask, listed, log_probabilities, padded
+from jumok.evaluation.seq2seq import whole_pairs
+from jumok.inference.classify import Classifier, length_mask, log_probabilities, padded
 from jumok.messages import message, tr
 from jumok.models.checks import require_finite
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
@@ -28,33 +24,32 @@ from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import cross_entropies
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
-from jumok.training.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
+from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
+from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
+from jumok.training.tasks.table_task import TableTask
 from jumok.view.training_pictures import draw_confusion
 
-# Fewest held-out rows that a validation and the last figures read, if there are as many. A thousand know an accuracy
-# to 1.2 points (a standard error), and two models on the same rows apart much better.
+# Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
+# accuracy on a thousand rows is 1.2 points; that of the difference of two models on the same rows is much less.
 VALIDATION_ROWS = 1_000
 FINAL_ROWS = 10_000
-BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table of reviews shows a rare piece too seldom
-NAMED = 10  # labels of which the figures tell each f1
+NAMED = 10  # labels, up to which the figures have the F1 of each
 SAMPLE_LABELS = 3
 
-Labelled = tuple[str, str]  # a text and its label
 
-
-class Classification(Task[Any]):
-    """Tell which class a text belongs to, from a table of texts and their labels.
+class Classification(TableTask[Any]):
+    """Classify texts, as learned from a table of texts and their labels.
 
     A GPT or a BERT reads a text, pools it, and a linear layer scores the labels. With `lm_weight` a GPT also learns to
-    predict each next token of the texts, which keeps it from learning the labels by heart (Radford et al. 2018,
+    predict each next token of the texts, which reduces overfitting (Radford et al. 2018,
     https://openai.com/index/language-unsupervised, section 3.2).
 
-    The best weights are those with the least cross-entropy on what is held out, not those with the highest accuracy.
-    Accuracy sees of each text only on which side it falls: among a thousand texts two good models differ by a handful,
-    and the best of twelve validations is the luckiest one. The loss sees how far each text is on its side. Its choice
-    is a model whose probabilities can be believed, which one that is chosen by accuracy need not be.
+    The best parameters are those with the least cross-entropy on the held-out part, not those with the highest
+    accuracy. On a thousand texts the accuracies of two good models differ by a handful of texts, so that the best of
+    twelve validations is mostly luck. The cross-entropy depends on the probability of each text's label, is less noisy,
+    and chooses a calibrated model.
     """
 
     kinds = (GPTConfig, BERTConfig)
@@ -66,27 +61,25 @@ class Classification(Task[Any]):
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
-    unit = "rows"
     loss_label = "nats/text"
     columns = COLUMNS
-    fixed_shapes = False
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
         assert isinstance(model, GPTConfig | BERTConfig)
-        self.train = _Part.load(folder.state, "train", data["train_rows"])
-        self.val = _Part.load(folder.state, "val", data["val_rows"])
+        self.train = LabelledRows.load(folder.state, "train", data["train_rows"])
+        self.val = LabelledRows.load(folder.state, "val", data["val_rows"])
         self.framing, self.tokenizer, self.labels = Framing.of(model, tokenizer), tokenizer, model.labels
         self.context_length, self.lm_weight = model.context_length, config.lm_weight
         self.token_dropout, self.seed = config.token_dropout, config.seed
         tokens = config.batch_size * model.context_length
         lengths = self.train.rows.lengths
         self.batches = LengthBatches(lengths[:, None], tokens, config.seed, weights=np.ones_like(lengths))
-        self.weights = _rarity(data["label_counts"]) if config.class_weights else None
+        self.class_weights = class_weights(data["label_counts"]) if config.class_weights else None
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = int(self.val.rows.lengths.sum())
-        self._notices = _notices(data, model, one_class=len(set(self.val.truth.tolist())) == 1)
+        self.data, self.model = data, model
         self.commonest = int(np.argmax(data["label_counts"]))  # place of a label
         self._final: ClassEvaluation | None = None
 
@@ -103,35 +96,29 @@ class Classification(Task[Any]):
                     type=type(table).__name__,
                 )
         material = Material.of(source, held_out, config.val)
-        train, val = _parts(material)
-        _require_classes(train, val, shared=held_out is None)
+        train, val = material.parts(labelled)
+        require_classes(train, val, shared=held_out is None)
         if config.val > 0 and not val:
-            raise TextError(
-                "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
-                "{--val}, or {--val 0} to train without validation.",
-                val=config.val,
-                count=len(source),
-            )
+            raise material.nothing_to_hold_out(config.val)
         return material
 
     @classmethod
     def usual_tokenizer(cls, material: Material) -> str:
-        """Pieces of words: they say more of a text than its letters, and there are fewer of them to read."""
+        """bpe: its ids are fewer than the characters of a text, and each carries more meaning."""
         return "bpe"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Trained on the texts of the training part, with the special tokens that either kind of model needs."""
-        texts = (text + "\n" for text, _ in _parts(material)[0])
-        few = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
-        return train_tokenizer(texts, kind, **{"special_tokens": SPECIAL_TOKENS, **few, **options})
+        """Train it on the texts, with the special tokens of a BERT, of which a GPT needs some."""
+        texts = (text for text, _ in material.parts(labelled)[0])
+        return cls.train_on(texts, kind, {"special_tokens": SPECIAL_TOKENS, **options})
 
     @classmethod
     def fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The labels of the training part, the id that fills up batches, and the head of a BERT."""
-        labels = {label for _, label in _parts(material)[0]}
+        """The labels of the training part, the id of the padding, and the head of a BERT."""
+        labels = {label for _, label in material.parts(labelled)[0]}
         return {"labels": in_order(labels), "pad_id": pad_id(tokenizer), "head": "classify"}
 
     @classmethod
@@ -146,13 +133,11 @@ class Classification(Task[Any]):
                 "leave it out, or train a gpt.",
                 lm_weight=config.lm_weight,
             )
-        train, val = _parts(material)
+        train, val = material.parts(labelled)
         framing = Framing.of(model, tokenizer)
         with folder.writing(tr("the texts as ids")):
-            learned = _Part.write(folder.state, "train", train, model.labels, tokenizer, framing)
-            held_out = _Part.write(folder.state, "val", val, model.labels, tokenizer, framing)
-        parts = (learned.part, held_out.part)
-        assert isinstance(material.source, Table)
+            learned = LabelledRows.write(folder.state, "train", train, model.labels, tokenizer, framing)
+            held_out = LabelledRows.write(folder.state, "val", val, model.labels, tokenizer, framing)
         given = sum(count or 0 for count in material.rows().values())
         if not len(learned.part.rows):
             raise TextError(
@@ -161,11 +146,11 @@ class Classification(Task[Any]):
         return {
             **material.identity(),
             **material.rows(),
-            "columns": list(material.source.columns),
+            "columns": list(table_of(material.source).columns),
             "train_rows": len(learned.part.rows),
             "val_rows": len(held_out.part.rows),
             "label_counts": np.bincount(learned.part.truth, minlength=len(model.labels)).tolist(),
-            "empty": given - sum(len(part.rows) for part in parts),
+            "empty": given - len(learned.part.rows) - len(held_out.part.rows),
             "cut": learned.cut + held_out.cut,
             "train_tokens": int(learned.part.rows.lengths.sum()),
             "val_tokens": int(held_out.part.rows.lengths.sum()),
@@ -182,11 +167,28 @@ class Classification(Task[Any]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Rows that are left out or cut, a held-out part that tells little, and a model that cannot be exported."""
-        return self._notices
+        """Rows that are left out or cut, a held-out part of one class, and a model that cannot be exported."""
+        data, found = self.data, [*super().notices]
+        if data["empty"]:
+            found.append(tr("{count:,} rows have an empty text or label and are left out.", count=data["empty"]))
+        if data["cut"]:
+            found.append(
+                tr(
+                    "{cut:,} of {count:,} texts are longer than the context of {context_length} tokens; their ends "
+                    "are not read. A longer {--context-length} reads more of them.",
+                    cut=data["cut"],
+                    count=data["train_rows"] + data["val_rows"],
+                    context_length=self.model.context_length,
+                )
+            )
+        if len(set(self.val.truth.tolist())) == 1:
+            found.append(tr("All held-out rows have the same label, so the figures mean little; shuffle the rows."))
+        if obstacle := pooling_obstacle(self.model):
+            found.append(obstacle)  # now, and not when all the work is done
+        return tuple(found)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Ids (B, T), filled up on the right; their lengths (B,); the places of their labels (B,)."""
+        """Ids (B, T), padded on the right; their lengths (B,); the places of their labels (B,)."""
         chosen = self.batches.rows(number)
         ids, lengths = padded(self.train.rows, chosen, self.framing.pad, self.context_length)
         if self.token_dropout:
@@ -203,14 +205,11 @@ class Classification(Task[Any]):
             found.append((ids[part, :width], lengths[part], truth[part]))
         return found
 
-    def share(self, batch: tuple[Tensor, ...]) -> float:
-        """Of the ids, padding included."""
-        return batch[0].numel() / self.batches.numbers_per_batch
-
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """Texts, whatever the class weights are, which are 1 on average; with `lm_weight` next tokens, too.
+        """Texts, and with `lm_weight` next tokens.
 
-        Divided by the sum of their weights, a rare text would count less the more of its kind were in its step.
+        The class weights, 1 on average, are not counted. If they were, a text of a rare class would count less in a
+        step with more texts of its class.
         """
         _, lengths, truth = batch
         return (len(truth), int((lengths - 1).sum())) if self.lm_weight else (len(truth),)
@@ -221,8 +220,8 @@ class Classification(Task[Any]):
         mask = length_mask(ids, lengths)  # (B, T)
         hidden = model.hidden(ids) if isinstance(model, GPT) else model.hidden(ids, mask)  # (B, T, C)
         losses = cross_entropies(model.classify(hidden, mask), truth)  # (B,)
-        if self.weights is not None:
-            losses = losses * self.weights.to(losses.device)[truth]  # (B,)
+        if self.class_weights is not None:
+            losses = losses * self.class_weights.to(losses.device)[truth]  # (B,)
         if not self.lm_weight:
             return (losses.sum(),)
         assert isinstance(model, GPT)  # `prepare` refuses others
@@ -233,9 +232,9 @@ class Classification(Task[Any]):
         return _figures(self._judge(model, max_tokens, VALIDATION_ROWS))
 
     def final(self, model: Classifier, max_tokens: int) -> dict[str, float]:
-        """As `validate` on ten times as many rows, which is mostly all, with the F1 of each class if they are few.
+        """As `validate`, on up to ten times as many rows; the F1 of each class, if they are few; a baseline.
 
-        Beside them stands the accuracy of who always says the most frequent label of the training part.
+        The baseline always predicts the most frequent label of the training part.
         """
         self._final = self._judge(model, max_tokens, FINAL_ROWS)
         each = self._final.f1.items() if len(self.labels) <= NAMED else ()
@@ -254,8 +253,8 @@ class Classification(Task[Any]):
         return f"{said} (always {self.labels[self.commonest]!r}: accuracy {figures['baseline_accuracy']:.3f})"
 
     def sample(self, model: Classifier, tokens: int, seed: int) -> str:
-        """One text with the likeliest labels and the true one: held out, or of the training part if nothing is."""
-        part = self.val if len(self.val.rows) else self.train
+        """One text with the likeliest labels and the true one."""
+        part = self._shown
         row = seed % len(part.rows)
         shares = log_probabilities(model, part.rows, np.array([row])).exp()[0]  # (labels,)
         require_finite(shares)
@@ -265,15 +264,14 @@ class Classification(Task[Any]):
         return f"{text} → {said} (label: {self.labels[int(part.truth[row])]})"
 
     def example(self) -> str:
-        """A text of a row that fits into a line."""
-        part = self.val if len(self.val.rows) else self.train
+        """A text that fits into a line."""
+        part = self._shown
         rows = (part.rows[row] for row in range(len(part.rows)))
         return presentable(self.tokenizer.decode(self.framing.inside(ids)) for ids in rows)
 
     def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share of the rows that are training rows, and the accuracy of the most frequent label of those."""
-        assert isinstance(material, Table)
-        encoded = [(self.tokenizer.encode(text), label) for text, label in _whole(labelled(material))]
+        """The share of the rows that are training rows, and the accuracy of the most frequent label."""
+        encoded = [(self.tokenizer.encode(text), label) for text, label in whole_pairs(labelled(table_of(material)))]
         rows = [(self.framing.frame(ids).ids.astype(np.int64).tobytes(), label) for ids, label in encoded if len(ids)]
         learned = self.train
         known = {hash((learned.rows[i].tobytes(), self.labels[at])) for i, at in enumerate(learned.truth.tolist())}
@@ -284,10 +282,15 @@ class Classification(Task[Any]):
         }
 
     def draw(self, model: Classifier, folder: RunFolder) -> None:
-        """confusion.png: which classes are taken for which, on the held-out rows of the last figures."""
+        """confusion.png, the confusion matrix of the held-out rows of the last figures."""
         if self._final is not None:
             with folder.writing("confusion.png"):
                 draw_confusion(self._final.confusion, self.labels, folder.path / "confusion.png")
+
+    @property
+    def _shown(self) -> LabelledRows:
+        """The held-out rows, or those of the training part if none are held out."""
+        return self.val if len(self.val.rows) else self.train
 
     def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
         rows, lengths = self.val.rows, self.val.rows.lengths
@@ -298,19 +301,19 @@ class Classification(Task[Any]):
             self.val.truth[chosen],
             self.labels,
             tokens=int(lengths[chosen].sum()),
-            weights=None if self.weights is None else self.weights.double(),
+            weights=None if self.class_weights is None else self.class_weights.double(),
         )
 
 
 def thinned(
     ids: Tensor, lengths: Tensor, share: float, framing: Framing, random: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Leave out some tokens of each text, so that no single one is relied on; those around it stay.
+    """Leave out random tokens of each text, but none of the special tokens around it.
 
-    Source: word dropout, https://arxiv.org/abs/1512.05287, section 4.2; here the tokens close up instead of being zero.
+    Source: word dropout, https://arxiv.org/abs/1512.05287, section 4.2; here the tokens are removed, not set to zero.
 
     Args:
-        ids: (B, T), filled up on the right. lengths: (B,). share: of the tokens that go, each for itself.
+        ids: (B, T), padded on the right. lengths: (B,). share: probability that a token is left out.
 
     Returns:
         ids (B, T) and lengths (B,) of what is left.
@@ -324,7 +327,7 @@ def thinned(
 
 
 def next_token_losses(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-    """Cross-entropy in nats of each token of a text after its first one, the filling left out.
+    """Cross-entropy in nats of each token of a text after its first one, without the padding.
 
     Args:
         hidden: (B, T, C), what `GPT.hidden` returned. ids: (B, T). mask: (B, T), True where there is a token.
@@ -335,137 +338,6 @@ def next_token_losses(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> 
     behind = mask[:, 1:]  # (B, T-1)
     states, targets = hidden[:, :-1][behind], ids[:, 1:][behind]  # (N, C) and (N,)
     return token_losses(states[None], model.head.weight, targets[None])[0]
-
-
-def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels in the order of their numbers if all are numbers, and of their letters otherwise."""
-    names = sorted(set(labels))
-    try:
-        return tuple(sorted(names, key=float))
-    except ValueError:
-        return tuple(names)
-
-
-# --- the two parts ----------------------------------------------------------------------------------------------------
-
-
-class _Part(NamedTuple):
-    """Rows of ids with their frame, and the place of each one's label, (rows,)."""
-
-    rows: Rows
-    truth: NDArray[np.int64]
-
-    @classmethod
-    def load(cls, folder: Path, name: str, count: int) -> _Part:
-        truth = load_ids(folder / f"{name}.labels.npy", count)
-        return cls(load_rows(folder / f"{name}.npy", count), truth.astype(np.int64))
-
-    @classmethod
-    def write(
-        cls,
-        folder: Path,
-        name: str,
-        cells: Sequence[Labelled],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        framing: Framing,
-    ) -> _Written:
-        """Write texts as ids; one of which the tokenizer makes nothing is left out."""
-        places = {label: place for place, label in enumerate(labels)}
-        encoded = [(tokenizer.encode(text), places[label]) for text, label in cells]
-        framed = [(framing.frame(ids), place) for ids, place in encoded if len(ids)]
-        rows = write_rows(folder / f"{name}.npy", (text.ids for text, _ in framed), tokenizer.dtype)
-        truth = np.array([place for _, place in framed], np.uint32)
-        with atomic_path(folder / f"{name}.labels.npy") as temporary, temporary.open("wb") as target:
-            np.save(target, truth, allow_pickle=False)
-        return _Written(cls(rows, truth.astype(np.int64)), sum(text.cut for text, _ in framed))
-
-
-class _Written(NamedTuple):
-    part: _Part
-    cut: int  # texts that lost their end
-
-
-def _parts(material: Material) -> tuple[list[Labelled], list[Labelled]]:
-    """Texts and labels of the training part and of what is held out; rows with an empty cell are left out."""
-    assert isinstance(material.source, Table)
-    cells = labelled(material.source)
-    if material.held_out is not None:
-        assert isinstance(material.held_out, Table)
-        held_out = labelled(material.held_out)
-    else:
-        held_out = cells[material.cut :]
-    return _whole(cells[: material.cut]), _whole(held_out)
-
-
-def _whole(cells: Iterable[Labelled]) -> list[Labelled]:
-    return [(text, label) for text, label in cells if text and label]
-
-
-def _require_classes(train: Sequence[Labelled], val: Sequence[Labelled], *, shared: bool) -> None:
-    """Raise TextError unless there are two classes to learn, and no other ones are held out.
-
-    A class that training never saw could only be got wrong: what looks like a bad model is a table in the order of its
-    labels, or a label that is misspelt.
-    """
-    if not train:
-        raise TextError("no row of the training part has both a text and a label; nothing can be learned.")
-    known = {label for _, label in train}
-    if len(known) < 2:
-        everything = known | {label for _, label in val}
-        remedy = (
-            tr("the rows seem to be in the order of their labels, and the last ones are held out: shuffle them.")
-            if len(everything) > 1 and shared
-            else tr("a classifier needs two classes or more; is the label in another column?")
-        )
-        raise TextError(
-            "all rows of the training part have the label {label!r}: {remedy}", label=known.pop(), remedy=remedy
-        )
-    unseen = Counter(label for _, label in val if label not in known)
-    if unseen:
-        facts = {
-            "count": sum(unseen.values()),
-            "unseen": listed(unseen),
-            "known": listed(in_order(known), most=12),
-        }
-        if shared:
-            raise TextError(
-                "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-                "Shuffle the rows, or correct the labels.",
-                **facts,
-            )
-        raise TextError(
-            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-            "Correct the labels, or take those rows out.",
-            **facts,
-        )
-
-
-def _rarity(counts: Sequence[int]) -> Tensor:
-    """rows / (classes · rows of the class) for each class, (labels,): each class weighs the same as a whole."""
-    rows = torch.tensor(counts, dtype=torch.float32).clamp(min=1)
-    return rows.sum() / (len(counts) * rows)
-
-
-def _notices(data: Mapping[str, Any], model: GPTConfig | BERTConfig, *, one_class: bool) -> tuple[str, ...]:
-    found = [*repetition(data)]
-    if data["empty"]:
-        found.append(tr("{count:,} rows have an empty text or label and are left out.", count=data["empty"]))
-    if data["cut"]:
-        found.append(
-            tr(
-                "{cut:,} of {count:,} texts are longer than the context of {context_length} tokens; their ends are not "
-                "read. A longer {--context-length} reads more of them.",
-                cut=data["cut"],
-                count=data["train_rows"] + data["val_rows"],
-                context_length=model.context_length,
-            )
-        )
-    if one_class:
-        found.append(tr("All held-out rows have the same label, so the figures tell little; shuffle the rows."))
-    if obstacle := pooling_obstacle(model):
-        found.append(obstacle)  # now, and not when all the work is done
-    return tuple(found)
 
 
 def _figures(found: ClassEvaluation) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The one figure that tells how good a model of a task is, and whether a run has come as far as somebody asked."""
+"""The figure by which a task is judged, and by which `--stop-at` ends a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jumok.messages import tr
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """The figure by which people judge a task.
+    """The figure by which a task is judged.
 
-    figure: its name among the figures. unit: what it counts, a `message`. best: the value that nothing beats, 0 for a
-    loss and 1 for a share of right answers.
+    figure: its name among the figures. unit: its unit, a `message`. best: the best possible value, 0 for a loss and 1
+    for a share of right answers.
     """
 
     figure: str
@@ -33,7 +33,7 @@ class Goal:
             )
 
     def shortfall(self, figures: Mapping[str, float]) -> float:
-        """How far the figures are from the best, 0 or more."""
+        """The distance of the figures from the best value, 0 or more."""
         return abs(figures[self.figure] - self.best)
 
     def reached(self, figures: Mapping[str, float], wanted: float) -> bool:

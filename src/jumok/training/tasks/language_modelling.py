@@ -27,11 +27,12 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.goal import Goal
-from jumok.training.tasks.task import Material, Task, presentable, repetition
+from jumok.training.tasks.material import Material, presentable
+from jumok.training.tasks.task import Task
 
-BIGRAM_TOKENS = 1 << 21  # that its counts are taken from at most, evenly spread
-PIECE = 1 << 18  # tokens that are decoded at once
-OPENING = 400  # tokens in which a line begins, mostly
+BIGRAM_TOKENS = 1 << 21  # evenly spread, of which the bigrams are counted at most
+PIECE = 1 << 18  # tokens that are decoded at a time
+OPENING = 400  # tokens among which a line begins, mostly
 
 
 class LanguageModelling(Task[GPT]):
@@ -76,14 +77,14 @@ class LanguageModelling(Task[GPT]):
     def fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """No labels: a model that begins with a classifier's weights is none itself."""
+        """No labels, also where the run begins with the parameters of a classifier."""
         return {"labels": ()}
 
     @classmethod
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Both parts as ids; see `Task.prepare`."""
+        """Write both parts as ids; see `Task.prepare`."""
         text, cut = _text(material.source), material.cut
         held_out = text if material.held_out is None else _text(material.held_out)
         start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
@@ -118,11 +119,6 @@ class LanguageModelling(Task[GPT]):
             "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
         }
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """A held-out part that stands in the training part, too."""
-        return repetition(self.data)
-
     def compile(self) -> None:
         """Fuse the output layer with the loss, so that the logits are read once."""
         self._token_losses = torch.compile(token_losses, dynamic=False)
@@ -145,11 +141,11 @@ class LanguageModelling(Task[GPT]):
         return (self._token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """Nats per character and per token on windows that do not overlap: quick, and a little pessimistic."""
+        """Nats per character and per token, on windows that do not overlap, which is quick and a little too high."""
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, each token with at least three quarters of a context before it; and those of a bigram."""
+        """As `validate`, but each token has at least three quarters of a context; and a bigram baseline."""
         figures = self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
         baseline = self.data.get("baseline_nats_per_char")
         return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
@@ -172,11 +168,11 @@ class LanguageModelling(Task[GPT]):
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
     def sample(self, model: GPT, tokens: int, seed: int) -> str:
-        """A text begun from nothing."""
+        """A text without a prompt."""
         return generate(model, "", tokens=tokens, seed=seed)[0].text
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per character, beside the floor where it is known, and a bigram's in the last figures."""
+        """Nats per character; the floor if it is known; among the last figures those of a bigram."""
         beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
         if "baseline_nats_per_char" in figures:
             beside.append(f"bigram {figures['baseline_nats_per_char']:.3f}")
@@ -187,7 +183,7 @@ class LanguageModelling(Task[GPT]):
         return opening(self.val if len(self.val) else self.train, self.tokenizer, words=2)
 
     def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share that was seen, and the nats per character of a bigram; see `Task.beside`."""
+        """The share in the training part, and the nats per character of a bigram; see `Task.beside`."""
         with encoded(_text(material), self.tokenizer) as ids:
             baseline = _bigram_nats(self.train, ids, self.tokenizer)
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
@@ -195,12 +191,12 @@ class LanguageModelling(Task[GPT]):
 
 
 def passage(chars: int, tokens: int) -> int:
-    """How many tokens a passage has whose copies count, for a text of so many characters and tokens."""
+    """The tokens of a passage whose copies are counted, in a text of so many characters and tokens."""
     return max(1, round(PASSAGE * tokens / max(1, chars)))
 
 
 def passage_of(data: Mapping[str, Any]) -> int:
-    """The same for the training part that config.json tells of."""
+    """The same, for the training part that config.json describes."""
     chars = data["chars"] if data["val_sha256"] else data["chars"] - data["val_chars"]
     return passage(chars, data["train_tokens"])
 
@@ -225,15 +221,15 @@ def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None
 
 
 def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
-    """The text of ids in pieces; of a long one evenly spread pieces."""
+    """The text of ids, in pieces; evenly spread pieces of a long text."""
     step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
     return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))
 
 
 def _floor(text: Text, start: int, stop: int) -> float | None:
-    """Nats per character below which no model can get, known for the built-in stories only."""
+    """The least nats per character that any model can reach, known for the built-in stories only."""
     try:
-        stories.floor(text.read(start, min(stop, start + 2_000)))  # tells quickly that a text is no such one
+        stories.floor(text.read(start, min(stop, start + 2_000)))  # fails quickly for other texts
         return stories.floor(text.read(start, min(stop, start + 200_000)))
     except CorpusError:
         return None

@@ -1,9 +1,9 @@
-"""Predict tokens of a text that were hidden, from what stands on both sides of them.
+"""Masked language modelling: predict hidden tokens of a text from the tokens on both sides.
 
-BERT (https://arxiv.org/abs/1810.04805, section 3.1): of the tokens of a window some are chosen, 15% unless said
-otherwise; of these 80% are replaced by [MASK], 10% by a token drawn from all ordinary ones, and 10% are left as they
-are. Because of the last two the model cannot rely on what it sees, nor take it that only [MASK] is asked for. The masks
-are dynamic (https://arxiv.org/abs/1907.11692, section 4.1): drawn anew for each batch, from the seed and its number.
+As in BERT (https://arxiv.org/abs/1810.04805, section 3.1), 15% of the tokens of a window are chosen by default; of
+these 80% are replaced by [MASK], 10% by a random ordinary token, and 10% are kept. Because of the last two the model
+cannot trust the tokens that it reads, nor predict at [MASK] alone. The masks are dynamic
+(https://arxiv.org/abs/1907.11692, section 4.1): drawn for each batch, from the seed and the number of the batch.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from jumok.text import Table, Text
 from jumok.tokenizers import Ids, Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
-from jumok.training.tasks.task import Material, Task, repetition
+from jumok.training.tasks.material import Material
+from jumok.training.tasks.task import Task
 
 TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.evaluation.masked`
-COUNTED = 1 << 20  # ids at a time
-ONE_BY_ONE = 0.25  # share of the tokens read for the last figures that goes into the pseudo-perplexity
+COUNTED = 1 << 20  # ids that are counted at a time
+ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
 
 
 class MaskedLanguageModelling(Task[BERT]):
-    """Predict tokens of a text that were hidden."""
+    """Predict hidden tokens of a text."""
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
@@ -83,22 +84,17 @@ class MaskedLanguageModelling(Task[BERT]):
     def fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The head, and what it needs of the tokenizer."""
-        mask_token(tokenizer)  # there must be one
+        """The head, no labels, and the id of the padding."""
+        mask_token(tokenizer)  # raises if there is none
         return {"head": "mlm", "labels": (), "pad_id": pad_id(tokenizer)}
 
     @classmethod
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Both parts as ids, as for a language model; see `Task.prepare`."""
+        """Write both parts as ids, as for a language model; see `Task.prepare`."""
         data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
         return {key: data[key] for key in cls.keys | cls.later_keys}
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """A held-out part that stands in the training part, too."""
-        return repetition(self.data)
 
     def compile(self) -> None:
         """Fuse the head with the loss, so that the logits are read once."""
@@ -139,9 +135,9 @@ class MaskedLanguageModelling(Task[BERT]):
         }
 
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, and the pseudo-perplexity, for which a quarter of the tokens is kept back at most.
+        """As `validate`; the pseudo-perplexity, for which at most a quarter of the tokens is read; and a baseline.
 
-        Beside them stands what is reached by the frequencies of the tokens alone.
+        The baseline predicts by the frequencies of the tokens.
         """
         count = self._alone(max_tokens)
         figures = self.validate(model, max_tokens - count * self.scorer.width(len(self.val)))
@@ -149,12 +145,12 @@ class MaskedLanguageModelling(Task[BERT]):
         return figures | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
-        """Each token once, and a window for each that is hidden alone."""
+        """Each token once, and a window for each token that is hidden alone."""
         alone = self._alone(max_tokens) * self.scorer.width(len(self.val))
         return min(len(self.val), max_tokens - alone) + alone
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per hidden token, and the share that was found."""
+        """Nats per hidden token, and the accuracy."""
         said = f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
         if "baseline_accuracy" not in figures:
             return said
@@ -163,7 +159,7 @@ class MaskedLanguageModelling(Task[BERT]):
         )
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
-        """A snippet with hidden tokens, as the model fills it (→), and as it was (=); held-out text if there is any."""
+        """A passage with hidden tokens, as the model fills it (→), and the original (=)."""
         source = self.val if len(self.val) else self.train
         width = min(tokens, self.framing.room, len(source))
         start = int(random_for(seed, 0, SAMPLE).integers(len(source) - width + 1))
@@ -177,7 +173,7 @@ class MaskedLanguageModelling(Task[BERT]):
         return "\n".join(f"{mark}{line}" for mark, line in zip(("", "→ ", "= "), lines, strict=True))
 
     def example(self) -> str:
-        """Four words of which a token in the middle is hidden, and no part of a character that is spelled in bytes."""
+        """Four words with a token in the middle hidden, but not one that is a part of a character."""
         ids = self.tokenizer.encode(opening(self.val if len(self.val) else self.train, self.tokenizer, words=4))
         mask = mask_token(self.tokenizer)
         for at in sorted(range(len(ids)), key=lambda at: abs(at - len(ids) // 2)):
@@ -187,14 +183,14 @@ class MaskedLanguageModelling(Task[BERT]):
         return ""
 
     def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share that was seen, and what the frequencies of the tokens reach; see `Task.beside`."""
+        """The share in the training part, and the figures of the baseline; see `Task.beside`."""
         assert isinstance(material, Text)
         with encoded(material, self.tokenizer) as ids:
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
             return seen | self._baseline(ids)
 
     def _baseline(self, ids: Ids) -> dict[str, float]:
-        """The figures of always guessing by how frequent a token is in the training part, each seen once more."""
+        """The figures of predicting by the frequencies of the training part, with add-one smoothing."""
         allowed = self.masking.ordinary  # (V,)
         learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
         shares = (learned + 1) / (learned + 1)[allowed].sum()

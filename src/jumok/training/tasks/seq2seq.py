@@ -1,13 +1,12 @@
-"""Answer texts: pairs of a source and a target, an encoder–decoder between them.
+"""Answer texts with an encoder–decoder, trained on pairs of a source and a target.
 
 A source is its text and [EOS], unless the tokenizer of a published model puts other ids around a text. The decoder
-begins with [BOS], sees the target, and learns to write the target and [EOS]. These are the ids that stock
+begins with [BOS], reads the target, and learns to predict the target and [EOS]. These are the ids that stock
 `transformers` reads out of the exported folder; `BartForConditionalGeneration(labels=...)` builds the same inputs.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +16,8 @@ from torch import Tensor
 
 from jumok.config import SENTENCE_DEFAULTS, EncoderDecoderConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.data.ids import REMEDY
 from jumok.data.rows import evenly_spread, load_rows, write_rows
-from jumok.errors import RunError, TextError, TokenizerError
+from jumok.errors import TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
     PADDING,
@@ -34,7 +32,6 @@ from jumok.evaluation.seq2seq import (
     target_losses,
     whole_pairs,
 )
-from jumok.files import write_atomic
 from jumok.inference.answer import answer_ids, require_answering
 from jumok.inference.targets import Search
 from jumok.messages import message, tr
@@ -42,9 +39,11 @@ from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
-from jumok.training.tasks.task import Material, Task, characters, presentable, repeated_rows, repetition
+from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
+from jumok.training.tasks.pairs import read_pairs, write_pairs
+from jumok.training.tasks.table_task import TableTask
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 # The fields of the configuration that hold ids, and the usual names of their tokens.
@@ -54,14 +53,13 @@ IDS = {
     "decoder_start_id": ("[BOS]", "<s>"),
     "eos_id": ("[EOS]", "</s>"),
 }
-BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table of pairs shows a rare piece too seldom
-TIE = 1e-6  # weight of the loss between models that are right equally often
-SENTENCE = 3  # words that a text has on average, from which on it is taken for a sentence
+TIE = 1e-6  # factor of the loss, which decides between models with equal token accuracy
+SENTENCE = 3  # words per text, on average, from which on the texts are taken for sentences
 FEWEST_ROWS = 200  # that a validation answers, if there are as many
-ANSWER_COST = 4  # a token that is read and answered costs about so many that are only read
+ANSWER_COST = 4  # reading and answering a token costs about as much as reading so many
 
 
-class Seq2Seq(Task[EncoderDecoder]):
+class Seq2Seq(TableTask[EncoderDecoder]):
     """Answer texts, as learned from pairs of a source and a target."""
 
     kinds = (EncoderDecoderConfig,)
@@ -73,11 +71,9 @@ class Seq2Seq(Task[EncoderDecoder]):
     )  # fmt: skip
     later_keys = frozenset(["repeated", "characters"])
     goal = Goal(figure="exact_match", unit=message("a share of exact answers"), best=1.0)
-    unit = "rows"
     loss_label = "nats/token"
-    most_dropout = 0.1  # what is learned by heart is of use here: see `to_minimise`
+    most_dropout = 0.1  # overfitting does less harm here; see `to_minimise`
     columns = COLUMNS
-    fixed_shapes = False
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
@@ -85,7 +81,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
         self.sources = load_rows(folder.state / "train-source.npy", data["train_rows"])
         self.targets = load_rows(folder.state / "train-target.npy", data["train_rows"])
-        self.held_out = _read_pairs(folder, data["val_rows"])
+        self.held_out = read_pairs(folder, data["val_rows"])
         lengths = np.stack((self.sources.lengths, self.targets.lengths), axis=1)  # (rows, 2)
         tokens = config.batch_size * model.context_length
         self.batches = LengthBatches(lengths, tokens, config.seed, weights=self.targets.lengths)
@@ -112,35 +108,34 @@ class Seq2Seq(Task[EncoderDecoder]):
 
     @classmethod
     def training(cls, material: Material) -> dict[str, Any]:
-        """What sentences want different."""
+        """The defaults for sentences."""
         return SENTENCE_DEFAULTS if _has_sentences(material) else {}
 
     @classmethod
     def usual_tokenizer(cls, material: Material) -> str:
-        """Pieces of words where both sides are sentences, whose words come back; else characters, as for numbers."""
+        """bpe where both sides are sentences; otherwise char, as for numbers."""
         return "bpe" if _has_sentences(material) else "char"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """One for sources and targets, trained on both columns of the training part, a text a line."""
-        pairs, _ = _parts(material)
+        """Train one tokenizer on the sources and targets."""
+        pairs, _ = material.parts(as_pairs)
         if not pairs:
             raise _nothing_to_learn(material)
-        lines = (f"{text}\n" for pair in pairs for text in pair)
-        few = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
-        return train_tokenizer(lines, kind, **{**few, **options, "special_tokens": SPECIAL_TOKENS})
+        texts = (text for pair in pairs for text in pair)
+        return cls.train_on(texts, kind, {**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
     def fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The ids of the special tokens: those of the model to begin with, and else those of the tokenizer.
+        """The ids of the special tokens: those of the model that the run begins with, or else of the tokenizer.
 
-        A published model that always writes one first does so no more. Marian has none that begins a text, and needs
-        none: its decoder begins with another.
+        A published model may force the first token of an answer; that is turned off. Marian has no `bos_id` and needs
+        none, because its decoder begins with another token.
 
         Raises:
-            TokenizerError: neither has one of the others.
+            TokenizerError: one of the others is missing.
         """
         known = tokenizer.special_tokens
         of_names = {field: next((known[n] for n in names if n in known), None) for field, names in IDS.items()}
@@ -156,7 +151,7 @@ class Seq2Seq(Task[EncoderDecoder]):
                 missing=", ".join(dict.fromkeys(missing)),
                 special_tokens=SPECIAL_TOKENS,
             )
-        return {**found, "forced_bos_id": None}  # what is learned begins as the targets do
+        return {**found, "forced_bos_id": None}  # answers begin as the targets do
 
     @classmethod
     def prepare(
@@ -164,20 +159,21 @@ class Seq2Seq(Task[EncoderDecoder]):
     ) -> dict[str, Any]:
         """Training pairs as ids, held-out pairs as texts; see `Task.prepare`."""
         assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
-        train, held_out = _parts(material)
+        train, held_out = material.parts(as_pairs)
         if not train:
             raise _nothing_to_learn(material)
         if not held_out and (config.val > 0 or material.held_out is not None):
-            raise _nothing_to_hold_out(material, config)
+            if material.held_out is None:
+                raise material.nothing_to_hold_out(config.val)
+            raise TextError("none of the held-out rows has both a source and a target; fill the two columns.")
         coded = [encode_pair(tokenizer, model, pair) for pair in train]
         held_out_coded = [encode_pair(tokenizer, model, pair) for pair in held_out]
         with folder.writing(tr("the pairs as ids"), needed=tokenizer.dtype.itemsize * _tokens(coded)):
             for column in COLUMNS:
                 ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
-            lines = (json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
-            write_atomic(folder.state / "val.jsonl", "".join(lines))
-        table, given = _table(material.source), sum(count or 0 for count in material.rows().values())
+            write_pairs(folder, held_out)
+        table, given = table_of(material.source), sum(count or 0 for count in material.rows().values())
         return {
             **material.identity(),
             **material.rows(),
@@ -202,8 +198,8 @@ class Seq2Seq(Task[EncoderDecoder]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Which rows were left out, which were cut, and which are in both parts."""
-        sentences = [*repetition(self.data)]
+        """How many rows were left out, cut, or are in both parts."""
+        sentences = [*super().notices]
         if left_out := self.data["left_out"]:
             sentences.append(tr("Rows left out, because they have no source or no target: {count:,}.", count=left_out))
         if cut := self.data["cut"]:
@@ -227,10 +223,6 @@ class Seq2Seq(Task[EncoderDecoder]):
         rows = self.batches.rows(number)
         return [pair_batch(self.sources, self.targets, rows[part], self.model) for part in self.batches.parts(number)]
 
-    def share(self, batch: tuple[Tensor, ...]) -> float:
-        """Of the ids, padding included."""
-        return sum(part.numel() for part in batch) / self.batches.numbers_per_batch
-
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Tokens of the targets."""
         return (int((batch[1] != PADDING).sum()),)
@@ -241,7 +233,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         return (target_losses(model, source, target, self.smoothing).sum(),)
 
     def fewest_tokens(self, context_length: int) -> int:
-        """Those of FEWEST_ROWS, or 8 contexts if that is more."""
+        """The tokens of `FEWEST_ROWS`, or 8 contexts if that is more."""
         rows = -(-FEWEST_ROWS * self.validation_tokens // max(1, len(self.held_out)))
         return max(8 * context_length, rows * ANSWER_COST)
 
@@ -251,22 +243,21 @@ class Seq2Seq(Task[EncoderDecoder]):
         return self._figures(model, min(most, len(self.held_out)))
 
     def to_minimise(self, figures: Mapping[str, float]) -> float:
-        """The share of tokens that are not the likeliest, given what stands before them.
+        """The share of tokens that are not the likeliest one, given the tokens before them.
 
-        Answers go on improving for long after the loss of the held-out ones has begun to rise: what is learned by
-        heart is told with too much certainty, but told to those who ask the like. The share is of all tokens, so that
-        it tells two models apart that chrF, of a few hundred greedy answers, does not, and needs no sacrebleu. Where it
-        cannot tell them apart, the loss does.
+        Answers go on improving for long after the held-out loss has begun to rise: the model becomes overconfident, but
+        its likeliest tokens get better. The share is of all tokens, so it is less noisy than chrF of a few hundred
+        greedy answers, and it needs no sacrebleu. Between equal shares the loss decides.
         """
         return 1 - figures["token_accuracy"] + TIE * figures["loss"]
 
     def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
-        """As `validate`, beside the exact match of who always gives the most frequent answer of the training part."""
+        """As `validate`; and a baseline that always gives the most frequent answer of the training part."""
         coded = [encode_pair(self.tokenizer, self.model, pair) for pair in self.held_out]
         return {**self.validate(model, max_tokens), "baseline_exact_match": self._commonest_share(coded)}
 
     def final_reads(self, max_tokens: int) -> int:
-        """The tokens of the pairs that it answers."""
+        """The tokens of the pairs that are answered."""
         return min(self.validation_tokens, max_tokens // ANSWER_COST)
 
     def _figures(self, model: EncoderDecoder, rows: int) -> dict[str, float]:
@@ -285,7 +276,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         return {name: value for name, value in figures.items() if value is not None}
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """How many answers and tokens are right, chrF where it is known, and the loss."""
+        """The shares of exact answers and right tokens, chrF if sacrebleu is installed, and the loss."""
         chrf = f", chrF {figures['chrf']:.1f}" if "chrf" in figures else ""
         right = f"exact {figures['exact_match']:.1%}, tokens {figures['token_accuracy']:.1%}"
         said = f"{right}{chrf}, loss {figures['loss']:.3f}"
@@ -294,7 +285,7 @@ class Seq2Seq(Task[EncoderDecoder]):
         return f"{said} (always the most frequent answer: exact {figures['baseline_exact_match']:.1%})"
 
     def sample(self, model: EncoderDecoder, tokens: int, seed: int) -> str:
-        """A held-out source, the answer to it, and the target; of the training rows where none is held out."""
+        """A source, the answer to it, and the target."""
         tokenizer = require_answering(model)
         source, target = self._shown(seed)
         ids = encode_pair(tokenizer, model.config, (source, target)).source
@@ -307,8 +298,8 @@ class Seq2Seq(Task[EncoderDecoder]):
         return presentable(self._shown(row)[0] for row in rows)
 
     def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share of the pairs that are training pairs, and the exact match of their most frequent answer."""
-        coded = [encode_pair(self.tokenizer, self.model, pair) for pair in whole_pairs(as_pairs(_table(material)))]
+        """The share of the pairs that are training pairs, and the exact match of the most frequent answer."""
+        coded = [encode_pair(self.tokenizer, self.model, pair) for pair in whole_pairs(as_pairs(table_of(material)))]
         known = {hash((self.sources[i].tobytes(), self.targets[i].tobytes())) for i in range(len(self.sources))}
         seen = sum(hash((pair.source.tobytes(), pair.target.tobytes())) in known for pair in coded)
         return {
@@ -317,13 +308,13 @@ class Seq2Seq(Task[EncoderDecoder]):
         }
 
     def _commonest_share(self, pairs: list[CodedPair]) -> float:
-        """How many of some pairs have the target that most training pairs have."""
+        """The share of some pairs whose target is the most frequent one of the training part."""
         counts = Counter(self.targets[row].tobytes() for row in range(len(self.targets)))
         usual = max(counts, key=lambda target: counts[target])
         return sum(pair.target.tobytes() == usual for pair in pairs) / max(1, len(pairs))
 
     def _shown(self, row: int) -> Pair:
-        """A held-out pair, or one of the training part where none is held out; rows are counted round and round."""
+        """A held-out pair, or one of the training part if none are held out; row numbers wrap around."""
         if self.held_out:
             return self.held_out[row % len(self.held_out)]
         special = set(self.tokenizer.special_tokens.values())
@@ -334,21 +325,9 @@ class Seq2Seq(Task[EncoderDecoder]):
         return source, target
 
 
-def _table(part: Text | Table | None) -> Table:
-    assert isinstance(part, Table)  # `material` has checked it
-    return part
-
-
-def _parts(material: Material) -> tuple[list[Pair], list[Pair]]:
-    """The pairs to learn from and those to hold out, without those of which a text is missing."""
-    pairs = as_pairs(_table(material.source))
-    held_out = pairs[material.cut :] if material.held_out is None else as_pairs(_table(material.held_out))
-    return whole_pairs(pairs[: material.cut]), whole_pairs(held_out)
-
-
 def _has_sentences(material: Material) -> bool:
-    """Whether the sources as well as the targets have words enough on average."""
-    pairs, _ = _parts(material)
+    """Whether both the sources and the targets have `SENTENCE` words on average."""
+    pairs, _ = material.parts(as_pairs)
     words = [sum(len(pair[side].split()) for pair in pairs) for side in range(len(COLUMNS))]
     return bool(pairs) and min(words) >= SENTENCE * len(pairs)
 
@@ -361,47 +340,5 @@ def _nothing_to_learn(material: Material) -> TextError:
     )
 
 
-def _nothing_to_hold_out(material: Material, config: TrainConfig) -> TextError:
-    if material.held_out is not None:
-        return TextError("none of the held-out rows has both a source and a target; fill the two columns.")
-    return TextError(
-        "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
-        "{--val}, or {--val 0} to train without validation.",
-        val=config.val,
-        count=len(_table(material.source)),
-    )
-
-
 def _tokens(pairs: list[CodedPair]) -> int:
     return sum(len(pair.source) + len(pair.target) for pair in pairs)
-
-
-def _read_pairs(folder: RunFolder, count: int) -> list[Pair]:
-    """The held-out pairs that `prepare` wrote.
-
-    Raises:
-        RunError: the file is missing, damaged, or does not hold `count` of them.
-    """
-    path = folder.state / "val.jsonl"
-    try:
-        pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-    except (OSError, ValueError) as error:
-        raise RunError(
-            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
-        ) from None
-    if len(pairs) != count:
-        raise RunError(
-            "{path} holds {count:,} pairs where the run had {expected:,}. {remedy}",
-            path=path,
-            count=len(pairs),
-            expected=count,
-            remedy=tr(REMEDY),
-        )
-    return pairs
-
-
-def _pair(line: str) -> Pair:
-    pair = json.loads(line)
-    if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-        raise ValueError(f"{line[:40]!r} is no pair of texts")
-    return pair[0], pair[1]

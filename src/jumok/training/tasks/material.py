@@ -1,0 +1,123 @@
+"""What a run learns from and what it holds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jumok.errors import TextError
+from jumok.evaluation.overlap import PASSAGE, WORTH_TELLING
+from jumok.evaluation.seq2seq import Pair, whole_pairs
+from jumok.messages import tr
+from jumok.text import Table, Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a run learns from and what it holds out.
+
+    source: read already. cut: how many of its characters or rows belong to the training part; the rest is held out.
+    held_out: held out instead; then the cut is the length of the source.
+    """
+
+    source: Text | Table
+    cut: int
+    held_out: Text | Table | None = None
+
+    @classmethod
+    def of(cls, source: Text | Table, held_out: Text | Table | None, val: float) -> Material:
+        """Hold out the last part of the source, its share `val`, or else `held_out`.
+
+        Raises:
+            TextError: `held_out` is one of the sources.
+        """
+        learned = {one.sha256: one.name for one in source.sources}
+        for one in held_out.sources if held_out is not None else ():
+            if one.sha256 in learned:
+                raise TextError(
+                    "{held_out} cannot be held out: its content is that of {source}, on which the model is trained. "
+                    "Give another file, or a share such as {--val 0.1}.",
+                    held_out=one.name,
+                    source=learned[one.sha256],
+                )
+        size = source.chars if isinstance(source, Text) else len(source)
+        return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)
+
+    def identity(self) -> dict[str, Any]:
+        """What config.json records, by which a resumed run recognises its material."""
+        return {
+            "sources": [source.name for source in self.source.sources],
+            "sha256": self.source.sha256,
+            "val_sha256": None if self.held_out is None else self.held_out.sha256,
+        }
+
+    def rows(self) -> dict[str, int | None]:
+        """How many were given, before any is left out; held_out_rows is None where no other table is held out."""
+        held_out = len(self.held_out) if isinstance(self.held_out, Table) else None
+        return {"rows": len(table_of(self.source)), "held_out_rows": held_out}
+
+    def parts(self, read: Callable[[Table], list[Pair]]) -> tuple[list[Pair], list[Pair]]:
+        """The rows to learn from and those that are held out, without those of which a cell is empty.
+
+        Args:
+            read: the two cells of each row of a table: a text and its label, or a source and its target.
+        """
+        rows = read(table_of(self.source))
+        held_out = rows[self.cut :] if self.held_out is None else read(table_of(self.held_out))
+        return whole_pairs(rows[: self.cut]), whole_pairs(held_out)
+
+    def nothing_to_hold_out(self, val: float) -> TextError:
+        """The error where the share `val` of a table is less than a row."""
+        return TextError(
+            "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
+            "{--val}, or {--val 0} to train without validation.",
+            val=val,
+            count=len(table_of(self.source)),
+        )
+
+
+def table_of(source: Text | Table) -> Table:
+    """A source that is a table, as `Task.material` has checked."""
+    assert isinstance(source, Table)
+    return source
+
+
+def repeated_rows(learned: Iterable[tuple[str, ...]], held_out: Sequence[tuple[str, ...]]) -> float:
+    """The share of the held-out rows that are among the others, cell by cell."""
+    known = set(learned)
+    return sum(row in known for row in held_out) / max(1, len(held_out))
+
+
+def repetition(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Messages about a held-out part of which much is also in the training part."""
+    share = data.get("repeated", 0.0)
+    if share < WORTH_TELLING:
+        return ()
+    if "rows" in data:
+        return (
+            tr(
+                "{share:.1%} of the held-out rows are also among the training rows, so the held-out figures are "
+                "better than those of new rows would be.",
+                share=share,
+            ),
+        )
+    return (
+        tr(
+            "{share:.1%} of the held-out text is also in the training part, word for word, in passages of {length} "
+            "characters or more, so the held-out figures are better than those of a new text would be. Leave the "
+            "copies out, or hold out another text.",
+            share=share,
+            length=PASSAGE,
+        ),
+    )
+
+
+def characters(texts: Iterable[str]) -> str:
+    """Each character of some texts once, in the order of Unicode."""
+    return "".join(sorted(set().union(*texts)))
+
+
+def presentable(texts: Iterable[str], longest: int = 40) -> str:
+    """The first text that fits into a suggested command, or ""."""
+    return next((t for t in texts if t.strip() and t.isprintable() and len(t) <= longest and t[0] != "-"), "")
