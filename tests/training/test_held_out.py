@@ -79,7 +79,7 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
         assert not Path("run").exists()
     end = jumok("train", "-", "--val=-", "--out=run", *FLAGS, stdin=tales)
     assert end.code == 2
-    assert "standard input can be read once" in end.err
+    assert "standard input can be read only once" in end.err
 
 
 @pytest.mark.parametrize("task", ["classify", "seq2seq"])
