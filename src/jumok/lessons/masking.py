@@ -25,20 +25,6 @@ from jumok.nn.attention import MultiHeadAttention, causal_mask
 NOISE = 1e-6  # a smaller change of an output is taken as rounding
 
 
-def causal_mask_by_loop(t: int, s: int) -> Tensor:
-    """Who may attend to whom when the T queries are the last T of S positions, decided pair by pair.
-
-    Returns:
-        (T, S), bool; equal to `jumok.nn.attention.causal_mask`.
-    """
-    allowed = torch.zeros(t, s, dtype=torch.bool)
-    for i in range(t):
-        position = s - t + i  # where query i stands among the S keys
-        for j in range(s):
-            allowed[i, j] = j <= position
-    return allowed
-
-
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """The scores, with -inf where a query may not attend.
 
