@@ -174,7 +174,7 @@ def events_of(run: Path) -> list[dict[str, Any]]:
 
 
 def state_of(run: Path) -> State:
-    state, damaged = RunFolder(run).read_state()
+    state, damaged = RunFolder(run).states.newest()
     assert state is not None
     assert damaged == []
     return state

@@ -49,7 +49,7 @@ def test_our_steps_are_nothing_but_steps(tales: str) -> None:
         for _ in range(30):
             training.step()
         assert len(training.losses) == training.trainer.step == 30
-        events = {line["event"] for line in folder.read_metrics()}
+        events = {line["event"] for line in folder.logs.metrics()}
         assert events == {"step"}
         assert not list(folder.state.glob("step-*"))
     assert not folder.path.exists()

@@ -140,7 +140,7 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
         if event.step == 6:
             trainer.request_stop()
     shown, _ = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)
-    samples = [line["text"] for line in RunFolder(tmp_path / "run").read_metrics() if line["event"] == "sample"]
+    samples = [line["text"] for line in RunFolder(tmp_path / "run").logs.metrics() if line["event"] == "sample"]
     assert len(samples) == 3
     assert shown["before"] == with_signs(samples[0]).replace("\n", " ⏎ ")
     assert shown["after"] == with_signs(samples[-1]).replace("\n", " ⏎ ")

@@ -229,7 +229,7 @@ def test_the_figures_are_those_of_the_models(climbed: tuple[Path, list[LadderEve
         trained = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
         assert event.result.parameters == trained
         assert (event.result.steps, event.result.tokens) == (4, 4 * 4 * 16)
-        evals = [line for line in RunFolder(event.folder).read_metrics() if line["event"] == "eval"]
+        evals = [line for line in RunFolder(event.folder).logs.metrics() if line["event"] == "eval"]
         assert [point.nats_per_char for point in event.result.curve] == [
             line["figures"]["nats_per_char"] for line in evals
         ]

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from jumok.lessons.masking import (
     causal_attention_by_loop,
-    causal_mask_by_loop,
     causal_weights,
     drop,
     influence,
@@ -47,11 +46,6 @@ def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
 # --- equal to production ---
 
 
-@pytest.mark.parametrize(("t", "s"), [(1, 1), (5, 5), (1, 4), (3, 7), (4, 2)])
-def test_the_mask_by_loop_is_the_production_mask(t: int, s: int) -> None:
-    assert torch.equal(causal_mask_by_loop(t, s), causal_mask(t, s))
-
-
 @DTYPES
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (5, 5), (1, 4), (3, 7), (5, 2)])
 @pytest.mark.parametrize("heads", [1, 3])
@@ -59,7 +53,7 @@ def test_all_ways_of_masking_are_the_seam(heads: int, t: int, s: int, dtype: tor
     """Also with fewer or more queries than keys; more leave the first rows empty, where only one way has no NaN."""
     torch.manual_seed(0)
     q, k = torch.randn(2, heads, t, 3, dtype=dtype), torch.randn(2, heads, s, 3, dtype=dtype)
-    scores, mask = scaled_scores(q, k), causal_mask_by_loop(t, s)
+    scores, mask = scaled_scores(q, k), causal_mask(t, s)
     expected = attention_weights(q, k, causal=True)
     close(masked_weights(scores, mask), expected)
     full = mask.any(dim=-1)

@@ -124,7 +124,11 @@ def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
             GPTConfig(vocab_size=8_000, **{k: v for k, v in size.items() if k in field_types(GPTConfig)})
             for size in SIZES.values()
         ]
-        shapes.append(EncoderDecoderConfig.paper_2017(vocab_size=37_000))
+        shapes.append(
+            EncoderDecoderConfig(
+                family="original", vocab_size=37_000, n_layer=6, n_head=8, n_embd=512, context_length=512
+            )
+        )
         shapes.append(BERTConfig(vocab_size=30_000, n_layer=12, n_head=12, n_embd=768, context_length=512))
         for shape in shapes:
             assert build(shape).parameter_count() == count_parameters(shape)

@@ -371,7 +371,7 @@ def state(step: int) -> State:
 def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
     folder = RunFolder(run)
     folder.write_state(state(7))
-    found, damaged = folder.read_state()
+    found, damaged = folder.states.newest()
     assert damaged == []
     assert found is not None
     assert (found.step, found.numbers) == (7, state(7).numbers)
@@ -384,7 +384,7 @@ def test_the_newest_two_are_kept(run: Path) -> None:
     for step in (1, 2, 10, 9_999_999_999):
         folder.write_state(state(step))
     assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000010", "step-9999999999"]
-    found, _ = folder.read_state()
+    found, _ = folder.states.newest()
     assert found is not None
     assert found.step == 9_999_999_999
 
@@ -393,7 +393,7 @@ def test_the_same_step_again_replaces_it(run: Path) -> None:
     folder = RunFolder(run)
     folder.write_state(state(5))
     folder.write_state(State(step=5, tensors=state(5).tensors, numbers={"best": 9.0}))
-    found, _ = folder.read_state()
+    found, _ = folder.states.newest()
     assert found is not None
     assert found.numbers == {"best": 9.0}
 
@@ -418,7 +418,7 @@ def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monke
         patch.setattr(Path, "rename", broken)
         with pytest.raises(RunError, match="cannot write the training state"):
             folder.write_state(state(5))
-    assert folder.read_state()[0] is not None
+    assert folder.states.newest()[0] is not None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
@@ -438,7 +438,7 @@ def test_state_files_have_ordinary_permissions(run: Path) -> None:
 
 
 def test_no_state_at_all(run: Path) -> None:
-    assert RunFolder(run).read_state() == (None, [])
+    assert RunFolder(run).states.newest() == (None, [])
 
 
 def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,7 +456,7 @@ def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypat
         ):
             folder.write_state(state(3))
     assert sorted(path.name for path in folder.state.iterdir()) == ["lock", "step-000000001", "step-000000002"]
-    assert folder.read_state()[1] == []
+    assert folder.states.newest()[1] == []
 
 
 # --- logs and files ---
@@ -464,19 +464,19 @@ def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypat
 
 def test_logs_grow_and_are_cut(run: Path) -> None:
     folder = RunFolder(run)
-    assert folder.size("metrics.jsonl") == 0
-    assert folder.read_metrics() == []
+    assert folder.logs.size("metrics.jsonl") == 0
+    assert folder.logs.metrics() == []
     with folder.lock():
         folder.append("metrics.jsonl", '{"event": 1}\n')
-        size = folder.size("metrics.jsonl")
+        size = folder.logs.size("metrics.jsonl")
         folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line is incomplete after a kill
-        assert folder.read_metrics() == [{"event": 1}, {"event": 2}]
+        assert folder.logs.metrics() == [{"event": 1}, {"event": 2}]
         folder.truncate("metrics.jsonl", size)
-        assert folder.read_metrics() == [{"event": 1}]
+        assert folder.logs.metrics() == [{"event": 1}]
         folder.truncate("metrics.jsonl", 10_000)
-        assert folder.size("metrics.jsonl") == size
+        assert folder.logs.size("metrics.jsonl") == size
         folder.append("metrics.jsonl", '{"event": 4}\n')  # continues at the new end
-        assert folder.read_metrics() == [{"event": 1}, {"event": 4}]
+        assert folder.logs.metrics() == [{"event": 1}, {"event": 4}]
 
 
 def test_a_removed_log_is_created_again(run: Path) -> None:
@@ -507,7 +507,7 @@ def test_a_sample_may_hold_any_line_end(run: Path) -> None:
     event = {"event": "sample", "text": "첫 줄\u2028둘째\u0085셋째\x0c\x1c끝\r"}
     with folder.lock():
         folder.append("metrics.jsonl", json.dumps(event, ensure_ascii=False) + "\n")
-    assert folder.read_metrics() == [event]
+    assert folder.logs.metrics() == [event]
 
 
 def test_files_are_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

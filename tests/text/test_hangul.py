@@ -8,7 +8,7 @@ import pytest
 
 from jumok.errors import ConfigError
 from jumok.text import hangul
-from jumok.text.hangul import LEADS, TAILS, VOWELS, has_final, josa
+from jumok.text.hangul import LEADS, TAILS, VOWELS, josa
 
 
 def test_split_and_join_are_inverse_on_all_modern_syllables() -> None:
@@ -111,10 +111,6 @@ def test_particles(word: str, pair: str, expected: str) -> None:
 )
 def test_particles_after_what_is_not_a_syllable(word: str, expected: str) -> None:
     assert josa(word, "으로/로") == expected
-
-
-def test_has_final() -> None:
-    assert [has_final(word) for word in ("강", "바다", "1", "2", "M", "A")] == [True, False, True, False, True, False]
 
 
 @pytest.mark.parametrize("bad", ["", "!?", " ", "漢字"])

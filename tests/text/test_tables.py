@@ -235,19 +235,6 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
     assert table.sources[0].name == "<stdin>"
 
 
-def test_optional_columns_follow_where_any_input_has_them(tmp_path: Path) -> None:
-    with_label = write(tmp_path, "a.tsv", "label\tdocument\n1\t하나\n")
-    without = write(tmp_path, "b.csv", "document\n둘\n")
-    some = write(tmp_path, "c.jsonl", '{"document": "셋"}\n{"document": "넷", "label": 0}\n')
-    options = {"optional": ["label", "weight"]}
-    table = text.read_table([with_label, without, some], "document", **options)
-    assert table.columns == ("document", "label")
-    assert table.rows == [("하나", "1"), ("둘", ""), ("셋", ""), ("넷", "0")]
-    assert table.empty_cells == 2
-    alone = text.read_table(without, "document", optional="label")
-    assert (alone.columns, alone.rows, alone.empty_cells) == (("document",), [("둘",)], 0)
-
-
 # --- Tables that cannot be read -------------------------------------------------------------------------------------
 
 
@@ -338,9 +325,8 @@ def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
         text.read_table(path, "document", encoding="cp499")
     with pytest.raises(ConfigError, match="name at least one"):
         text.read_table(path, [])
-    for columns, optional in ((["label", "label"], ()), (["label"], ["label"])):
-        with pytest.raises(ConfigError, match="name each column once"):
-            text.read_table(path, columns, optional=optional)
+    with pytest.raises(ConfigError, match="name each column once"):
+        text.read_table(path, ["label", "label"])
 
 
 def test_what_a_table_refuses_a_text_refuses_too(tmp_path: Path) -> None:

@@ -376,7 +376,7 @@ def test_a_wrong_measurement_is_noticed(
     assert int(said[1]) == pytest.approx(taken, rel=0.25)
     assert trainer.state.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
-    state, _ = trainer.folder.read_state()
+    state, _ = trainer.folder.states.newest()
     assert state is not None
     assert state.numbers["planned_tokens"] == trainer.state.planned_tokens  # so that a resumed run goes on with it
     assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step

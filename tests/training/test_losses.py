@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from conftest import TINY
 from jumok.config import BERTConfig, GPTConfig, ModelConfig
-from jumok.evaluation.seq2seq import PADDING
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.text import Table, Text, from_rows
@@ -32,8 +31,8 @@ CASES: dict[str, tuple[type[ModelConfig] | None, dict[str, Any], tuple[int, ...]
     "classify, bert": (BERTConfig, {"task": "classify"}, (0, 0, 0)),
     "classify, lm_weight": (GPTConfig, {"task": "classify", "lm_weight": 0.7}, (0, 0, 0)),
     "classify, class_weights": (GPTConfig, {"task": "classify", "lm_weight": 0.7, "class_weights": True}, (0, 0, 0)),
-    "seq2seq": (None, {"task": "seq2seq"}, (PADDING, PADDING)),
-    "seq2seq, smoothed": (None, {"task": "seq2seq", "label_smoothing": 0.1}, (PADDING, PADDING)),
+    "seq2seq": (None, {"task": "seq2seq"}, (IGNORED, IGNORED)),
+    "seq2seq, smoothed": (None, {"task": "seq2seq", "label_smoothing": 0.1}, (IGNORED, IGNORED)),
 }
 
 

@@ -422,7 +422,7 @@ def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, finished: Finish
     assert resumed.step == 6
     assert isinstance(list(resumed.run())[-1], Finish)
     assert (stopped / "loss.png").is_file()
-    assert [event["step"] for event in RunFolder(stopped).read_metrics()][-3:] == [8, 8, 8]
+    assert [event["step"] for event in RunFolder(stopped).logs.metrics()][-3:] == [8, 8, 8]
     for name in ("model.safetensors", "samples.txt"):
         assert (stopped / name).read_bytes() == (finished(save_every=0.0) / name).read_bytes()
 

@@ -17,11 +17,12 @@ from transformers import AutoTokenizer, BartForConditionalGeneration, MarianMTMo
 import jumok
 from jumok.config import EncoderDecoderConfig, TrainConfig, from_dict
 from jumok.errors import ConfigError, ResumeError, RunError, TextError, TokenizerError
-from jumok.evaluation.seq2seq import PADDING, evaluate_pairs, target_losses
+from jumok.evaluation.seq2seq import evaluate_pairs, target_losses
 from jumok.inference.answer import answer
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.losses import IGNORED
 from jumok.runs.events import Eval, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string
@@ -100,7 +101,7 @@ def test_an_epoch_sees_each_pair_once_and_no_batch_is_too_large(begin: Callable[
         for source, target in task.parts(number):
             assert len(source) == len(target)
             assert source.numel() + target.numel() <= 4 * 12
-            seen += [tuple(side[side != PADDING].tolist() for side in row) for row in zip(source, target, strict=True)]
+            seen += [tuple(side[side != IGNORED].tolist() for side in row) for row in zip(source, target, strict=True)]
     rows = [(task.sources[row].tolist(), task.targets[row].tolist()) for row in range(len(task.sources))]
     assert sorted(seen) == sorted(rows)
     for one, other in zip(task.batch(5), task.batch(5), strict=True):
@@ -139,10 +140,10 @@ def test_the_loss_is_that_of_the_stock_class_with_labels(
     trainer = begin(label_smoothing=smoothing, batch_size=16)
     model, task = model_of(trainer).double().eval(), task_of(trainer)
     sources, targets = task.batch(1)
-    assert (targets == PADDING).any(), "a batch without padding would prove little"
-    mask = sources != PADDING
+    assert (targets == IGNORED).any(), "a batch without padding would prove little"
+    mask = sources != IGNORED
     out = stock(model, tmp_path / "hf")(input_ids=sources.clamp(min=0), attention_mask=mask.long(), labels=targets)
-    counted = targets != PADDING
+    counted = targets != IGNORED
     spread = -out.logits.log_softmax(-1)[counted].mean()  # each token alike
     expected = (1 - smoothing) * out.loss + smoothing * spread
     torch.testing.assert_close(mean_loss(*trainer.loop.objective(sources, targets)), expected, atol=1e-10, rtol=1e-10)
@@ -151,7 +152,7 @@ def test_the_loss_is_that_of_the_stock_class_with_labels(
 def test_padding_changes_no_loss(begin: Callable[..., Trainer]) -> None:
     trainer = begin()
     model, (source, target) = model_of(trainer).double().eval(), task_of(trainer).batch(0)
-    wider = [torch.nn.functional.pad(part, (0, 2), value=PADDING) for part in (source, target)]
+    wider = [torch.nn.functional.pad(part, (0, 2), value=IGNORED) for part in (source, target)]
     one, other = target_losses(model, *wider), target_losses(model, source, target)
     torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 

@@ -49,7 +49,7 @@ def run(start: Start, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_finished_run_is_trained_further(run: Path) -> None:
     """It could only be started anew: a resume told the result again, and another length was refused."""
-    before = RunFolder(run).read_metrics()
+    before = RunFolder(run).logs.metrics()
     numbers: list[int] = []
     trainer = resume(run, steps=6)
     batch = trainer.task.batch
@@ -64,7 +64,7 @@ def test_a_finished_run_is_trained_further(run: Path) -> None:
     assert [step.progress for step in only(events, Step)] == pytest.approx([n / 6 for n in range(1, 7)])
     finish = events[-1]
     assert (finish.step, finish.reason) == (14, "done")
-    logged = RunFolder(run).read_metrics()
+    logged = RunFolder(run).logs.metrics()
     assert logged[: len(before)] == before
     assert [line["event"] for line in logged[len(before) :]][:2] == ["stage", "eval"]
     assert [line["step"] for line in logged if line["event"] == "step"] == list(range(1, 15))
@@ -80,7 +80,7 @@ def test_a_finished_run_is_trained_further(run: Path) -> None:
 
 def test_it_begins_with_the_best_weights_and_fresh_optimizers(run: Path) -> None:
     trainer = resume(run, steps=6)
-    [before] = [e for e in RunFolder(run).read_metrics() if e["event"] == "eval" and e["step"] == 8]
+    [before] = [e for e in RunFolder(run).logs.metrics() if e["event"] == "eval" and e["step"] == 8]
     steps = trainer.run()
     first = next(event for event in steps if isinstance(event, Eval))
     assert first.figures == before["figures"]
@@ -126,7 +126,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
     assert again.step == stop
     assert (again.state.stage, again.config.steps) == (1, 8)
     list(again.run())
-    states = [RunFolder(folder).read_state()[0] for folder in (run, reference)]
+    states = [RunFolder(folder).states.newest()[0] for folder in (run, reference)]
     assert states[0] is not None
     assert states[1] is not None
     assert states[0].step == states[1].step == 16
@@ -135,7 +135,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
     assert (run / "samples.txt").read_bytes() == (reference / "samples.txt").read_bytes()
     events = [
         [{k: v for k, v in e.items() if k not in ("seconds", "remaining", "tokens_per_second")} for e in log]
-        for log in (RunFolder(run).read_metrics(), RunFolder(reference).read_metrics())
+        for log in (RunFolder(run).logs.metrics(), RunFolder(reference).logs.metrics())
     ]
     assert events[0] == events[1]
 
@@ -149,7 +149,7 @@ def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: 
     again = resume(run)
     assert (again.step, again.config.steps) == (8, 4)
     assert len(only(list(again.run()), Step)) == 4
-    logged = [line["event"] for line in RunFolder(run).read_metrics()]
+    logged = [line["event"] for line in RunFolder(run).logs.metrics()]
     assert logged.count("stage") == 1
     assert logged.count("step") == 12
 

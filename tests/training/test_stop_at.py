@@ -88,7 +88,7 @@ def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> N
     assert len(only(events, Step)) == finish.step
     model = jumok.load(tmp_path / "run")
     assert trainer.task.final(model, 10**9)["nats_per_char"] == pytest.approx(finish.figures["nats_per_char"], rel=1e-6)
-    state, _ = trainer.folder.read_state()
+    state, _ = trainer.folder.states.newest()
     assert state is not None
     assert torch.equal(model.token_embedding.weight, state.tensors["model.token_embedding.weight"])
     metrics = trainer.folder.read_config()["metrics"]
@@ -277,7 +277,7 @@ def test_a_state_of_before_can_be_resumed(start: Start, tmp_path: Path) -> None:
         if event.step == 3:
             trainer.request_stop()
     folder = RunFolder(tmp_path / "run")
-    state, _ = folder.read_state()
+    state, _ = folder.states.newest()
     assert state is not None
     numbers = {k: v for k, v in state.numbers.items() if k not in ("reached", "goal_ratio", "eval_tokens")}
     assert len(numbers) == len(state.numbers) - 3

@@ -45,7 +45,7 @@ def only(events: list[Event], kind: type) -> list[Any]:
 
 def stored(folder: Path) -> dict[str, Tensor]:
     """The tensors of the newest training state."""
-    state, damaged = checkpoint.RunFolder(folder).read_state()
+    state, damaged = checkpoint.RunFolder(folder).states.newest()
     assert state is not None
     assert damaged == []
     return state.tensors
@@ -333,7 +333,7 @@ def test_a_step_without_finite_loss_is_skipped(
     text = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8")
     assert "NaN" not in text  # which JSON does not have
     assert "Infinity" not in text
-    assert trainer.folder.read_metrics()[2]["loss"] is None
+    assert trainer.folder.logs.metrics()[2]["loss"] is None
 
 
 def test_three_in_a_row_end_the_run_with_its_state_saved(
@@ -344,7 +344,7 @@ def test_three_in_a_row_end_the_run_with_its_state_saved(
     seen: list[Event] = []
     with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
         seen.extend(trainer.run())
-    state, _ = trainer.folder.read_state()
+    state, _ = trainer.folder.states.newest()
     assert state is not None
     assert state.step == 4
     assert all(torch.isfinite(tensor).all() for tensor in state.tensors.values())

@@ -26,7 +26,6 @@ from jumok.view.coding import (
     FACTORS,
     FINEST,
     Floats,
-    decode_vectors,
     decode_weights,
     encode_exactly,
     encode_vectors,
@@ -45,6 +44,11 @@ def softmax(scores: Floats, causal: bool) -> Floats:
         scores = np.where(np.tri(t, s, s - t, dtype=bool), scores, -np.inf)
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def decode_vectors(scale: float, text: str, d: int, *, bits: int = 8) -> Floats:
+    """What a page makes of `encode_vectors`: (T, D)."""
+    return np.frombuffer(raw(text), f"<i{bits // 8}").reshape(-1, d).astype(np.float32) * np.float32(scale)
 
 
 def raw(coded: str) -> bytes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import from_dict, require_types, setting
+from jumok.config._fields import require_types, setting
 from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
 
 EncoderDecoderFamily = Literal["classic", "original"]
@@ -70,20 +70,6 @@ class EncoderDecoderConfig(ModelConfig):
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         for name in SPECIAL_IDS:
             require_id(name, getattr(self, name), self.vocab_size)
-
-    @classmethod
-    def paper_2017(cls, *, vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
-        """Return the base model of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, table 3).
-
-        With vocab_size=37_000, as for English–German in the paper, it has 65 million parameters. The "big" model of the
-        paper has n_embd=1024, n_head=16, mlp_width=4096 and dropout=0.3.
-
-        Args:
-            vocab_size: size of the vocabulary, which source and target share.
-            changes: other fields of the configuration.
-        """
-        base: dict[str, Any] = {"family": "original", "n_layer": 6, "n_head": 8, "n_embd": 512, "context_length": 512}
-        return from_dict(cls, {**base, "vocab_size": vocab_size, **changes})
 
     def encoder_block(self) -> BlockConfig:
         """Return the configuration of the blocks of the encoder."""

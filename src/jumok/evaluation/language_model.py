@@ -40,12 +40,12 @@ from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT, token_losses
+from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Ids, Tokenizer
 
-MOST_LOGITS = 1 << 25  # in one batch: 128 MB in float32
 LARGEST_BATCH = 32  # windows
 
 

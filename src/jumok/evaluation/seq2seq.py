@@ -31,12 +31,11 @@ from jumok.config import EncoderDecoderConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
-from jumok.evaluation.language_model import MOST_LOGITS
 from jumok.inference.answer import answer_ids, require_answering, with_special_tokens
 from jumok.inference.targets import Answer, Search, SearchSettings
 from jumok.models.checks import require_finite_losses
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.losses import cross_entropies
+from jumok.models.losses import IGNORED, MOST_LOGITS, cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.text import Table
 from jumok.text.hangul import nfc
@@ -44,7 +43,6 @@ from jumok.tokenizers import Ids, Tokenizer
 
 COLUMNS = ("source", "target")
 MOST_TOKENS = 1 << 14  # in one batch of pairs, padding included
-PADDING = -100  # what fills up the shorter ones of a batch; not an id, and not counted in a loss
 
 Pair = tuple[str, str]
 
@@ -175,8 +173,8 @@ def encode_pair(tokenizer: Tokenizer, config: EncoderDecoderConfig, pair: Pair) 
 def pair_batch(
     sources: Rows, targets: Rows, rows: NDArray[np.int64], config: EncoderDecoderConfig
 ) -> tuple[Tensor, Tensor]:
-    """Some pairs as a batch: sources (B, S) and targets (B, T), int64, filled up on the right with PADDING."""
-    source, target = (part.padded(rows, PADDING, most=config.context_length) for part in (sources, targets))
+    """Some pairs as a batch: sources (B, S) and targets (B, T), int64, padded on the right with IGNORED."""
+    source, target = (part.padded(rows, IGNORED, most=config.context_length) for part in (sources, targets))
     return source, target
 
 
@@ -199,11 +197,11 @@ def forced_logits(model: EncoderDecoder, source: Tensor, target: Tensor) -> tupl
     forcing").
 
     Args:
-        source: (B, S). target: (B, T). Both as `pair_batch` makes them; PADDING does not count.
+        source: (B, S). target: (B, T). Both as `pair_batch` makes them; IGNORED does not count.
     """
     start = model.config.decoder_start_id
     assert start is not None
-    mask, counted = source != PADDING, target != PADDING  # (B, S), (B, T)
+    mask, counted = source != IGNORED, target != IGNORED  # (B, S), (B, T)
     seen = F.pad(target[:, :-1].clamp(min=0), (1, 0), value=start)  # (B, T)
     hidden = model.hidden(seen, model.encode(source.clamp(min=0), mask), mask)  # (B, T, C)
     return model.logits(hidden[counted]), target[counted]

@@ -151,15 +151,11 @@ def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] |
     with eval_mode(model):
         for number in range(batches.count):
             places = batches.rows(number)
-            ids, lengths = padded(rows, chosen[places], pad, model.config.context_length)
+            ids = rows.padded(chosen[places], pad, most=model.config.context_length)  # (B, T)
+            lengths = torch.from_numpy(rows.lengths[chosen[places]])  # (B,)
             logits = class_logits(model, ids.to(place), lengths.to(place))  # (B, labels)
             found[torch.from_numpy(places)] = F.log_softmax(logits.float(), dim=1).cpu()
     return found
-
-
-def padded(rows: Rows, chosen: NDArray[np.int64], pad: int, longest: int) -> tuple[Tensor, Tensor]:
-    """Some rows as a batch of ids, (B, T) with T at most `longest`, and their lengths, (B,)."""
-    return rows.padded(chosen, pad)[:, :longest], torch.from_numpy(rows.lengths[chosen])
 
 
 def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:

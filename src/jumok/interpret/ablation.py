@@ -27,9 +27,9 @@ from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
 
-MOST_LOGITS = 1 << 25  # in one batch: 128 MB in float32
 LARGEST_BATCH = 16  # copies of a text with different heads switched off
 
 

@@ -4,8 +4,7 @@ The block is the same. The models differ in which positions attend to which, whe
 is predicted. The functions compute whole models from their parameters, with the functions of earlier chapters:
 embeddings and rotary positions of chapter 8, the block of chapter 7, heads of chapter 5.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, V vocabulary. In a
-mask True means "may attend".
+Shapes use the legend of `jumok.nn.attention`.
 
 Sources: GPT-2, https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf;
 BERT, https://arxiv.org/abs/1810.04805; the encoder–decoder, https://arxiv.org/abs/1706.03762.

@@ -3,8 +3,7 @@
 All four give the same numbers. The last one is the production layer `MultiHeadAttention` with W_q = 0: all its scores
 are equal, so its softmax gives every past position the same weight.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width. One sequence alone
-may come without its batch dimension. In a mask True means "may attend".
+Shapes use the legend of `jumok.nn.attention`.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; a uniform average in the place of
 attention: https://arxiv.org/abs/1805.00631.

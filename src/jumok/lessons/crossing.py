@@ -4,8 +4,7 @@ In cross-attention the queries come from one sequence, and keys and values from 
 fills a batch up to its longest sequence, and a mask keeps it out of the result. Chapter 7 (`jumok.lessons.depth`)
 covers the parts of a block and how they are combined.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
-width. In a mask True means "may attend".
+Shapes use the legend of `jumok.nn.attention`.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, sections 3.1 and 3.2.3; the first attention of
 this kind: https://arxiv.org/abs/1409.0473.

@@ -3,8 +3,7 @@
 The functions compute each part of a production `Block` from its parameters, and `run_block` combines them.
 Self-attention is that of chapter 5, `jumok.lessons.heads`.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, D head
-width. One sequence alone may come without its batch dimension.
+Shapes use the legend of `jumok.nn.attention`.
 
 Sources: residuals https://arxiv.org/abs/1512.03385, LayerNorm https://arxiv.org/abs/1607.06450, RMSNorm
 https://arxiv.org/abs/1910.07467, pre-norm and post-norm https://arxiv.org/abs/2002.04745, SwiGLU

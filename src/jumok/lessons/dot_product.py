@@ -3,8 +3,7 @@
 Nothing is learned here: x itself is query, key and value. The scores are not divided by sqrt(D) yet; chapter 3
 (`jumok.lessons.projections`) does that. `plain_attention` makes a production layer with the same result.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
-sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
+Shapes use the legend of `jumok.nn.attention`. `scores` are before the softmax, `weights` after it.
 
 Source: dot-product attention: https://arxiv.org/abs/1508.04025; "Attention Is All You Need",
 https://arxiv.org/abs/1706.03762, section 3.2.1.

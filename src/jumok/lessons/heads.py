@@ -4,9 +4,7 @@ The functions use the parameters of a production `MultiHeadAttention` head by he
 h·D to (h+1)·D of W_q, the same rows of W_k and W_v (or those of the key/value head it shares), and the same *columns*
 of the output projection.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
-key/value heads, D head width. One sequence alone may come without its batch dimension. In a mask True means "may
-attend".
+Shapes use the legend of `jumok.nn.attention`.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2.2; one key/value head for all:
 https://arxiv.org/abs/1911.02150; grouped: https://arxiv.org/abs/2305.13245.

@@ -4,9 +4,7 @@ The functions compute scores and weights one step at a time. Queries, keys, valu
 (`jumok.lessons.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with one head.
 Chapter 5 (`jumok.lessons.heads`) handles several heads.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
-sequence alone may come without its batch dimension. In a mask True means "may attend". `scores` are before the
-softmax, `weights` after it.
+Shapes use the legend of `jumok.nn.attention`. `scores` are before the softmax, `weights` after it.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, sections 3.1 and 3.2.3; dropout:
 https://jmlr.org/papers/v15/srivastava14a.html.
@@ -23,20 +21,6 @@ from jumok.lessons.projections import step_by_step
 from jumok.nn.attention import MultiHeadAttention, causal_mask
 
 NOISE = 1e-6  # a smaller change of an output is taken as rounding
-
-
-def causal_mask_by_loop(t: int, s: int) -> Tensor:
-    """Who may attend to whom when the T queries are the last T of S positions, decided pair by pair.
-
-    Returns:
-        (T, S), bool; equal to `jumok.nn.attention.causal_mask`.
-    """
-    allowed = torch.zeros(t, s, dtype=torch.bool)
-    for i in range(t):
-        position = s - t + i  # where query i stands among the S keys
-        for j in range(s):
-            allowed[i, j] = j <= position
-    return allowed
 
 
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:

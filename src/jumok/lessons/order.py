@@ -3,8 +3,7 @@
 Attention without positions does not depend on the order of its inputs. There are two places for positions: they are
 added to the embedding before the first block, or queries and keys are rotated inside every attention layer.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
-key/value heads, D head width, V vocabulary. One sequence alone may come without its batch dimension.
+Shapes use the legend of `jumok.nn.attention`.
 
 Sources: learned tables https://arxiv.org/abs/1705.03122, the sinusoidal one https://arxiv.org/abs/1706.03762, rotary
 https://arxiv.org/abs/2104.09864, causal models without positions https://arxiv.org/abs/2203.16634.

@@ -4,8 +4,8 @@ The encoder is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/al
 that was trained to give sentences of similar meaning similar vectors. The package PACKAGE contains it. The functions
 work with any `jumok.models.bert.BERT`, including your own.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, C width, H heads, D head width; and L layers.
-`weights` are after the softmax. There is no padding: the functions take one text at a time.
+Shapes use the legend of `jumok.nn.attention`, and L layers. `weights` are after the softmax. There is no padding: the
+functions take one text at a time.
 
 Sources: functions of heads: https://arxiv.org/abs/1906.04341; weights times values: https://arxiv.org/abs/2004.10102;
 sentence vectors: https://arxiv.org/abs/1908.10084; whether weights explain: https://arxiv.org/abs/1902.10186 and

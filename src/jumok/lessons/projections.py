@@ -3,8 +3,7 @@
 The functions take a production `MultiHeadAttention` with one head and compute its steps one by one. The rest of the
 module measures how the softmax behaves if the scores grow with the width.
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, D head width. One
-sequence alone may come without its batch dimension. `scores` are before the softmax, `weights` after it.
+Shapes use the legend of `jumok.nn.attention`. `scores` are before the softmax, `weights` after it.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2.1 and its footnote 4.
 """

@@ -4,8 +4,7 @@ Neither method changes the results. A *fused kernel* never stores the (T, S) sco
 corrects its sums whenever a larger score arrives (`see`). The *cache* stores the keys and values of past tokens, so
 generating one more token computes one position instead of all positions (`work`).
 
-Shapes use the legend of `jumok.nn.attention`: B batch, T query positions, S key positions, C width, H heads, G
-key/value heads, D head width, V vocabulary. A leading `...` is any number of dimensions, or none.
+Shapes use the legend of `jumok.nn.attention`. A leading `...` is any number of dimensions, or none.
 
 Sources: the softmax in one pass, https://arxiv.org/abs/1805.02867; attention without (T, S) memory,
 https://arxiv.org/abs/2112.05682; tiles that fit into fast memory, https://arxiv.org/abs/2205.14135; the cache and its

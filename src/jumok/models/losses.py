@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100  # a target that is ignored; the default of PyTorch
+MOST_LOGITS = 1 << 25  # to compute at once: 128 MB in float32
 
 
 def cross_entropies(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:

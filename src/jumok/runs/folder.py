@@ -48,8 +48,8 @@ class RunFolder:
         self.path = path
         self.state = path / "state"
         self.model_file = path / "model.safetensors"
-        self._logs = Logs(path)
-        self._states = States(self.state)
+        self.logs = Logs(path)
+        self.states = States(self.state)
 
     # --- the folder -------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class RunFolder:
                 for folder in (self.path, self.state):
                     for leftover in folder.glob(".*.tmp"):
                         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
-            held.callback(self._logs.close)
+            held.callback(self.logs.close)
             yield
 
     # --- the model --------------------------------------------------------------------------------------------------
@@ -283,37 +283,21 @@ class RunFolder:
             RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
-            self._logs.sync()  # the state records their sizes
-            self._states.write(state, best=self.model_file)
-        self._states.prune()
-
-    def read_state(self) -> tuple[State | None, list[str]]:
-        """Return the newest undamaged training state, or None, and a message for each damaged one."""
-        return self._states.newest()
+            self.logs.sync()  # the state records their sizes
+            self.states.write(state, best=self.model_file)
+        self.states.prune()
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
     def append(self, name: str, text: str) -> None:
         """Append text to a log; call this only inside `lock`."""
         with self.writing(name):
-            self._logs.append(name, text)
-
-    def size(self, name: str) -> int:
-        """Return the size of a log in bytes, 0 if there is none."""
-        return self._logs.size(name)
+            self.logs.append(name, text)
 
     def truncate(self, name: str, size: int) -> bool:
         """Truncate a log to its size at the time of a state; return False if it is shorter."""
         with self.writing(name):
-            return self._logs.truncate(name, size)
-
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the events of metrics.jsonl; invalid lines, as after a kill or a power failure, are skipped."""
-        return [event for event in self._logs.events() if event is not None]
-
-    def has_damaged_metrics(self) -> bool:
-        """Return whether metrics.jsonl has an invalid line, other than an incomplete last one."""
-        return None in self._logs.events()
+            return self.logs.truncate(name, size)
 
     @contextmanager
     def writing(self, what: str, needed: int = 0) -> Iterator[None]:

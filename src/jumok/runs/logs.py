@@ -64,8 +64,15 @@ class Logs:
             os.truncate(path, end)
         return end == size
 
-    def events(self) -> list[dict[str, Any] | None]:
-        """Return the event in each complete line of metrics.jsonl; None for an invalid line."""
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the events of metrics.jsonl; invalid lines, as after a kill or a power failure, are skipped."""
+        return [event for event in self._events() if event is not None]
+
+    def has_damaged_metrics(self) -> bool:
+        """Return whether metrics.jsonl has an invalid line, other than an incomplete last one."""
+        return None in self._events()
+
+    def _events(self) -> list[dict[str, Any] | None]:
         path = self._folder / "metrics.jsonl"
         content = path.read_bytes() if path.exists() else b""
         return [_event(line) for line in content.split(b"\n")[:-1]]  # not splitlines: a sample can contain U+2028

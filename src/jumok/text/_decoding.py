@@ -132,6 +132,11 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     around = _window(data, not_utf8.offset)
     if bom or _mostly_utf8(around):
         raise not_utf8
+    return _korean_or_guessed(data, name, around, not_utf8)
+
+
+def _korean_or_guessed(data: IO[bytes], name: str, around: bytes, not_utf8: Undecodable) -> Encoding:
+    """Decide between CP949 and the encodings of other languages; `around` is a sample that is not UTF-8."""
     not_cp949 = _misfit(data, "cp949")
     korean = around.decode("cp949", "ignore")
     foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer are not enough to decide

@@ -99,7 +99,6 @@ def read_table(
     columns: Sequence[str] | str,
     *,
     encoding: str | None = None,
-    optional: Sequence[str] | str = (),
 ) -> Table:
     """Read the named columns of .csv, .tsv and .jsonl files into one table.
 
@@ -115,8 +114,6 @@ def read_table(
 
     Args:
         columns: columns that every input must have. Other columns are ignored.
-        optional: further columns. They are "" in the rows of an input without them, and are omitted from the table if
-            no input has them.
 
     Raises:
         TextError: an input cannot be read; the message names file and line.
@@ -124,20 +121,19 @@ def read_table(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    wanted = _Wanted(columns, optional)
+    writer = _TableWriter(columns)
     require_one_stdin(paths)
     codec = None if encoding is None else known_codec(encoding)
     files = [found for path in paths for found in _find(str(path))]
     if not files:
         raise TextError("no table was given; name at least one file or folder, or - for standard input")
-    writer = _TableWriter(wanted)
     for file in files:
         with open_input(file) as data, reading(file, data, codec) as found:
             if found is not None:
                 _read_source(found, writer)
     if not writer.sources:
         raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
-    return writer.finish()
+    return writer.table()
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
@@ -152,21 +148,19 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
             names the row, counted from 1.
         ConfigError: `columns` is empty or names a column twice.
     """
-    wanted = _Wanted(columns, ())
-    writer = _TableWriter(wanted)
-    writer.present.update(wanted.columns)
+    writer = _TableWriter(columns)
     size = 0
     for number, row in enumerate(rows, 1):
         where = Place(name, number, row=True)
-        if isinstance(row, str) or len(row) != len(wanted.columns):
+        if isinstance(row, str) or len(row) != len(writer.columns):
             given = repr(row) if isinstance(row, str) else tr("{count} cells", count=len(row))
             raise TextError(
                 "{where}: {given} where a sequence of {count} cells is expected",
                 where=where,
                 given=given,
-                count=len(wanted.columns),
+                count=len(writer.columns),
             )
-        cells = [_spelled(where, column, cell) for column, cell in zip(wanted.columns, row, strict=True)]
+        cells = [_spelled(where, column, cell) for column, cell in zip(writer.columns, row, strict=True)]
         writer.write(where, cells)
         size += sum(len(cell.encode()) for cell in cells)
     if not writer.rows:
@@ -185,7 +179,7 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
             sha256=_digest(writer.rows),
         )
     )
-    return writer.finish()
+    return writer.table()
 
 
 def _digest(rows: Iterable[Row]) -> str:
@@ -193,24 +187,6 @@ def _digest(rows: Iterable[Row]) -> str:
     for row in rows:
         digest.update(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
     return digest.hexdigest()
-
-
-# --- The requested columns ------------------------------------------------------------------------------------------
-
-
-class _Wanted:
-    """The names of the columns to read, in NFC: the required ones, then the optional ones."""
-
-    def __init__(self, required: Sequence[str] | str, optional: Sequence[str] | str) -> None:
-        self.required, further = (
-            tuple(unicodedata.normalize("NFC", name) for name in ([names] if isinstance(names, str) else names))
-            for names in (required, optional)
-        )
-        self.columns = self.required + further
-        if not self.required:
-            raise ConfigError("columns=() names no column; name at least one")
-        if len(set(self.columns)) < len(self.columns):
-            raise ConfigError("columns={columns} names a column twice; name each column once", columns=self.columns)
 
 
 def _find(name: str) -> list[Input]:
@@ -252,8 +228,8 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
     for number, row in json_objects(table):
         names.update(dict.fromkeys(row))
         where = Place(table.file.name, number)
-        yield number, [_spelled(where, column, row.get(column)) for column in writer.wanted.columns]
-    for column in writer.wanted.required if writer.new_rows else ():
+        yield number, [_spelled(where, column, row.get(column)) for column in writer.columns]
+    for column in writer.columns if writer.new_rows else ():
         if column not in names:
             raise TextError(
                 "{name}: no column {column!r} in any line; {known}",
@@ -261,7 +237,6 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
                 column=column,
                 known=_known(column, list(names)),
             )
-    writer.present.update(names)
 
 
 def _spelled(where: Place, column: str, value: object) -> str:
@@ -286,7 +261,7 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
     _, header = next(rows, (0, []))
     if not header:
         return
-    for column in writer.wanted.required:
+    for column in writer.columns:
         if column not in header:
             raise TextError(
                 "{name}: no column {column!r} in its first line, which must name the columns; {known}{hint}",
@@ -295,12 +270,11 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
                 known=_known(column, header),
                 hint=_other_suffix(column, header),
             )
-    places = [only_place(name, header, column) if column in header else None for column in writer.wanted.columns]
+    places = [only_place(name, header, column) for column in writer.columns]
     for number, fields in rows:
-        yield number, ["" if at is None else fields[at] for at in places]
+        yield number, [fields[at] for at in places]
     if not writer.new_rows and table.file.named:
         raise TextError("{name} has a header and no rows; jumok needs rows to work with", name=name)
-    writer.present.update(header)
 
 
 def _known(column: str, columns: Sequence[str]) -> str:
@@ -320,11 +294,19 @@ def _other_suffix(column: str, header: Sequence[str]) -> str:
 
 
 class _TableWriter:
-    """Collects the rows of all sources; cells are converted to NFC with "\\n" for newlines."""
+    """Collects the rows of all sources; cells are converted to NFC with "\\n" for newlines.
 
-    def __init__(self, wanted: _Wanted) -> None:
-        self.wanted = wanted
-        self.present: set[str] = set()  # column names of all sources
+    Raises:
+        ConfigError: `columns` is empty or names a column twice.
+    """
+
+    def __init__(self, columns: Sequence[str] | str) -> None:
+        given = [columns] if isinstance(columns, str) else columns
+        self.columns = tuple(unicodedata.normalize("NFC", name) for name in given)
+        if not self.columns:
+            raise ConfigError("columns=() names no column; name at least one")
+        if len(set(self.columns)) < len(self.columns):
+            raise ConfigError("columns={columns} names a column twice; name each column once", columns=self.columns)
         self.rows: list[Row] = []
         self.sources = Sources()
         self.chars = 0  # of the current source, as are the next two
@@ -360,10 +342,6 @@ class _TableWriter:
     def _begin(self) -> None:
         self.chars, self.new_rows, self.composed = 0, 0, False
 
-    def finish(self) -> Table:
-        """Return the table, without the columns that no source has."""
-        kept = [at for at, name in enumerate(self.wanted.columns) if name in self.present]
-        rows = self.rows
-        if len(kept) < len(self.wanted.columns):
-            rows = [tuple(row[at] for at in kept) for row in rows]
-        return Table(columns=tuple(self.wanted.columns[at] for at in kept), rows=rows, sources=tuple(self.sources))
+    def table(self) -> Table:
+        """Return the rows of all sources."""
+        return Table(columns=self.columns, rows=self.rows, sources=tuple(self.sources))

@@ -84,22 +84,6 @@ def join(lead: str, vowel: str, tail: str = "") -> str:
     return chr(_FIRST + index)
 
 
-def has_final(word: str) -> bool:
-    """Return whether `word`, read aloud in Korean, ends in a consonant.
-
-    The last syllable, letter or digit decides; quotes, brackets and punctuation after it are ignored.
-
-    - Hangul: whether the syllable has a tail; for a single letter, by its name (기역 ends in a consonant, ㅏ does not).
-    - Digits 0-9: their Sino-Korean reading (일, 이, 삼, ...; a final 0 is 영, 십, 백, 천 or 만, all with a consonant).
-    - Latin capitals: the letter's name (L, M, N, R end in one: 엘, 엠, 엔, 알).
-    - Latin small letters: l, m, n and ng count as consonants (email, team, phone number 'n', ping). This is a guess,
-      because the spelling does not determine the pronunciation of a foreign word.
-
-    Raises `ConfigError` if `word` has no such character.
-    """
-    return _final(word) != ""
-
-
 def josa(word: str, pair: str) -> str:
     """Return `word` with the matching particle of a pair "after a consonant/after a vowel".
 
@@ -107,9 +91,14 @@ def josa(word: str, pair: str) -> str:
     ('숲은', '토끼가', '서울로', '다솜이')
 
     Any such pair works: 을/를, 과/와, 아/야, 이라는/라는, 이었/였. If the first form is 으 and the second form
-    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel. See `has_final` for the last sound.
+    (으로/로, 으로서/로서, 으면/면), a final ㄹ counts as a vowel.
 
-    Raises `ConfigError` for a pair without exactly one slash or in the opposite order.
+    The last syllable, letter or digit of `word` decides; quotes, brackets and punctuation after it are ignored. Digits
+    have their Sino-Korean reading (일, 이; a final 0 is 영, 십, 백, 천 or 만), Latin capitals the name of the letter
+    (엘, 엠, 엔, 알 end in a consonant). Of small letters l, m, n and ng count as consonants; this is a guess.
+
+    Raises `ConfigError` for a pair without exactly one slash or in the opposite order, and for a word
+    that cannot be read.
     """
     closed, slash, opened = pair.partition("/")
     if not slash or "/" in opened or pair in _SWAPPED:

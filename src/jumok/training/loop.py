@@ -140,7 +140,8 @@ class Loop:
     def _prepare(self) -> Iterator[Event]:
         if self.state.stage < len(self.run.stages):
             yield from begin_stage(self.run, self.validation, self.stopping_at, self.saving)
-        if self.state.step == 0 and not self.run.folder.size("samples.txt"):  # which a stop before the first step keeps
+        # A run that was stopped before its first step has this sample already.
+        if self.state.step == 0 and not self.run.folder.logs.size("samples.txt"):
             yield from self.validation.sample()
         if self.config.compile == "on" and not is_over(self.run) and not self.stop:
             failure = self.compilation.start(self._try_a_pass)

@@ -32,5 +32,5 @@ class Pictures:
 
     def _draw_loss(self) -> None:
         with self._folder.writing("loss.png"):
-            draw_loss(self._folder.read_metrics(), self._folder.path / "loss.png", label=self._task.loss_label)
+            draw_loss(self._folder.logs.metrics(), self._folder.path / "loss.png", label=self._task.loss_label)
         self._drawn = time.monotonic()

@@ -50,7 +50,7 @@ def resume(
         task = record.task(folder, record.data, tokenizer, record.shape, config)
         run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, tell)
         run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
-        saved, run.notices = folder.read_state()
+        saved, run.notices = folder.states.newest()
         if further:
             add_stage(run, record, saved, machine)
         _place(run, record, saved)

@@ -52,7 +52,7 @@ def write_state(run: TrainingRun) -> None:
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{index}.{key}": moment for key, moment in moments.items()}
     run.state.seconds = run.seconds
-    run.state.logs = {name: run.folder.size(name) for name in LOGS}
+    run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
     run.folder.write_state(State(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers()))
 
 
@@ -79,7 +79,7 @@ def restore_state(run: TrainingRun, saved: State) -> None:
 def cut_logs(run: TrainingRun, sizes: Mapping[str, int]) -> None:
     """Cut the logs back to what they were at a step to go on from; say what they have lost."""
     damaged = {name for name, size in sizes.items() if not run.folder.truncate(name, size)}
-    if run.folder.has_damaged_metrics():
+    if run.folder.logs.has_damaged_metrics():
         damaged.add("metrics.jsonl")
     if damaged:
         run.notices.append(

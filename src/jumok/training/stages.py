@@ -37,7 +37,7 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: State | None, machine:
             "ended": ended["reason"],
             "metrics": metrics,
             "seconds": seconds,
-            "logs": {name: run.folder.size(name) for name in LOGS},
+            "logs": {name: run.folder.logs.size(name) for name in LOGS},
             "train": {**configuration.to_dict(run.config), "planned_tokens": run.state.planned_tokens},
             "machine": machine,
         }

@@ -148,12 +148,6 @@ def encode_vectors(vectors: Floats, *, bits: int = 8) -> tuple[float, str]:
     return float(f"{scale:.9g}"), _packed(np.round(vectors / scale).astype(f"<i{bits // 8}").tobytes())
 
 
-def decode_vectors(scale: float, text: str, d: int, *, bits: int = 8) -> Floats:
-    """What a page makes of `encode_vectors`: (T, D)."""
-    raw = zlib.decompress(base64.b64decode(text), -15)
-    return np.frombuffer(raw, f"<i{bits // 8}").reshape(-1, d).astype(np.float32) * np.float32(scale)
-
-
 def _inside(t: int, s: int, causal: bool) -> NDArray[np.bool_]:
     """Which weights are kept, (T, S): those that can be other than zero."""
     return np.tri(t, s, s - t, dtype=bool) if causal else np.ones((t, s), dtype=bool)

@@ -218,7 +218,7 @@ class Ladder:
         """The result of a rung. The trainer has restored the best parameters."""
         config = self.record.config
         tokens_per_step = config.batch_size * config.context_length
-        metrics = RunFolder(trainer.folder.path).read_metrics()
+        metrics = RunFolder(trainer.folder.path).logs.metrics()
         evals = [event for event in metrics if event["event"] == "eval"]
         speeds = [event["tokens_per_second"] for event in metrics if event["event"] == "step"]
         figures = trainer.task.final(trainer.model, HELD_OUT_TOKENS)

@@ -16,7 +16,7 @@ from jumok.data.rows import MULTIPLE, evenly_spread
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
 from jumok.evaluation.seq2seq import whole_pairs
-from jumok.inference.classify import Classifier, length_mask, log_probabilities, padded
+from jumok.inference.classify import Classifier, length_mask, log_probabilities
 from jumok.messages import message, tr
 from jumok.models.checks import require_finite
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
@@ -190,7 +190,8 @@ class Classification(TableTask[Any]):
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Ids (B, T), padded on the right; their lengths (B,); the places of their labels (B,)."""
         chosen = self.batches.rows(number)
-        ids, lengths = padded(self.train.rows, chosen, self.framing.pad, self.context_length)
+        ids = self.train.rows.padded(chosen, self.framing.pad, most=self.context_length)
+        lengths = torch.from_numpy(self.train.rows.lengths[chosen])
         if self.token_dropout:
             random = np.random.Generator(np.random.PCG64((self.seed, number)))
             ids, lengths = thinned(ids, lengths, self.token_dropout, self.framing, random)

@@ -20,7 +20,6 @@ from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
-    PADDING,
     CodedPair,
     Pair,
     as_pairs,
@@ -37,6 +36,7 @@ from jumok.inference.targets import Search
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
@@ -215,7 +215,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         return tuple(sentences)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Sources (B, S) and targets (B, T), padded with `PADDING`; B varies with the lengths."""
+        """Sources (B, S) and targets (B, T), padded with IGNORED; B varies with the lengths."""
         return pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
@@ -225,7 +225,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Tokens of the targets."""
-        return (int((batch[1] != PADDING).sum()),)
+        return (int((batch[1] != IGNORED).sum()),)
 
     def sums(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the tokens of the targets, with label smoothing where that is on."""
