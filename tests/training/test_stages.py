@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load, load_file
 
 from conftest import TINY, Jumok
+from jumok.config import TrainConfig
 from jumok.errors import ConfigError, ResumeError, RunError
 from jumok.runs.events import Eval, Event, Finish, Notice, Stage, Step
 from jumok.runs.folder import RunFolder
@@ -357,3 +358,12 @@ def test_a_break_at_the_result_writes_nothing(run: Path) -> None:
     for _ in resume(run).run():
         break
     assert contents(run) == before
+
+
+def test_a_run_from_before_attention_was_called_chunked(run: Path) -> None:
+    """The setting was called explicit, and such a run could not be trained further."""
+    path = run / "config.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"chunked"', '"explicit"'), encoding="utf-8")
+    assert '"explicit"' in path.read_text(encoding="utf-8")
+    with Trainer.resume(run, training=TrainConfig(steps=2)) as trainer:
+        assert trainer.config.attention == "chunked"

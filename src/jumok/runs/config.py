@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jumok.config import ModelConfig, from_dict, to_dict
+from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError
 from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
@@ -85,3 +85,15 @@ def require_tokenizer_of(config: Mapping[str, Any], tokenizer: Tokenizer, path: 
             expected_kind=made_with["kind"],
             expected_size=made_with["vocab_size"],
         )
+
+
+def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
+    """The settings of a run from the "train" entry of its config.json.
+
+    Raises:
+        ConfigError: a setting is wrong or missing.
+    """
+    settings = {name: value for name, value in recorded.items() if name != "planned_tokens"}
+    if settings.get("attention") == "explicit":  # its name before 0.1.0
+        settings["attention"] = "chunked"
+    return from_dict(TrainConfig, settings)

@@ -11,6 +11,7 @@ from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
 from jumok.errors import ConfigError, ResumeError, RunError
 from jumok.messages import tr
+from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.tasks import TASKS, Task
@@ -57,13 +58,12 @@ class RunRecord:
         try:
             stages = list(content.get("stages", []))
             current = stages[-1] if stages else content
-            train = dict(current["train"])
             record = cls(
                 folder=folder,
                 content=content,
-                planned_tokens=train.pop("planned_tokens"),
+                planned_tokens=current["train"]["planned_tokens"],
                 shape=folder.model_config(),
-                config=configuration.from_dict(TrainConfig, train),
+                config=training_of(current["train"]),
                 machine=current.get("machine"),
                 data=content["data"],
                 stages=stages,

@@ -8,6 +8,7 @@ from typing import Any
 from jumok.config import TrainConfig, from_dict
 from jumok.errors import JumokError
 from jumok.interop.huggingface.convert import is_hf
+from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.training.tasks.classify import Classification
 from jumok.training.tasks.language_modelling import LanguageModelling
@@ -35,9 +36,8 @@ def task_of_run(path: Path) -> Task[Any] | None:
     recorded = folder.read_config()
     if "train" not in recorded or "data" not in recorded:
         return None
-    train = {name: value for name, value in recorded["train"].items() if name != "planned_tokens"}
     try:
-        config = from_dict(TrainConfig, train)
+        config = training_of(recorded["train"])
         return TASKS[config.task](folder, recorded["data"], folder.read_tokenizer(), folder.model_config(), config)
     except (JumokError, KeyError):
         return None
