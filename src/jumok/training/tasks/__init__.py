@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jumok.config import TrainConfig, from_dict
 from jumok.errors import JumokError
 from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.config import training_of
