@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)            ## train on the built-in corpus for two minutes, write with the model, look into it
+demo: $(READY)            ## train on the built-in corpus for two minutes, generate text, write the page of the viewer
 	mkdir -p runs
 	rm -rf runs/demo
 	$(BIN)/jumok corpus write stories --chars 2000000 > runs/stories.txt
