@@ -131,7 +131,9 @@ def test_a_hook_sees_the_batch_and_the_sums_of_a_step(begin: Callable[..., Train
     totals = [trainer.task.counts(batch) for batch, _ in seen]
     assert [counts for _, (_, counts) in seen] == totals
     together = [max(1, sum(each)) for each in zip(*totals, strict=True)]
-    parts = [float(total) / count for _, (sums, _) in seen for total, count in zip(sums, together, strict=True)]
+    parts = [
+        float(total.detach()) / count for _, (sums, _) in seen for total, count in zip(sums, together, strict=True)
+    ]
     assert sum(parts) == pytest.approx(step.loss, rel=1e-9)
 
 
