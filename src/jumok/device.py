@@ -142,14 +142,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def keeping_memory(device: torch.device) -> Iterator[None]:
     """Keep freed memory in the process inside the block, instead of returning it to the system (CPU and glibc only).
 
-    glibc returns the memory of a tensor of more than 32 MB to the system as soon as it is freed. The system must then
-    find and clear pages for the next tensor, although each training step needs the same memory again. bench/LOG.md
-    has the time that this saves and the memory that it takes.
-
-    The setting holds for the whole process. When the last such block ends, unused memory is returned, and the limits
-    are set to those that glibc reaches by itself after a large tensor was freed. Two things are not restored: limits
-    that were set before, because glibc cannot be queried for them; and the adaptation of the limits, which glibc
-    disables when any of them is set.
+    glibc returns the memory of a tensor of more than 32 MB as soon as it is freed, although each training step needs it
+    again. The setting holds for the whole process. When the last such block ends, unused memory is returned, and the
+    limits become those that glibc reaches by itself after a large tensor was freed; limits that were set before, and
+    the adaptation of the limits, are not restored. bench/LOG.md has the time and the memory.
     """
     global _keeping
     if device.type != "cpu":

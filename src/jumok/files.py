@@ -6,6 +6,7 @@ A file is written under a temporary name in the same folder, flushed to the disk
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -122,6 +123,12 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from transformers import (
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference import logits as next_token
-from jumok.inference.decoding import generate_ids
+from jumok.inference.decoding import Decoding
 from jumok.inference.generate import generate, stream
 from jumok.inference.logits import next_logits
 from jumok.inference.packed import PackedGPT
@@ -320,8 +319,7 @@ def test_the_ends_of_the_interval_never_hit_what_is_ruled_out():
 def test_sampled_ids_follow_the_model():
     """The whole way from logits to ids: 4,000 first tokens against the probabilities of the model."""
     model = tiny(seed=3)
-    with closing(generate_ids(model, [5], Sampling(temperature=1, top_k=4), samples=4000, seed=0)) as steps:
-        counts = Counter(next(steps))
+    counts = Counter(Decoding(model, [[5]], Sampling(temperature=1, top_k=4), samples=4000, seed=0).step())
     with torch.no_grad():
         logits = next_logits(model, torch.tensor([[5]]))
     expected = keep_top_k(logits, 4).softmax(-1)[0]

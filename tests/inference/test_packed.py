@@ -276,13 +276,13 @@ def test_who_begins_to_watch_in_the_middle_sees_everything(taken: list[int]):
 
     ids = []
     with closing(generate_ids(model, [1, 2, 3], GREEDY)) as steps:
-        ids += [next(steps)[0] for _ in range(3)]
+        ids += [next(steps) for _ in range(3)]
         seams = [part for part in model.modules() if isinstance(part, ScaledDotProductAttention)]
         handles = [seam.register_forward_pre_hook(note) for seam in seams]
-        ids += [next(steps)[0] for _ in range(2)]
+        ids += [next(steps) for _ in range(2)]
         for handle in handles:
             handle.remove()
-        ids += [next(steps)[0] for _ in range(4)]
+        ids += [next(steps) for _ in range(4)]
     assert ids == alone
     assert seen == [(6, 6), (6, 6), (7, 7), (7, 7)]  # two layers, whole windows
     assert len(taken) == 3 + 4
@@ -295,11 +295,11 @@ def test_what_grew_while_somebody_watched_is_read_again(watched: int):
     alone = written(model, [[1, 2, 3, 4]], 24)[0]
     ids = []
     with closing(generate_ids(model, [1, 2, 3, 4], GREEDY)) as steps:
-        ids += [next(steps)[0] for _ in range(3)]
+        ids += [next(steps) for _ in range(3)]
         handle = model.blocks[0].register_forward_hook(lambda *_: None)
-        ids += [next(steps)[0] for _ in range(watched)]
+        ids += [next(steps) for _ in range(watched)]
         handle.remove()
-        ids += [next(steps)[0] for _ in range(21 - watched)]
+        ids += [next(steps) for _ in range(21 - watched)]
     assert ids == alone
 
 

@@ -199,7 +199,7 @@ def test_generated_tokens_are_recorded_with_and_without_a_cache() -> None:
     for cache in (True, False):
         with record(model) as recording:
             written = generate_ids(model, [1, 2, 3], Sampling(temperature=0), cache=cache)
-            tokens = [next(written)[0] for _ in range(40)]
+            tokens = [next(written) for _ in range(40)]
         seen.append((tokens, recording.attentions[1].weights()))
     assert seen[0][0] == seen[1][0]
     torch.testing.assert_close(seen[0][1], seen[1][1], rtol=1e-3, atol=1e-5)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import hashlib
 import http.client
 import io
 import json
@@ -31,7 +30,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
-from jumok.files import cache_folder, locked, sync_folder, write_atomic
+from jumok.files import cache_folder, locked, sha256_of, sync_folder, write_atomic
 from jumok.messages import did_you_mean, tr
 
 Progress = Callable[[int, int], None]
@@ -218,10 +217,7 @@ _ASSEMBLE: dict[str, Callable[[Sequence[Path]], str]] = {"novels": _works, "chat
 
 def _verified(path: Path, file: RemoteFile) -> bool:
     """Return whether size and SHA-256 of the file at `path` match the catalogue."""
-    if not path.is_file() or path.stat().st_size != file.bytes:
-        return False
-    with path.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
+    return path.is_file() and path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
 
 
 class _Unreachable(Exception):

@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from jumok.config import require_range
 from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
-from jumok.device import autocast
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
 from jumok.models.framing import start_id
@@ -70,9 +69,7 @@ class Score(NamedTuple):
     tokens: int
 
 
-def evaluate_text(
-    model: GPT, text: str | Text, *, stride: int | None = None, precision: str = "float32"
-) -> TextEvaluation:
+def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) -> TextEvaluation:
     """Predict each token of a text once, and measure how well.
 
     Args:
@@ -80,7 +77,6 @@ def evaluate_text(
         text: the text itself, or one that `jumok.text.read` returned, which may be larger than memory.
         stride: tokens that the window moves on by, at most the context; None: half a context. Less is slower and
             gives each token more context.
-        precision: "float32", or "bfloat16" for autocast; the losses themselves are float32 and summed in float64.
 
     Raises:
         ConfigError: the stride is out of range.
@@ -95,7 +91,7 @@ def evaluate_text(
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
-        nats, tokens = score(model, ids, stride=stride, before=start_id(tokenizer), precision=precision)
+        nats, tokens = score(model, ids, stride=stride, before=start_id(tokenizer))
     per_token = nats / tokens
     return TextEvaluation(
         nats_per_char=nats / chars,
@@ -136,7 +132,6 @@ def score(
     stride: int | None = None,
     max_windows: int | None = None,
     before: int | None = None,
-    precision: str = "float32",
 ) -> Score:
     """The nats of a text given as ids, or of a sample of its windows.
 
@@ -148,7 +143,6 @@ def score(
             predicted, only seen.
         stride: tokens that the window moves on by; None: half a context.
         max_windows: the most windows to look at, evenly spread over the text; None: all. The same ones each time.
-        precision: "float32", or "bfloat16" for autocast.
 
     Raises:
         ConfigError: a number is out of range. TextError: there is no token to predict.
@@ -164,7 +158,7 @@ def score(
     batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
     device = model.token_embedding.weight.device
     nats = 0.0
-    with eval_mode(model), autocast(device, precision):
+    with eval_mode(model):
         for rows in np.split(chosen, range(batch, len(chosen), batch)):
             block = np.stack([_cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
             tokens = torch.from_numpy(block).to(device)  # (B, T+1)

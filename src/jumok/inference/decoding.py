@@ -25,24 +25,22 @@ def generate_ids(
     prompt: Sequence[int],
     sampling: Sampling,
     *,
-    samples: int = 1,
     seed: int | None = None,
     cache: bool = True,
     quantize: Quantization | None = None,
-) -> Generator[list[int]]:
-    """Continue the ids of a prompt without an end: yield the next id of each sample, step by step.
+) -> Generator[int]:
+    """Continue the ids of a prompt without an end: yield the next id, step by step.
 
     Raises:
-        JumokError: the logits of a sample are not finite.
+        JumokError: the logits are not finite.
         ConfigError: quantised matrices where the model cannot be packed.
     """
-    texts = Decoding(model, [prompt], sampling, samples=samples, seed=seed, cache=cache, quantize=quantize)
+    text = Decoding(model, [prompt], sampling, seed=seed, cache=cache, quantize=quantize)
     while True:
-        found = texts.step()
-        ids = [token for token in found if token is not None]
-        if len(ids) < len(found):
+        [token] = text.step()
+        if token is None:
             raise not_finite()
-        yield ids
+        yield token
 
 
 class Decoding:
@@ -51,7 +49,8 @@ class Decoding:
     Each text gets the random numbers that it would get alone. Ids that only the model has, not its tokenizer, are never
     drawn. The model is in eval mode during a step.
 
-    Args: as `generate_ids`.
+    Args:
+        samples: of each prompt. The others: as `generate_ids`.
 
     Attributes:
         rows: the numbers of the texts that are not finished: the samples of the first prompt, of the second one, ...

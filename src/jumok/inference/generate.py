@@ -157,7 +157,7 @@ def stream(
     def pieces() -> Iterator[str]:
         writer = _Writer(tokenizer, start, stop)
         steps = generate_ids(model, start, how, seed=seed, cache=cache, quantize=quantize)
-        for [token] in islice(steps, tokens):
+        for token in islice(steps, tokens):
             if piece := writer.push(token):
                 yield piece
             if writer.stopped:

@@ -175,16 +175,9 @@ class EncoderDecoder(nn.Module):
 
     def new_cache(self, batch: int = 1) -> EncoderDecoderCache:
         """Return an empty cache for `batch` sources and targets of up to context_length tokens."""
-        c, weight = self.config, self.token_embedding.weight
-        return EncoderDecoderCache(
-            c.n_decoder_layer,
-            batch,
-            c.n_decoder_head,
-            c.context_length,
-            c.n_embd // c.n_decoder_head,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        c = self.config
+        empty = self.token_embedding.weight.new_empty(batch, c.n_decoder_head, 0, c.n_embd // c.n_decoder_head)
+        return EncoderDecoderCache(c.n_decoder_layer, c.context_length, empty)
 
     def parameter_count(self) -> int:
         """Return the number of parameters; a shared matrix counts once."""

@@ -121,16 +121,9 @@ class GPT(nn.Module):
 
     def new_cache(self, batch: int = 1) -> KVCache:
         """Return an empty cache for `batch` sequences of up to context_length tokens."""
-        c, weight = self.config, self.token_embedding.weight
-        return KVCache(
-            c.n_layer,
-            batch,
-            c.n_kv_head,
-            c.context_length,
-            c.head_dim,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        c = self.config
+        empty = self.token_embedding.weight.new_empty(batch, c.n_kv_head, 0, c.head_dim)
+        return KVCache(c.n_layer, c.context_length, empty)
 
     def parameter_count(self) -> int:
         """Return the number of parameters; a shared matrix counts once."""

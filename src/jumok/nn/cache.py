@@ -95,20 +95,12 @@ class KVCache:
     """One LayerCache for each layer of a decoder.
 
     It takes 2 · n_layer · B · G · D numbers per position, for at most twice the positions in use, or 256.
+
+    Args:
+        n_layer: number of layers. capacity, empty: of each, see `LayerCache`.
     """
 
-    def __init__(
-        self,
-        n_layer: int,
-        batch: int,
-        n_kv_head: int,
-        capacity: int,
-        head_dim: int,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        empty = torch.empty(batch, n_kv_head, 0, head_dim, dtype=dtype, device=device)
+    def __init__(self, n_layer: int, capacity: int, empty: Tensor) -> None:
         self.layers = [LayerCache(capacity, empty) for _ in range(n_layer)]
 
     @property
@@ -134,19 +126,8 @@ class EncoderDecoderCache:
     cache. The arguments are those of `KVCache`.
     """
 
-    def __init__(
-        self,
-        n_layer: int,
-        batch: int,
-        n_head: int,
-        capacity: int,
-        head_dim: int,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.target = KVCache(n_layer, batch, n_head, capacity, head_dim, dtype=dtype, device=device)
-        self.source = KVCache(n_layer, batch, n_head, capacity, head_dim, dtype=dtype, device=device)
+    def __init__(self, n_layer: int, capacity: int, empty: Tensor) -> None:
+        self.target, self.source = KVCache(n_layer, capacity, empty), KVCache(n_layer, capacity, empty)
 
     @property
     def length(self) -> int:

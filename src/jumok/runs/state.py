@@ -18,10 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from jumok.files import atomic_folder, copy_or_link
+from jumok.files import atomic_folder, copy_or_link, sha256_of
 from jumok.messages import tr
 from jumok.models.tensors import load_tensors
-from jumok.runs.weights import sha256_of
 
 STATE_FILES = ("tensors.safetensors", "numbers.json")
 BEST_WEIGHTS = "best.safetensors"  # copy of model.safetensors, if there is one

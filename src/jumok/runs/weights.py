@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from jumok.errors import RunError
-from jumok.files import atomic_path
+from jumok.files import atomic_path, sha256_of
 from jumok.models.tensors import misfits
 
 # --- in memory --------------------------------------------------------------------------------------------------------
@@ -87,12 +86,6 @@ def numbers_in(path: Path) -> int:
     """
     with safe_open(path, framework="pt") as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def holds(path: Path, sha256: str) -> bool:

@@ -31,7 +31,7 @@ class Clock:
         self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
         self._watched: list[float] = []  # seconds of the newest steps
-        self._tokens_per_second = 0.0
+        self.tokens_per_second = 0.0  # a running mean over the last steps
         # What is measured of the work between steps, for the reserve.
         self.evaluation_speed = 0.0  # tokens a second
         self.evaluation_seconds = 0.0  # of a validation and its sample
@@ -65,8 +65,8 @@ class Clock:
         state = self._run.state
         before, state.progress = state.progress, self._progress()
         self._last_width = state.progress - before
-        mean, speed = self._tokens_per_second, tokens / (time.perf_counter() - began)
-        self._tokens_per_second = speed if mean == 0 else 0.9 * mean + 0.1 * speed
+        mean, speed = self.tokens_per_second, tokens / (time.perf_counter() - began)
+        self.tokens_per_second = speed if mean == 0 else 0.9 * mean + 0.1 * speed
 
     def _progress(self) -> float:
         run, state = self._run, self._run.state
@@ -103,18 +103,13 @@ class Clock:
         begin, end = state.cooldown
         return rate(config, begin) * max(0.0, (end - progress) / (end - begin))
 
-    @property
-    def tokens_per_second(self) -> float:
-        """A running mean over the last steps."""
-        return self._tokens_per_second
-
     def remaining(self) -> float:
         """Seconds to the end, about; 0 if not known."""
         run = self._run
         by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
         tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
         left = max(0.0, tokens - run.tokens_seen)
-        by_tokens = left / self._tokens_per_second if self._tokens_per_second else math.inf
+        by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         return remaining if math.isfinite(remaining := min(by_time, by_tokens)) else 0.0
 
     # --- steps that take another time than expected -------------------------------------------------------------------

@@ -96,11 +96,11 @@ def _events(
         record(model, layers, heads, residual=True, values=False) as recording,
         closing(generate_ids(model, ids, sampling, seed=seed)) as steps,
     ):
-        drawn = next(steps)[0] if room else -1
+        drawn = next(steps) if room else -1
         for _ in range(room):
             ids = [*ids, drawn]
             prediction = _expected(model, recording, drawn, top, reader)
-            drawn = next(steps)[0]  # after this the model has read the one before
+            drawn = next(steps)  # after this the model has read the one before
             yield {
                 "event": "token",
                 "sequence": 0,

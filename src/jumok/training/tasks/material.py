@@ -12,6 +12,8 @@ from jumok.evaluation.seq2seq import Pair, whole_pairs
 from jumok.messages import tr
 from jumok.text import Table, Text
 
+PRESENTABLE = 40  # characters
+
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
@@ -118,6 +120,6 @@ def characters(texts: Iterable[str]) -> str:
     return "".join(sorted(set().union(*texts)))
 
 
-def presentable(texts: Iterable[str], longest: int = 40) -> str:
+def presentable(texts: Iterable[str]) -> str:
     """The first text that fits into a suggested command, or ""."""
-    return next((t for t in texts if t.strip() and t.isprintable() and len(t) <= longest and t[0] != "-"), "")
+    return next((t for t in texts if t.strip() and t.isprintable() and len(t) <= PRESENTABLE and t[0] != "-"), "")
