@@ -114,7 +114,11 @@ def test_what_takes_long_is_named(screen: Screen) -> None:
 def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text) -> None:
     told: list[str] = []
     trainer = Trainer.start(
-        tmp_path / "run", story_text, **configurations({**TINY, "sample_tokens": 0}), device="cpu", tell=told.append
+        tmp_path / "run",
+        story_text,
+        **configurations({**TINY, "sample_tokens": 0, "attention": "auto"}),
+        device="cpu",
+        tell=told.append,
     )
     assert [text.split()[0] for text in told] == ["making", "turning", "measuring"]
     del told[:]
