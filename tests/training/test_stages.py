@@ -310,6 +310,46 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
         resume(out)
 
 
+@pytest.mark.parametrize("init", [True, False])
+def test_a_start_with_other_weights_that_was_killed_can_be_repeated(
+    run: Path, tmp_path: Path, story_text: Text, start: Start, monkeypatch: pytest.MonkeyPatch, init: bool
+) -> None:
+    """Killed between config.json and its first state, it could be neither resumed nor started again."""
+    out = tmp_path / "tuned"
+    settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
+
+    def tune() -> Trainer:
+        return Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
+
+    def kill(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "discard", lambda _: None)  # like a kill
+        patch.setattr(RunFolder, "write_config", kill)
+        with pytest.raises(KeyboardInterrupt):
+            tune()
+    assert len(list((out / "state").glob("step-*"))) == 1
+    assert not (out / "config.json").exists()
+    with tune() if init else start("tuned"):
+        assert len(list((out / "state").glob("step-*"))) == init  # no state of another start
+
+
+def test_an_error_while_a_start_saves_other_weights_leaves_nothing(
+    run: Path, tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk at the first state of a run with --init left a folder that was no run and in the way of the next."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jumok.runs.state.save_file", full)
+    settings = configurations({"steps": 1}, init=run)
+    with pytest.raises(RunError, match="then start again"):
+        Trainer.start(tmp_path / "tuned", story_text, **settings, init=run, device="cpu")
+    assert not (tmp_path / "tuned").exists()
+
+
 def test_a_goal_that_is_reached_already_ends_the_stage_with_its_weights(run: Path) -> None:
     """The first look that still met the goal replaced better weights by worse ones."""
     weights = (run / "model.safetensors").read_bytes()
