@@ -155,6 +155,39 @@ def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: 
     assert logged.count("step") == 12
 
 
+@pytest.mark.parametrize("lost", [b"half", None])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_stage_mends_the_weights_it_begins_with(run: Path, lost: bytes | None, begun: bool) -> None:
+    """Damaged weights at the start of a stage ended in advice to resume, which failed again; the state has a copy."""
+    weights = (run / "model.safetensors").read_bytes()
+    if begun:
+        for event in (trainer := resume(run, steps=4)).run():
+            if isinstance(event, Stage):
+                trainer.close()  # like a kill: nothing is saved
+                break
+    (run / "model.safetensors").unlink()
+    if lost is not None:
+        (run / "model.safetensors").write_bytes(lost)
+    metrics = config_of(run)["metrics"]
+    trainer = resume(run) if begun else resume(run, steps=4)
+    assert (run / "model.safetensors").read_bytes() == weights
+    assert config_of(run)["metrics"] == metrics
+    assert len(only(list(trainer.run()), Step)) == 4
+
+
+def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Start, tmp_path: Path) -> None:
+    """The state of the end is damaged, too: the weights are those of the state before, and so are the figures."""
+    run = tmp_path / "run"
+    list(start(save_every=0.0).run())
+    damage(max((run / "state").glob("step-*")))
+    (run / "model.safetensors").write_bytes(b"half")
+    with resume(run, steps=4) as trainer:
+        saved, _ = trainer.folder.states.newest()
+        assert saved is not None
+        assert trainer.folder.has_weights_of(saved)
+        assert config_of(run)["metrics"] == trainer.state.best_metrics == saved.numbers["best_metrics"]
+
+
 @pytest.mark.slow
 def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     """The time of the first stage, however long, is not taken from them."""
