@@ -19,7 +19,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in this number fails, with one fault after the other
 ALL = bool(os.environ.get("JUMOK_ALL_FAULTS"))
 RUN = {**TINY, "n_embd": 8, "context_length": 8, "steps": 3, "eval_every": 1, "sample_tokens": 1, "save_every": 0.0}
+SHAPE = ("n_layer", "n_head", "n_embd", "context_length")  # of a model, which one with --init has already
 CHANGING = ("replace", "rename", "unlink", "rmdir", "mkdir", "link", "truncate", "chmod", "fsync")
 TAKING_ROOM = {"write", "flush", "open", "mkdir", "link", "fsync"}
 
@@ -167,6 +168,15 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
     return trainer.run()
 
 
+def tune(run: Path, text: Text) -> Iterator[Event]:
+    """Start the run with the parameters of another one beside it, or resume it if it exists."""
+    if (run / "config.json").exists():
+        return trainer_of(run, text).run()
+    settings = {name: value for name, value in RUN.items() if name not in SHAPE}
+    with chdir(run.parent):
+        return Trainer.start(run, text, **configurations(settings, init="first"), init="first", device="cpu").run()
+
+
 def train_further(run: Path, text: Text) -> Iterator[Event]:
     """Train a finished run further, or resume that, as a user does after a fault."""
     begun = "stages" in RunFolder(run).read_config()
@@ -237,6 +247,15 @@ def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Tex
 
 
 @pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Text) -> Path:
+    """A run without faults that begins with the parameters of the finished one."""
+    folder = tmp_path_factory.mktemp("faults")
+    shutil.copytree(finished, folder / "first")
+    attempt(tune, folder / "tuned", text, None, "error")
+    return folder / "tuned"
+
+
+@pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
     """A run before its first step."""
     run = tmp_path_factory.mktemp("faults") / "begun"
@@ -265,6 +284,7 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
 # The folder before, the operation, how it is continued after a fault, and the result.
 SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
     "a run is begun": (None, stop_at_once, run_to_the_end, "finished"),
+    "a run is begun with other parameters": (None, tune, tune, "tuned"),
     "a run is trained": ("begun", run_to_the_end, run_to_the_end, "finished"),
     "a finished run is trained further": ("finished", train_further, train_further, "extended"),
     "a run is stopped right after its resume": ("torn", stop_at_once, run_to_the_end, "finished"),
@@ -278,6 +298,7 @@ def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, requ
     """A kill between the removal of a state and the rename of the next left no state; a finished run started again."""
     base, act, go_on, end = SCENARIOS[scenario]
     run, reference = tmp_path / "run", request.getfixturevalue(end)
+    shutil.copytree(request.getfixturevalue("finished"), tmp_path / "first")
 
     def prepare() -> int:
         shutil.rmtree(run, ignore_errors=True)

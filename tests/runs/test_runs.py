@@ -246,6 +246,8 @@ def test_an_existing_run_is_refused(run: Path) -> None:
         ["state/lock", "state/train.npy", "state/.val.npy-x.tmp"],
         ["state/lock", "state/train.npy", "state/val.npy", ".tokenizer.json-x.tmp"],
         ["state/lock", "state/train.npy", "state/val.npy", "tokenizer.json", ".config.json-x.tmp"],
+        ["state/lock", "state/train.npy", "state/.step-000000000-a_1.tmp/new/tensors.safetensors"],
+        ["state/lock", "state/train.npy", "state/step-000000000/manifest.json", "tokenizer.json"],
     ],
 )
 def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str]) -> None:

@@ -407,6 +407,15 @@ def test_one_hiccup_is_no_change(start: Start, watchful: None) -> None:
     assert trainer.state.seconds_per_step == 0.1
 
 
+@pytest.mark.parametrize(("progress", "said"), [(0.0, 1), (0.9, 0)])
+def test_time_that_went_into_training_is_not_gone_before_it(start: Start, progress: float, said: int) -> None:
+    """A run by minutes that was resumed near its end claimed that its time was gone before training."""
+    trainer = start(steps=None, minutes=1.0)
+    trainer.state.progress = progress
+    trainer._run.began -= 55.0
+    assert len(list(trainer.loop.clock.start())) == said
+
+
 def test_steps_are_watched_for_some_seconds(start: Start) -> None:
     """Five steps of a small model are over in a moment, in which anything may be in the way."""
     trainer = start()

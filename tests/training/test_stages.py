@@ -155,6 +155,39 @@ def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: 
     assert logged.count("step") == 12
 
 
+@pytest.mark.parametrize("lost", [b"half", None])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_stage_mends_the_weights_it_begins_with(run: Path, lost: bytes | None, begun: bool) -> None:
+    """Damaged weights at the start of a stage ended in advice to resume, which failed again; the state has a copy."""
+    weights = (run / "model.safetensors").read_bytes()
+    if begun:
+        for event in (trainer := resume(run, steps=4)).run():
+            if isinstance(event, Stage):
+                trainer.close()  # like a kill: nothing is saved
+                break
+    (run / "model.safetensors").unlink()
+    if lost is not None:
+        (run / "model.safetensors").write_bytes(lost)
+    metrics = config_of(run)["metrics"]
+    trainer = resume(run) if begun else resume(run, steps=4)
+    assert (run / "model.safetensors").read_bytes() == weights
+    assert config_of(run)["metrics"] == metrics
+    assert len(only(list(trainer.run()), Step)) == 4
+
+
+def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Start, tmp_path: Path) -> None:
+    """The state of the end is damaged, too: the weights are those of the state before, and so are the figures."""
+    run = tmp_path / "run"
+    list(start(save_every=0.0).run())
+    damage(max((run / "state").glob("step-*")))
+    (run / "model.safetensors").write_bytes(b"half")
+    with resume(run, steps=4) as trainer:
+        saved, _ = trainer.folder.states.newest()
+        assert saved is not None
+        assert trainer.folder.has_weights_of(saved)
+        assert config_of(run)["metrics"] == trainer.state.best_metrics == saved.numbers["best_metrics"]
+
+
 @pytest.mark.slow
 def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     """The time of the first stage, however long, is not taken from them."""
@@ -308,6 +341,46 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
         damage(state)
     with pytest.raises(RunError, match="no whole training state is left"):
         resume(out)
+
+
+@pytest.mark.parametrize("init", [True, False])
+def test_a_start_with_other_weights_that_was_killed_can_be_repeated(
+    run: Path, tmp_path: Path, story_text: Text, start: Start, monkeypatch: pytest.MonkeyPatch, init: bool
+) -> None:
+    """Killed between config.json and its first state, it could be neither resumed nor started again."""
+    out = tmp_path / "tuned"
+    settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
+
+    def tune() -> Trainer:
+        return Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
+
+    def kill(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "discard", lambda _: None)  # like a kill
+        patch.setattr(RunFolder, "write_config", kill)
+        with pytest.raises(KeyboardInterrupt):
+            tune()
+    assert len(list((out / "state").glob("step-*"))) == 1
+    assert not (out / "config.json").exists()
+    with tune() if init else start("tuned"):
+        assert len(list((out / "state").glob("step-*"))) == init  # no state of another start
+
+
+def test_an_error_while_a_start_saves_other_weights_leaves_nothing(
+    run: Path, tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk at the first state of a run with --init left a folder that was no run and in the way of the next."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jumok.runs.state.save_file", full)
+    settings = configurations({"steps": 1}, init=run)
+    with pytest.raises(RunError, match="then start again"):
+        Trainer.start(tmp_path / "tuned", story_text, **settings, init=run, device="cpu")
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_a_goal_that_is_reached_already_ends_the_stage_with_its_weights(run: Path) -> None:

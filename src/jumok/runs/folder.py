@@ -35,9 +35,10 @@ from jumok.runs.weights import (
 from jumok.tokenizers import Tokenizer
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
-# The files that a start of a run can leave after a kill; config.json is written last.
+# The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
     r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
+    r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json))?"
 )
 
 
@@ -286,6 +287,11 @@ class RunFolder:
             self.logs.sync()  # the state records their sizes
             self.states.write(state, best=self.model_file)
         self.states.prune()
+
+    def clear_states(self) -> None:
+        """Remove the training states that an unfinished start left behind; call this only inside `lock`."""
+        with self.writing(tr("the training state")):
+            self.states.clear()
 
     # --- logs -------------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,15 @@ class States:
             else:
                 kept.add(step)
 
+    def clear(self) -> None:
+        """Remove all states.
+
+        Raises:
+            OSError: one cannot be removed.
+        """
+        for folder in self._found():
+            shutil.rmtree(folder)
+
     def newest(self) -> tuple[State | None, list[str]]:
         """Return the newest undamaged state, or None, and a message for each damaged one."""
         sentences: list[str] = []

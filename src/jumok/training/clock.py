@@ -46,7 +46,7 @@ class Clock:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""
         state = self._run.state
         self._since, self._watched = (state.progress, self.stage_seconds), []
-        if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress < 1:
+        if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress == 0:
             text = tr(
                 "{spent:.0f} of {budget:.0f} seconds are gone before training; give more {--minutes}.",
                 spent=self.stage_seconds,

@@ -74,7 +74,7 @@ def _place(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
     if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
         if run.notices:
             run.notices.append(tr("The newest stage begins anew, with the best weights so far."))
-        go_to_stage(run, record.content["metrics"])
+        go_to_stage(run, _mended_weights(run, record, saved))
     elif ended is not None and at_end and not _unreadable(run):
         _go_to_end(run, ended, record.content["metrics"], saved)
     else:
@@ -124,6 +124,21 @@ def _new_beginning(kept: Path | None) -> str:
         "in {path}.",
         path=kept,
     )
+
+
+def _mended_weights(run: TrainingRun, record: RunRecord, saved: State | None) -> Mapping[str, Any]:
+    """Put damaged weights, with which a stage begins, back from a state; return the figures of the weights then."""
+    metrics: Mapping[str, Any] = record.content["metrics"]
+    if saved is None or run.folder.has_weights_of(saved):
+        return metrics
+    at_end = saved.step == run.stages[-1]["step"]
+    if not at_end:  # the weights may be newer than the state
+        if not _unreadable(run):
+            return metrics
+        metrics = saved.numbers["best_metrics"]
+        run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
+    run.folder.put_back_weights(saved)
+    return metrics
 
 
 def _lost_weights(run: TrainingRun, saved: State) -> str:

@@ -153,6 +153,7 @@ class Start:
         with ExitStack() as held:
             held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
             try:
+                folder.clear_states()
                 self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
@@ -160,18 +161,19 @@ class Start:
                     self.tell(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
                 plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
-                self._write(folder, plan, tokenizer, data)
+                run = new_run(
+                    folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.tell
+                )
+                run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
+                if math.isfinite(plan.seconds_per_step):
+                    run.state.seconds_per_step = plan.seconds_per_step
+                if init is not None:
+                    adopt_weights(run.model, init)
+                    write_state(run)  # no seed could make these weights again
+                self._write(folder, plan, tokenizer, data)  # last: with config.json the folder is a run
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
                 raise
-            run = new_run(folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.tell)
-            if init is not None:
-                adopt_weights(run.model, init)
-            run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
-            if math.isfinite(plan.seconds_per_step):
-                run.state.seconds_per_step = plan.seconds_per_step
-            if init is not None:
-                write_state(run)  # no seed could make these weights again
             run.lock = held.pop_all()
         return run
 
