@@ -416,6 +416,15 @@ def test_time_that_went_into_training_is_not_gone_before_it(start: Start, progre
     assert len(list(trainer.loop.clock.start())) == said
 
 
+def test_a_plan_that_stays_as_it_is_is_no_news(start: Start, watchful: None) -> None:
+    """A run that a limit on passes ends said "about 741 steps are planned now, not 741"."""
+    trainer = start(steps=None, minutes=60.0, passes=0.1)
+    state, clock = trainer.state, trainer.loop.clock
+    state.planned_tokens, state.seconds_per_step = int(clock._most_tokens), 1.0
+    assert [told(clock.watch(0.001)) for _ in range(5)] == [[]] * 5
+    assert state.seconds_per_step == 0.001
+
+
 def test_steps_are_watched_for_some_seconds(start: Start) -> None:
     """Five steps of a small model are over in a moment, in which anything may be in the way."""
     trainer = start()

@@ -422,8 +422,16 @@ def test_a_stage_by_minutes_knows_what_it_expects(run: Path) -> None:
     """It compared its steps with the first of them, so a plan for another machine was never made anew."""
     trainer = resume(run, minutes=1)
     per_step = trainer.task.tokens_per_batch
-    assert trainer.state.seconds_per_step == pytest.approx(60 * per_step / trainer.state.planned_tokens)
+    assert trainer.state.seconds_per_step == pytest.approx(60 * per_step / trainer.state.planned_tokens, rel=1e-3)
     trainer.close()
+
+
+def test_a_stage_with_few_passes_expects_steps_as_long_as_they_were(run: Path) -> None:
+    """Ten minutes for a tenth of a pass made steps of seconds expected, and the first ones a surprise."""
+    numbers = json.loads((next((run / "state").glob("step-*8")) / "numbers.json").read_text())
+    with resume(run, minutes=10, passes=0.1) as trainer:
+        assert trainer.state.planned_tokens < 600 * 8 * trainer.task.tokens_per_batch / numbers["seconds"]
+        assert trainer.state.seconds_per_step == pytest.approx(numbers["seconds"] / 8)
 
 
 def test_a_break_at_the_result_writes_nothing(run: Path) -> None:

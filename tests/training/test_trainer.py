@@ -255,6 +255,21 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert trainer.state.best == best
 
 
+def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the decay of an early stop the time of all the steps that were planned was still shown."""
+    trainer = start(steps=100)
+    state, clock = trainer.state, trainer.loop.clock
+    monkeypatch.setattr(clock, "_tokens_per_second", float(trainer.task.tokens_per_batch))  # a step a second
+    state.step, state.progress = 40, 0.4
+    assert clock.remaining() == pytest.approx(60.0)
+    state.cooldown = (0.4, 0.44)
+    assert clock.remaining() == pytest.approx(4.0)
+    state.step, state.progress = 44, 0.44
+    assert clock.remaining() == 0.0
+    state.step, state.progress, state.cooldown = 100, 1.0, (0.95, 1.0)
+    assert clock.remaining() == 0.0
+
+
 @pytest.mark.slow
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""

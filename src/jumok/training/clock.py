@@ -110,7 +110,11 @@ class Clock:
         tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
         left = max(0.0, tokens - run.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
-        return remaining if math.isfinite(remaining := min(by_time, by_tokens)) else 0.0
+        remaining = min(by_time, by_tokens)
+        if run.state.cooldown is not None:  # the stage ends with it
+            progress, end = run.state.progress, run.state.cooldown[1]
+            remaining *= max(0.0, end - progress) / max(1e-9, 1 - progress)
+        return remaining if math.isfinite(remaining) else 0.0
 
     # --- steps that take another time than expected -------------------------------------------------------------------
 
@@ -130,6 +134,8 @@ class Clock:
         times = {"now": f"{now:.2g}", "before": f"{before:.2g}"}
         if self._budget is not None and (slower or faster):
             planned, steps = self._plan_anew(self._budget)
+            if steps == planned:  # as many as the limit on passes allows, however long they are
+                return
             text = tr(
                 "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not {planned}.",
                 **times,

@@ -52,7 +52,8 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
     """
     run.folder.read_weights(run.model)
     stage, state = run.stages[-1], run.state
-    state.seconds_per_step = 60 * (run.config.minutes or 0) * run.tokens_per_step / max(1, state.planned_tokens)
+    if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
+        state.seconds_per_step = stage["seconds"] / max(1, stage["step"])
     state.step = state.validated = stage["step"]
     state.best_step, state.best_metrics = metrics.get("step", stage["best_step"]), dict(metrics)
     state.stage_began = stage["seconds"]
