@@ -222,6 +222,26 @@ def test_a_sample_without_finite_logits_is_told(start: Start, monkeypatch: pytes
     assert isinstance(events[-1], Finish)
 
 
+def test_a_picture_that_cannot_be_drawn_is_told_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An error of matplotlib ended the run without a saved state, or kept it from its end at each resume."""
+
+    def draw(*_: Any, **__: Any) -> None:
+        raise ValueError("no such font")
+
+    monkeypatch.setattr(pictures, "draw_loss", draw)
+    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
+    trainer = start()
+    monkeypatch.setattr(trainer.task, "draw", draw)
+    events = list(trainer.run())
+    assert [event.text for event in only(events, Notice)] == [
+        "A picture could not be drawn: ValueError('no such font')"
+    ]
+    assert isinstance(events[-1], Finish)
+    assert trainer.folder.read_config()["finished"] == {"step": 8, "reason": "done"}
+
+
 # --- rates and ends ---
 
 
