@@ -209,6 +209,29 @@ def test_a_validation_without_finite_loss_is_told(start: Start, monkeypatch: pyt
     assert [event.step for event in only(events, Eval)] == [8]
 
 
+def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Such a run never lost its patience, and was finished without model.safetensors, so each resume finished again."""
+    trainer = start(steps=100, eval_every=5, patience=2, sample_tokens=0)
+
+    def fail(model: GPT, max_tokens: int) -> dict[str, float]:
+        raise JumokError("the model's losses are not finite")
+
+    monkeypatch.setattr(trainer.task, "validate", fail)
+    events = list(trainer.run())
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert (finish.step, finish.reason, finish.figures) == (12, "early stop", {})
+    assert only(events, Notice)[-1].text == (
+        "No validation had a finite loss; the weights are those of the last step, 12."
+    )
+    assert torch.equal(
+        jumok.load(tmp_path / "run").token_embedding.weight, stored(tmp_path / "run")["model.token_embedding.weight"]
+    )
+    again = Trainer.resume(tmp_path / "run", device="cpu")
+    assert again.result is not None
+    assert (again.result.step, again.result.reason) == (12, "early stop")
+
+
 def test_a_sample_without_finite_logits_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a model that could not write ended the run, although the steps that follow may mend it."""
     trainer = start()
