@@ -163,6 +163,26 @@ def test_final_figures_are_those_of_the_saved_model(start: Start, tmp_path: Path
     assert finish.figures["nats_per_char"] == pytest.approx(figures["nats_per_char"], rel=1e-6)
 
 
+def test_the_model_of_a_finished_run_is_in_eval_mode(start: Start, tmp_path: Path) -> None:
+    """The model was left in train mode, so what it computed after the run had dropout."""
+    trainer = start(dropout=0.5)
+    list(trainer.run())
+    again = Trainer.resume(tmp_path / "run", device="cpu")
+    for model in (trainer.model, again.model):
+        assert not any(part.training for part in model.modules())
+
+
+def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start) -> None:
+    """The model stayed in eval mode after an error in a validation."""
+    with start() as trainer:
+        run = trainer.loop.run
+        run.model.train()
+        with pytest.raises(JumokError), run.evaluating():
+            assert not run.model.training
+            raise JumokError("the model's losses are not finite")
+        assert run.model.training
+
+
 def test_the_held_out_part_is_the_last(start: Start, tales: str, tmp_path: Path) -> None:
     trainer = start(val=0.25)
     cut = len(tales) - round(len(tales) * 0.25)

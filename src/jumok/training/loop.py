@@ -170,10 +170,11 @@ class Loop:
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
     def _finish(self) -> Finish:
-        """Take the last figures, of the best weights, which the model has from then on."""
+        """Take the last figures, of the best weights, which the model has from then on, in eval mode."""
         run, state, wanted = self.run, self.state, self.config.stop_at
         run.tell(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
+        self.model.eval()
         if state.best is not None:
             run.folder.read_weights(self.model)
             figures = self.stopping_at.figures or self.validation.final()
