@@ -163,6 +163,26 @@ def test_final_figures_are_those_of_the_saved_model(start: Start, tmp_path: Path
     assert finish.figures["nats_per_char"] == pytest.approx(figures["nats_per_char"], rel=1e-6)
 
 
+def test_the_model_of_a_finished_run_is_in_eval_mode(start: Start, tmp_path: Path) -> None:
+    """The model was left in train mode, so what it computed after the run had dropout."""
+    trainer = start(dropout=0.5)
+    list(trainer.run())
+    again = Trainer.resume(tmp_path / "run", device="cpu")
+    for model in (trainer.model, again.model):
+        assert not any(part.training for part in model.modules())
+
+
+def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start) -> None:
+    """The model stayed in eval mode after an error in a validation."""
+    with start() as trainer:
+        run = trainer.loop.run
+        run.model.train()
+        with pytest.raises(JumokError), run.evaluating():
+            assert not run.model.training
+            raise JumokError("the model's losses are not finite")
+        assert run.model.training
+
+
 def test_the_held_out_part_is_the_last(start: Start, tales: str, tmp_path: Path) -> None:
     trainer = start(val=0.25)
     cut = len(tales) - round(len(tales) * 0.25)
@@ -209,6 +229,29 @@ def test_a_validation_without_finite_loss_is_told(start: Start, monkeypatch: pyt
     assert [event.step for event in only(events, Eval)] == [8]
 
 
+def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Such a run never lost its patience, and was finished without model.safetensors, so each resume finished again."""
+    trainer = start(steps=100, eval_every=5, patience=2, sample_tokens=0)
+
+    def fail(model: GPT, max_tokens: int) -> dict[str, float]:
+        raise JumokError("the model's losses are not finite")
+
+    monkeypatch.setattr(trainer.task, "validate", fail)
+    events = list(trainer.run())
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert (finish.step, finish.reason, finish.figures) == (12, "early stop", {})
+    assert only(events, Notice)[-1].text == (
+        "No validation had a finite loss; the weights are those of the last step, 12."
+    )
+    assert torch.equal(
+        jumok.load(tmp_path / "run").token_embedding.weight, stored(tmp_path / "run")["model.token_embedding.weight"]
+    )
+    again = Trainer.resume(tmp_path / "run", device="cpu")
+    assert again.result is not None
+    assert (again.result.step, again.result.reason) == (12, "early stop")
+
+
 def test_a_sample_without_finite_logits_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a model that could not write ended the run, although the steps that follow may mend it."""
     trainer = start()
@@ -220,6 +263,26 @@ def test_a_sample_without_finite_logits_is_told(start: Start, monkeypatch: pytes
     events = list(trainer.run())
     assert [event.text for event in only(events, Notice)] == ["No sample: the model's logits are not finite"] * 3
     assert isinstance(events[-1], Finish)
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An error of matplotlib ended the run without a saved state, or kept it from its end at each resume."""
+
+    def draw(*_: Any, **__: Any) -> None:
+        raise ValueError("no such font")
+
+    monkeypatch.setattr(pictures, "draw_loss", draw)
+    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
+    trainer = start()
+    monkeypatch.setattr(trainer.task, "draw", draw)
+    events = list(trainer.run())
+    assert [event.text for event in only(events, Notice)] == [
+        "A picture could not be drawn: ValueError('no such font')"
+    ]
+    assert isinstance(events[-1], Finish)
+    assert trainer.folder.read_config()["finished"] == {"step": 8, "reason": "done"}
 
 
 # --- rates and ends ---

@@ -65,6 +65,10 @@ class Loop:
             return
         if state.validated != state.step and (not state.reached or state.best is None):  # None: the weights were lost
             yield from self._validate(with_sample=True)
+        if state.best is None and self.task.has_validation:
+            run.folder.write_weights(self.model)
+            text = tr("No validation had a finite loss; the weights are those of the last step, {step:,}.", step=state.step)
+            yield Notice(step=state.step, text=text)
         yield self.saving.save()
         if run.stages and state.best is not None and state.best_step <= run.first_step:
             text = tr("Nothing better was found; the weights are still those of step {step:,}.", step=state.best_step)
@@ -130,7 +134,7 @@ class Loop:
         figures = yield from self.validation.run()
         if figures:
             yield from self.stopping_at.check(figures)
-            yield from self.early_stopping.check(self.validation.times_as_often)
+        yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
         if with_sample or self.state.reached:
             yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
@@ -166,10 +170,11 @@ class Loop:
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
     def _finish(self) -> Finish:
-        """Take the last figures, of the best weights, which the model has from then on."""
+        """Take the last figures, of the best weights, which the model has from then on, in eval mode."""
         run, state, wanted = self.run, self.state, self.config.stop_at
         run.tell(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
+        self.model.eval()
         if state.best is not None:
             run.folder.read_weights(self.model)
             figures = self.stopping_at.figures or self.validation.final()

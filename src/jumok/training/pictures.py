@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
+from jumok.errors import JumokError
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.runs.events import Eval, Event, Finish
 from jumok.runs.folder import RunFolder
@@ -16,19 +19,36 @@ DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run
 
 
 class Pictures:
-    """A subscriber of events: it draws after validations, and at the end of a run."""
+    """A subscriber of events: it draws after validations, and at the end of a run.
 
-    def __init__(self, folder: RunFolder, task: Task[Any], model: Model) -> None:
-        self._folder, self._task, self._model = folder, task, model
-        self._drawn = -math.inf
+    A picture that cannot be drawn does not end the run: the first such error is reported, in a line. One that cannot be
+    written does (`RunError`), like any other file of the run.
+
+    Args:
+        report: called with that line.
+    """
+
+    def __init__(self, folder: RunFolder, task: Task[Any], model: Model, report: Callable[[str], None]) -> None:
+        self._folder, self._task, self._model, self._report = folder, task, model, report
+        self._drawn, self._failed = -math.inf, False
 
     def __call__(self, event: Event) -> None:
         """Draw what the event has changed; the model has its best weights at the end."""
         if isinstance(event, Eval) and time.monotonic() - self._drawn >= DRAW_EVERY:
-            self._draw_loss()
+            self._try(self._draw_loss)
         if isinstance(event, Finish) and event.reason != "interrupted":
-            self._draw_loss()
-            self._task.draw(self._model, self._folder)
+            self._try(self._draw_loss)
+            self._try(lambda: self._task.draw(self._model, self._folder))
+
+    def _try(self, draw: Callable[[], None]) -> None:
+        try:
+            draw()
+        except JumokError:
+            raise
+        except Exception as error:  # whatever matplotlib raises
+            if not self._failed:
+                self._report(tr("A picture could not be drawn: {error!r}", error=error))
+            self._failed = True
 
     def _draw_loss(self) -> None:
         with self._folder.writing("loss.png"):

@@ -166,8 +166,9 @@ def _unreadable(run: TrainingRun) -> str:
 
 
 def _go_to_end(run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: State | None) -> None:
-    """To the best weights of a finished run, and to its result."""
+    """To the best weights of a finished run, in eval mode, and to its result."""
     run.folder.read_weights(run.model)
+    run.model.eval()
     run.state.step = ended["step"]
     if saved is not None:
         run.began = time.monotonic() - saved.numbers["seconds"]

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from jumok.config import TrainConfig
 from jumok.device import autocast
 from jumok.models import Model
+from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
 from jumok.training.plan import Plan
@@ -129,10 +130,8 @@ class TrainingRun:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """The model in eval mode, in the precision of the run."""
-        self.model.eval()
-        with autocast(self.device, self.config.precision):
+        with eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
-        self.model.train()
 
     def keep_best(self, figures: Mapping[str, float]) -> None:
         """Make the weights of now the best ones of the run, which the folder then holds with these figures."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from jumok.config import ModelConfig, TrainConfig
 from jumok.device import choose_device, is_out_of_memory, keeping_memory
 from jumok.errors import RunError, TrainingError
-from jumok.runs.events import Event
+from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.logs import Ending, Logs
@@ -44,9 +44,10 @@ class Trainer:
         )  # fmt: skip
         self.state, self.optimizers, self.stages, self.notices = run.state, run.optimizers, run.stages, run.notices
         self.plan, self.result = run.plan, run.result
+        self._reports: list[str] = []  # of the subscribers, not yielded yet
         self.subscribers: list[Callable[[Event], None]] = [
             Logs(run.folder),
-            Pictures(run.folder, run.task, run.model),
+            Pictures(run.folder, run.task, run.model, self._reports.append),
             Ending(run.folder),
         ]
         self._release = weakref.finalize(self, run.lock.close)  # also when nobody refers to the trainer any more
@@ -178,6 +179,8 @@ class Trainer:
                 try:
                     for event in events:
                         self._publish(event)
+                        while self._reports:
+                            yield Notice(step=event.step, text=self._reports.pop(0))
                         yield event
                         self._require_open()
                 except GeneratorExit:
