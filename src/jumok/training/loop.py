@@ -67,7 +67,9 @@ class Loop:
             yield from self._validate(with_sample=True)
         if state.best is None and self.task.has_validation:
             run.folder.write_weights(self.model)
-            text = tr("No validation had a finite loss; the weights are those of the last step, {step:,}.", step=state.step)
+            text = tr(
+                "No validation had a finite loss; the weights are those of the last step, {step:,}.", step=state.step
+            )
             yield Notice(step=state.step, text=text)
         yield self.saving.save()
         if run.stages and state.best is not None and state.best_step <= run.first_step:
