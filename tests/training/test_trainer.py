@@ -177,9 +177,16 @@ def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start) -> Non
     with start() as trainer:
         run = trainer.loop.run
         run.model.train()
-        with pytest.raises(JumokError), run.evaluating():
-            assert not run.model.training
-            raise JumokError("the model's losses are not finite")
+        modes = []
+
+        def fail() -> None:
+            with run.evaluating():
+                modes.append(run.model.training)
+                raise JumokError("the model's losses are not finite")
+
+        with pytest.raises(JumokError):
+            fail()
+        assert modes == [False]
         assert run.model.training
 
 
@@ -322,7 +329,7 @@ def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monke
     """In the decay of an early stop the time of all the steps that were planned was still shown."""
     trainer = start(steps=100)
     state, clock = trainer.state, trainer.loop.clock
-    monkeypatch.setattr(clock, "_tokens_per_second", float(trainer.task.tokens_per_batch))  # a step a second
+    monkeypatch.setattr(clock, "tokens_per_second", float(trainer.task.tokens_per_batch))  # a step a second
     state.step, state.progress = 40, 0.4
     assert clock.remaining() == pytest.approx(60.0)
     state.cooldown = (0.4, 0.44)
