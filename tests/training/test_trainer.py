@@ -567,6 +567,25 @@ def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path:
         assert (folder.state / "train.npy").read_bytes() == b"theirs"
 
 
+def test_a_run_that_another_process_made_meanwhile_is_left_alone(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was free when it was looked at, and held a whole run when its lock was taken: that was replaced."""
+    folder, create = checkpoint.RunFolder, checkpoint.RunFolder.create
+
+    def late(path: Path) -> checkpoint.RunFolder:
+        free = create(path)
+        monkeypatch.setattr(folder, "create", create)
+        list(start(steps=1).run())
+        return free
+
+    monkeypatch.setattr(folder, "create", late)
+    with pytest.raises(RunError, match="holds a run already"):
+        start(steps=2)
+    assert folder(tmp_path / "run").read_config()["train"]["steps"] == 1
+    assert Trainer.resume(tmp_path / "run", device="cpu").result is not None
+
+
 def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:
     tokens = 16 * 4
     shares = {}

@@ -151,7 +151,9 @@ class Start:
     ) -> TrainingRun:
         folder = RunFolder.create(self.out)
         with ExitStack() as held:
-            held.enter_context(folder.lock())  # not in the block below: what another process makes stays as it is
+            # Both are outside the block below: what another process makes stays as it is.
+            held.enter_context(folder.lock())
+            folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
                 folder.clear_states()
                 self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
