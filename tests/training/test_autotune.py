@@ -20,7 +20,7 @@ import torch
 from conftest import TINY, Jumok
 from jumok.config import Precision, TrainConfig
 from jumok.device import processor_name
-from jumok.errors import ConfigError, ResumeError
+from jumok.errors import ConfigError, ResumeError, TrainingError
 from jumok.nn import attention
 from jumok.nn.attention import Implementation, ScaledDotProductAttention
 from jumok.nn.chunked_attention import chunked_attention
@@ -259,6 +259,35 @@ def test_one_way_may_not_fit(start: Start, monkeypatch: pytest.MonkeyPatch) -> N
     trainer = start(**OPEN)
     assert trainer.config.precision == "bfloat16"
     assert explained(trainer).choices["precision"] == ("bfloat16", "too little memory for float32")
+
+
+@pytest.mark.parametrize("place", ["update", "round", "build"])
+def test_too_little_memory_while_measuring(start: Start, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Only the first passes were guarded: a lack of memory after them, or before, was an error of torch."""
+
+    def short(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("too little")
+
+    if place == "build":
+        monkeypatch.setattr(tuning, "build", short)
+        with pytest.raises(TrainingError, match=r"too little memory for batch_size=4 at context_length=16"):
+            start(**OPEN)
+        return
+    if place == "update":
+        monkeypatch.setattr(tuning._Trial, "update", short)
+    else:
+        one_pass = tuning._Trial.one_pass
+
+        def fused_does_not_fit(trial: Any, precision: Precision, attention: Implementation) -> None:
+            if attention == "fused":
+                short()
+            one_pass(trial, precision, attention)
+
+        monkeypatch.setattr(tuning._Trial, "one_pass", fused_does_not_fit)
+    trainer = start(**OPEN)
+    assert trainer.plan is not None
+    assert {cost.attention for cost in trainer.plan.costs} == {"chunked"}
+    assert math.isinf(trainer.plan.seconds_per_step) == (place == "update")
 
 
 def test_no_way_may_fit(jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:

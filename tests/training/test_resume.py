@@ -168,7 +168,7 @@ def stopped_once(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     run = tmp_path_factory.mktemp("resume") / "stopped"
     trainer = tiny_run(run, reader.from_string(tales), save_every=0.0)
     for event in trainer.run():
-        if event.step == 6:
+        if isinstance(event, Save) and event.step == 6:
             trainer.request_stop()
     states = sorted(path.name for path in (run / "state").glob("step-*"))
     assert states == ["step-000000005", "step-000000006.1"]

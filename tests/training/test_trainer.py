@@ -172,22 +172,19 @@ def test_the_model_of_a_finished_run_is_in_eval_mode(start: Start, tmp_path: Pat
         assert not any(part.training for part in model.modules())
 
 
-def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start) -> None:
+def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model stayed in eval mode after an error in a validation."""
+
+    def fail(model: GPT, max_tokens: int) -> dict[str, float]:
+        assert not model.training
+        raise JumokError("the model's losses are not finite")
+
     with start() as trainer:
-        run = trainer.loop.run
-        run.model.train()
-        modes = []
-
-        def fail() -> None:
-            with run.evaluating():
-                modes.append(run.model.training)
-                raise JumokError("the model's losses are not finite")
-
+        monkeypatch.setattr(trainer.task, "validate", fail)
+        trainer.model.train()
         with pytest.raises(JumokError):
-            fail()
-        assert modes == [False]
-        assert run.model.training
+            trainer.loop.validation.figures()
+        assert trainer.model.training
 
 
 def test_the_held_out_part_is_the_last(start: Start, tales: str, tmp_path: Path) -> None:
@@ -647,6 +644,19 @@ def test_a_stop_before_the_first_step(start: Start, tmp_path: Path) -> None:
     samples = (tmp_path / "run" / "samples.txt").read_text(encoding="utf-8")
     assert samples == (tmp_path / "reference" / "samples.txt").read_text(encoding="utf-8")
     assert samples.count("--- step 0 ---") == 1
+
+
+def test_each_state_is_saved_once(start: Start, tmp_path: Path) -> None:
+    """The state after the last step was written twice where a save was due: the second one as step-8.1."""
+    trainer = start(save_every=0.0)
+    assert [event.step for event in only(list(trainer.run()), Save)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    stopped = start("stopped", save_every=0.0)
+    saved = []
+    for event in stopped.run():
+        if isinstance(event, Step) and event.step == 3:
+            stopped.request_stop()
+        saved += only([event], Save)
+    assert [event.step for event in saved] == [1, 2, 3]
 
 
 # --- compiling ---

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,14 +66,16 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
         works = [(precision, usual) for precision, found in first.items() if math.isfinite(found.seconds)]
         if config.attention == "auto" and any(found.can_choose for found in first.values()):
             works += [(precision, "fused") for precision, _ in works]
-        update = seconds_of(trial.update, device) if works else 0.0
+        update = trial.seconds(trial.update) if works else 0.0
+        if math.isinf(update):  # the optimizers' state does not fit, so no step does
+            first, works, update = dict.fromkeys(precisions, _FirstPass(math.inf)), [], 0.0
         times: dict[tuple[Precision, Implementation], list[float]] = {work: [] for work in works}
         for _ in range(ROUNDS):
             if time.perf_counter() > began + MEASURING:
                 break
             for work in works:
-                times[work].append(seconds_of(partial(trial.one_pass, *work), device))
-            update = min(update, seconds_of(trial.update, device))
+                times[work].append(trial.seconds(partial(trial.one_pass, *work)))
+            update = min(update, trial.seconds(trial.update))
     return [
         Cost(
             precision=precision,
@@ -83,7 +86,7 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
             moments=trial.moments(),
         )
         for precision, attention in dict.fromkeys([(precision, usual) for precision in precisions] + works)
-        if attention == usual or times[precision, attention]
+        if attention == usual or math.isfinite(min(times[precision, attention], default=math.inf))
     ]
 
 
@@ -145,15 +148,20 @@ class _Trial:
         hooks = [seam.register_forward_pre_hook(look) for seam in seams]
         try:
             with saved_tensors_hooks(keep, lambda tensor: tensor):
-                seconds = seconds_of(partial(self.one_pass, precision, attention), self.device)
-            return _FirstPass(seconds, sum(kept.values()), any(choices))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return _FirstPass(math.inf)
+                seconds = self.seconds(partial(self.one_pass, precision, attention))
         finally:
             for hook in hooks:
                 hook.remove()
+        return _FirstPass(seconds, sum(kept.values()), any(choices)) if math.isfinite(seconds) else _FirstPass(seconds)
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long one call takes; infinity if there is too little memory."""
+        try:
+            return seconds_of(work, self.device)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return math.inf
 
     def update(self) -> None:
         """Update the parameters."""

@@ -58,12 +58,13 @@ class Loop:
             require_finite_steps(run, self.saving.save)
             if self.validation.due(before):
                 yield from self._validate(with_sample=self.validation.sample_due(before))
-            if self.saving.due:
+            if self.saving.due and not (is_over(run) or self.stop):  # the state is saved below then
                 yield self.saving.save()
         if not is_over(run):
             yield from self._interrupt()
             return
-        if state.validated != state.step and (not state.reached or state.best is None):  # None: the weights were lost
+        # A run that has reached its goal has its best weights, unless their file was damaged and it was resumed.
+        if state.validated != state.step and (not state.reached or state.best is None):
             yield from self._validate(with_sample=True)
         if state.best is None and self.task.has_validation:
             run.folder.write_weights(self.model)
@@ -165,7 +166,8 @@ class Loop:
 
     def _interrupt(self) -> Iterator[Event]:
         run, state = self.run, self.state
-        if state.best is None and (self.task.has_validation or not run.stages):  # so that something can write
+        # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
+        if state.best is None and (self.task.has_validation or not run.stages):
             run.folder.write_weights(self.model)
         yield self.saving.save()
         figures = {} if state.best is None else run.folder.read_config()["metrics"]

@@ -17,6 +17,7 @@ from jumok.messages import tr
 from jumok.runs.folder import RunFolder
 from jumok.runs.state import State
 from jumok.text import Table, Text
+from jumok.training.memory import memory_errors
 from jumok.training.record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
 from jumok.training.saving import LOGS, cut_logs, restore_state
 from jumok.training.setup import new_run
@@ -48,7 +49,8 @@ def resume(
             require_reachable(record.task, config, holds_out=holds_out)
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
-        run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, tell)
+        with memory_errors(record.shape, config):
+            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, tell)
         run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
         saved, run.notices = folder.states.newest()
         if further:

@@ -27,6 +27,7 @@ from jumok.runs.load import load
 from jumok.runs.weights import adopt_weights
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
+from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
 from jumok.training.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.record import require_reachable, size_of
@@ -150,7 +151,7 @@ class Start:
         choose_dropout: bool,
     ) -> TrainingRun:
         folder = RunFolder.create(self.out)
-        with ExitStack() as held:
+        with ExitStack() as held, memory_errors(shape, training):
             # Both are outside the block below: what another process makes stays as it is.
             held.enter_context(folder.lock())
             folder.require_free()  # again: another process may have made a run before this one held the lock

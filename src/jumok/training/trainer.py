@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from jumok.config import ModelConfig, TrainConfig
-from jumok.device import choose_device, is_out_of_memory, keeping_memory
-from jumok.errors import RunError, TrainingError
+from jumok.device import choose_device, keeping_memory
+from jumok.errors import RunError
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.logs import Ending, Logs
 from jumok.training.loop import Loop
+from jumok.training.memory import memory_errors
 from jumok.training.pictures import Pictures
 from jumok.training.resume import resume
 from jumok.training.setup import Source, Start
@@ -92,6 +93,7 @@ class Trainer:
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
+            TrainingError: the device has too little memory for the model.
         """
         begun = Start(
             out=Path(out),
@@ -133,6 +135,7 @@ class Trainer:
         Raises:
             ResumeError: the text or a setting differs; the message says which, and both values.
             RunError: there is no run, or it is damaged beyond its states.
+            TrainingError: the device has too little memory for the model.
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
@@ -173,7 +176,7 @@ class Trainer:
             RunError: the disk is full or the folder gone; the last state is intact. Or the trainer is closed.
         """
         try:
-            with keeping_memory(self.device):
+            with keeping_memory(self.device), memory_errors(self.model.config, self.config):
                 self._require_open()
                 events = self.loop.events()
                 try:
@@ -189,17 +192,6 @@ class Trainer:
                         for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
                             self._publish(event)
                     raise
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            raise TrainingError(
-                "the device has too little memory for batch_size={batch_size} at "
-                "context_length={context_length}. Start a new run with a smaller {--batch-size} (and a "
-                "larger {--accumulate} to keep the product), a shorter {--context-length} or a smaller "
-                "{--size}.",
-                batch_size=self.config.batch_size,
-                context_length=self.model.config.context_length,
-            ) from error
         finally:
             self.close()
 
