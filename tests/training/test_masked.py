@@ -427,7 +427,7 @@ def test_the_command(
     assert stock.pop("seen_in_training") is None
     assert stock == pytest.approx(figures, rel=1e-4)
     assert f"{figures['accuracy']:.4f}" in told("saved")[1]
-    assert "it takes --encoding, --column" in told("saved", "--beam=2")[2]
+    assert "its options are --encoding, --column" in told("saved", "--beam=2")[2]
     code, _, err = told("headless")
     assert code == 1
     assert 'head="mlm"' in err

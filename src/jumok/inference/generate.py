@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal, Unpack, overload
 
 from jumok.config import require_choice, require_range
@@ -108,8 +107,8 @@ def generate(
     tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, quantize)
     if not prompts:
         return []
+    require_room_to_write(model.config, samples * len(starts))
     writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
-    require_room_to_write(model.config, len(writers))
     _write(Decoding(model, starts, how, samples=samples, seed=seed, cache=cache, quantize=quantize), writers, tokens)
     done = [
         [writer.completion(one) for writer in writers[i * samples : (i + 1) * samples]] for i, one in enumerate(prompts)
@@ -157,7 +156,7 @@ def stream(
     def pieces() -> Iterator[str]:
         writer = _Writer(tokenizer, start, stop)
         steps = generate_ids(model, start, how, seed=seed, cache=cache, quantize=quantize)
-        for token in islice(steps, tokens):
+        for _, token in zip(range(tokens), steps, strict=False):
             if piece := writer.push(token):
                 yield piece
             if writer.stopped:

@@ -71,7 +71,7 @@ def profile(weights: Tensor) -> Profile:
         Each (...,), float32 or better; NaN where no query has such a token:
 
         - entropy: of a row, in nats. It is 0 where one token gets all, ln n where n tokens get the same.
-        - distance: |query - key| weighted, in tokens. Between two texts, as in cross-attention, it means little.
+        - distance: `|query - key|` weighted, in tokens. Between two texts, as in cross-attention, it means little.
         - first, previous, self: the weight of the first token, of the one before the query, and of the query itself.
           The first token is often an attention sink (https://arxiv.org/abs/2309.17453).
     """

@@ -85,6 +85,7 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
     if not path.is_dir():
         raise RunError("there is no folder {path}; give one with a config.json and a model.safetensors.", path=path)
     config = our_config(read_stock(path / "config.json"), str(path))
+    config.require_vocabulary()
     tensors = read_tensors(path)
     require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
     config = _format(config).adjusted(config, tensors)
