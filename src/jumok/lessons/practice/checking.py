@@ -1,0 +1,234 @@
+"""The vocabulary of the checks: the reader's code, comparisons that explain a difference, and mistakes by name.
+
+A check is a generator. It yields `Words` for each thing that is right and raises `Wrong` at the first that is not:
+
+    def softmax(code: Code) -> Steps:
+        function = code.function("softmax")
+        scores = hidden(3, 5, 7)
+        compare(function(scores.clone()), scores.softmax(-1), Mistake("dimension", scores.softmax(-2), Words(...)))
+        yield Words("가중치가 맞습니다.", "The weights are right.")
+
+A mistake is recognised by what it computes: the result of the reader's code equals the result of the mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jumok.lessons.practice.course import Words
+
+Steps = Iterator[Words]
+TOLERANCE = 1e-5
+
+
+class Wrong(Exception):
+    """Something is not right. mistake: its name if it is a known one."""
+
+    def __init__(self, words: Words, *, mistake: str | None = None, **values: object) -> None:
+        super().__init__(words.said("en", **values))
+        self.words = Words(words.said("ko", **values), words.said("en", **values))
+        self.mistake = mistake
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A known mistake. value: what it computes, or a test of a result; words: why it is wrong."""
+
+    name: str
+    value: Tensor | Callable[[Tensor], bool]
+    words: Words
+    values: dict[str, object] = field(default_factory=dict)  # for the fields of the words
+
+
+class Code:
+    """The reader's module."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """The function of that name.
+
+        Raises:
+            Wrong: it is missing, or not a function.
+        """
+        found = getattr(self._module, name, None)
+        if not callable(found):
+            raise Wrong(
+                Words(
+                    "함수 {name}이(가) 없습니다. 파일에 있던 이름과 인자를 그대로 두세요.",
+                    "The function {name} is missing. Keep the name and the arguments that the file came with.",
+                ),
+                name=name,
+            )
+        return found
+
+    def module(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """An object of the reader's nn.Module class of that name, on hidden arguments.
+
+        Raises:
+            Wrong: the class is missing, not an nn.Module, or does not call super().__init__().
+        """
+        found = getattr(self._module, name, None)
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise Wrong(
+                Words(
+                    "nn.Module을 상속한 클래스 {name}이(가) 없습니다. 파일에 있던 이름을 그대로 두세요.",
+                    "The class {name}(nn.Module) is missing. Keep the name that the file came with.",
+                ),
+                name=name,
+            )
+        return found(*args, **kwargs)
+
+
+def hidden(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    """Normally distributed numbers that the reader does not see."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float = TOLERANCE) -> None:
+    """Compare a result with the right one.
+
+    Raises:
+        Wrong: with the name of the mistake whose value equals `given`, or else with the first difference: no tensor,
+            another shape, NaN, another type, or the entry that is furthest off.
+    """
+    tensor = require_tensor(given)
+    for mistake in mistakes:
+        made = _same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
+        if made and not _same(tensor, right, tolerance):
+            raise Wrong(mistake.words, mistake=mistake.name, **mistake.values)
+    require_shape(tensor, tuple(right.shape))
+    if tensor.isnan().any() and not right.isnan().any():
+        raise Wrong(
+            Words(
+                "결과에 NaN이 있습니다. 0으로 나누었거나, 무한대에서 무한대를 뺐거나, exp가 넘쳤습니다.",
+                "The result contains NaN: a division by zero, infinity minus infinity, or an exp that overflowed.",
+            )
+        )
+    if tensor.is_floating_point() != right.is_floating_point():
+        raise Wrong(
+            Words(
+                "결과의 자료형이 {given}입니다. {right}이어야 합니다.",
+                "The result has type {given}; it should be {right}.",
+            ),
+            given=tensor.dtype,
+            right=right.dtype,
+        )
+    if not _same(tensor, right, tolerance):
+        gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
+        place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
+        raise Wrong(
+            Words(
+                "위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 합니다.",
+                "The entry at {place} is {given:.4g}; it should be {right:.4g}.",
+            ),
+            place=place,
+            given=tensor[tuple(place)].item(),
+            right=right[tuple(place)].item(),
+        )
+
+
+def require_tensor(given: object) -> Tensor:
+    """The result as a tensor.
+
+    Raises:
+        Wrong: it is none; None usually means that `return` is missing.
+    """
+    if given is None:
+        raise Wrong(
+            Words(
+                "함수가 None을 돌려줍니다. return이 빠졌습니다.", "The function returns None: the `return` is missing."
+            ),
+            mistake="no-return",
+        )
+    if not isinstance(given, Tensor):
+        raise Wrong(
+            Words("결과가 {kind}입니다. 텐서여야 합니다.", "The result is of type {kind}; it should be a tensor."),
+            kind=type(given).__name__,
+        )
+    return given
+
+
+def require_shape(tensor: Tensor, shape: tuple[int, ...], letters: str = "") -> None:
+    """Check a shape. letters: what the dimensions mean, such as "(B, T, C)".
+
+    Raises:
+        Wrong: the shape is another one.
+    """
+    if tuple(tensor.shape) != shape:
+        raise Wrong(
+            Words(
+                "결과의 모양이 {given}입니다. {right}{letters}이어야 합니다.",
+                "The result has the shape {given}; it should be {right}{letters}.",
+            ),
+            given=tuple(tensor.shape),
+            right=shape,
+            letters=f" = {letters}" if letters else "",
+        )
+
+
+def require(condition: bool, words: Words, *, mistake: str | None = None, **values: object) -> None:
+    """Check a condition.
+
+    Raises:
+        Wrong: it is false.
+    """
+    if not condition:
+        raise Wrong(words, mistake=mistake, **values)
+
+
+def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) -> Any:
+    """The result of a call, whose known exception is explained. text: a part of the message of that exception.
+
+    Raises:
+        Wrong: the call raised it. Other exceptions pass.
+    """
+    try:
+        return call()
+    except RuntimeError as error:
+        if text in str(error):
+            raise Wrong(words, mistake=mistake) from error
+        raise
+
+
+def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str]) -> None:
+    """Copy parameters of the production module into the reader's. names: production name -> reader's name.
+
+    Raises:
+        Wrong: the reader's module lacks one, or it has another shape.
+    """
+    theirs = dict(target.named_parameters())
+    for name, other in names.items():
+        value = source.get_parameter(name)
+        if other not in theirs:
+            raise Wrong(
+                Words(
+                    "파라미터 {name}이(가) 없습니다. 있는 것: {found}.",
+                    "The parameter {name} is missing. The module has: {found}.",
+                ),
+                name=other,
+                found=", ".join(theirs) or "-",
+            )
+        if theirs[other].shape != value.shape:
+            raise Wrong(
+                Words(
+                    "{name}의 모양이 {given}입니다. {right}이어야 합니다.",
+                    "{name} has the shape {given}; it should be {right}.",
+                ),
+                name=other,
+                given=tuple(theirs[other].shape),
+                right=tuple(value.shape),
+            )
+        with torch.no_grad():
+            theirs[other].copy_(value)
+
+
+def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -1,0 +1,1 @@
+"""The checks: one module for each part of the course, one function for each exercise, named after it."""

@@ -1,0 +1,93 @@
+"""The reader's folder: the files of the exercises, and the progress.
+
+progress.json holds, for each exercise, {"status": "right" | "tried", "attempts", "hints"}. It is written atomically
+after each check. The reader's files are never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from jumok.errors import LessonError
+from jumok.files import write_atomic
+from jumok.lessons.practice.course import Exercise, exercises
+from jumok.lessons.practice.sandbox import Verdict
+
+PROGRESS = "progress.json"
+
+
+@dataclass
+class Progress:
+    """What the reader did of one exercise. hints: how many were shown. right: whether it passed once."""
+
+    right: bool = False
+    attempts: int = 0
+    hints: int = 0
+
+
+class Practice:
+    """A folder with exercises.
+
+    Args:
+        path: the folder; it need not exist.
+
+    Raises:
+        LessonError: progress.json is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.progress: dict[str, Progress] = {one.slug: Progress() for one in exercises()}
+        file = path / PROGRESS
+        try:
+            read = json.loads(file.read_text(encoding="utf-8"))
+            for slug, values in read.items():
+                if slug in self.progress:
+                    self.progress[slug] = Progress(**values)
+        except FileNotFoundError:
+            pass
+        except (ValueError, TypeError, AttributeError) as error:
+            raise LessonError(
+                "{path} is damaged ({error}). Delete it to start the record anew; your files stay as they are.",
+                path=file,
+                error=error,
+            ) from None
+
+    def write(self) -> list[Path]:
+        """Write the files that do not exist yet, and return them."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        missing = [one for one in exercises() if not self.file(one).exists()]
+        for one in missing:
+            write_atomic(self.file(one), one.template)
+        self._save()
+        return [self.file(one) for one in missing]
+
+    def file(self, one: Exercise) -> Path:
+        """The reader's file of an exercise."""
+        return self.path / one.file
+
+    def tried(self, one: Exercise, verdict: Verdict) -> None:
+        """Record an attempt. An untouched file is none."""
+        entry = self.progress[one.slug]
+        if verdict.status != "open":
+            entry.attempts += 1
+            entry.right = entry.right or verdict.status == "right"
+            self._save()
+
+    def hint(self, one: Exercise) -> int:
+        """Count one more hint as shown, and return how many are shown now."""
+        entry = self.progress[one.slug]
+        entry.hints = min(entry.hints + 1, len(one.hints))
+        self._save()
+        return entry.hints
+
+    def next(self) -> Exercise | None:
+        """The first exercise that has not passed."""
+        return next((one for one in exercises() if not self.progress[one.slug].right), None)
+
+    def _save(self) -> None:
+        if self.path.is_dir():
+            content = {slug: asdict(entry) for slug, entry in self.progress.items()}
+            write_atomic(self.path / PROGRESS, json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,22 @@
+"""The exercises on softmax and attention without parameters: each mistake is recognised by name."""
+
+from __future__ import annotations
+
+import pytest
+
+# exercise, mistake, what to replace in the solution
+MISTAKES = [
+    ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=-2, keepdim=True)"),
+                              ("scores.max(dim=-1", "scores.max(dim=-2")]),
+    ("softmax", "all-entries", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum()")]),
+    ("softmax", "no-exp", [("return e / e.sum(dim=-1, keepdim=True)", "return scores / scores.sum(-1, keepdim=True)")]),
+    ("softmax", "overflow", [("scores - scores.max(dim=-1, keepdim=True).values", "scores")]),
+    ("softmax", "in-place", [("    shifted = scores", "    scores -= 1\n    shifted = scores")]),
+    ("softmax", "no-return", [("return e", "e")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("slug", "mistake", "replacements"), MISTAKES, ids=[f"{a}-{b}" for a, b, _ in MISTAKES])
+def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
+    verdict = judged(slug, *replacements)
+    assert (verdict["status"], verdict["mistake"]) == ("wrong", mistake), verdict
