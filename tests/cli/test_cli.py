@@ -449,12 +449,12 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
-    from jumok.training import setup
+    from jumok.training import start
 
     def terminated(*args: object, **kwargs: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(setup, "make_plan", terminated)
+    monkeypatch.setattr(start, "make_plan", terminated)
     end = jumok("train", text, "--out", "run", *FLAGS)
     assert end.code == 130
     assert "interrupted" in end.err
@@ -640,7 +640,7 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
 def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
     """Its record could not be written."""
     from jumok import text as reader
-    from jumok.lessons.ladder.record import LadderRecord, TextFacts
+    from jumok.lessons.ladder.results import LadderRecord, TextFacts
     from jumok.lessons.ladder.rungs import LadderConfig
 
     Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")

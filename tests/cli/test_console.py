@@ -118,7 +118,7 @@ def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text
         story_text,
         **configurations({**TINY, "sample_tokens": 0, "attention": "auto"}),
         device="cpu",
-        tell=told.append,
+        report=told.append,
     )
     assert [text.split()[0] for text in told] == ["making", "turning", "measuring"]
     del told[:]

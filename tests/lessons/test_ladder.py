@@ -31,10 +31,10 @@ from jumok.config import GPTConfig, TrainConfig, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
-from jumok.lessons.ladder import record as record_module
 from jumok.lessons.ladder import report, rungs
+from jumok.lessons.ladder import results as results_module
 from jumok.lessons.ladder import run as ladder_module
-from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
+from jumok.lessons.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.lessons.ladder.verdicts import verdict
@@ -441,7 +441,7 @@ def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: p
     def refuse(path: Path, content: str | bytes) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(record_module, "write_atomic", refuse)
+    monkeypatch.setattr(results_module, "write_atomic", refuse)
     with pytest.raises(RunError, match=r"cannot write .*ladder\.json: Permission denied.*finished rungs are kept"):
         Ladder(text, tmp_path / "new", config(), device="cpu")
 

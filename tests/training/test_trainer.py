@@ -45,7 +45,7 @@ def only(events: list[Event], kind: type) -> list[Any]:
 
 def stored(folder: Path) -> dict[str, Tensor]:
     """The tensors of the newest training state."""
-    state, damaged = checkpoint.RunFolder(folder).states.newest()
+    state, damaged = checkpoint.RunFolder(folder).checkpoints.newest()
     assert state is not None
     assert damaged == []
     return state.tensors
@@ -246,7 +246,7 @@ def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest
     assert isinstance(finish, Finish)
     assert (finish.step, finish.reason, finish.figures) == (12, "early stop", {})
     assert only(events, Notice)[-1].text == (
-        "No validation had a finite loss; the weights are those of the last step, 12."
+        "No validation had a finite loss; the parameters are those of the last step, 12."
     )
     assert torch.equal(
         jumok.load(tmp_path / "run").token_embedding.weight, stored(tmp_path / "run")["model.token_embedding.weight"]
@@ -426,7 +426,7 @@ def test_three_in_a_row_end_the_run_with_its_state_saved(
     seen: list[Event] = []
     with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
         seen.extend(trainer.run())
-    state, _ = trainer.folder.states.newest()
+    state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
     assert state.step == 4
     assert all(torch.isfinite(tensor).all() for tensor in state.tensors.values())

@@ -107,7 +107,7 @@ def train(
     and --resume continues it.
 
     A finished run is trained further with --resume and --minutes or --steps. The new stage starts from the best
-    weights, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes and --compile may
+    parameters, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes and --compile may
     differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies to one stage.
     """
     began = time.monotonic()

@@ -120,7 +120,7 @@ def require_classifier(model: Model) -> Classifier:
     if not isinstance(model, GPT | BERT) or not model.config.labels:
         raise JumokError(
             "this {kind} is no classifier: it has no labels to choose from. Train one with `jumok "
-            "train reviews.tsv --task classify`; with {--init} it begins with the weights of this "
+            "train reviews.tsv --task classify`; with {--init} it begins with the parameters of this "
             "model, if it is a GPT or a BERT.",
             kind=type(model).__name__,
         )

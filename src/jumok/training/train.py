@@ -28,7 +28,7 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> Any:
-    """Train a model, with a progress bar in a terminal and in a notebook, and return it with its best weights.
+    """Train a model, with a progress bar in a terminal and in a notebook, and return it with its best parameters.
 
     >>> model = jumok.train(Path("novel.txt"), out="runs/novel", minutes=5)
 

@@ -26,9 +26,8 @@ from jumok.device import choose_device
 from jumok.errors import RunError, TextError
 from jumok.files import LockHeld, locked
 from jumok.lessons.chapters import LANGUAGES, Language
-from jumok.lessons.ladder import record as records
-from jumok.lessons.ladder import report
-from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
+from jumok.lessons.ladder import report, results
+from jumok.lessons.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.runs.events import Event, Finish
@@ -262,7 +261,7 @@ class Ladder:
 
     def _write_outputs(self) -> tuple[Path, ...]:
         """Write table, picture and report, if there are finished rungs; returns the paths of all outputs."""
-        written = [self.out / records.FILE]
+        written = [self.out / results.FILE]
         if self.record.results:
             written += report.write(self.record, self.out, self.language)
         return tuple(written)
@@ -303,7 +302,7 @@ def _require_enough(text: Text, config: LadderConfig) -> None:
 def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | None) -> LadderRecord:
     """The record in `out`, or a new one in a new folder."""
     facts = TextFacts.of(text)
-    if (out / records.FILE).exists():
+    if (out / results.FILE).exists():
         record = LadderRecord.read(out)
         record.refuse_another(facts, config, out)
         return dataclasses.replace(record, asked=asked or record.asked)

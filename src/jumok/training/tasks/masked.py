@@ -182,8 +182,8 @@ class MaskedLanguageModelling(Task[BERT]):
                 return prompt
         return ""
 
-    def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share in the training part, and the figures of the baseline; see `Task.beside`."""
+    def comparison(self, material: Text | Table) -> dict[str, float]:
+        """The share in the training part, and the figures of the baseline; see `Task.comparison`."""
         assert isinstance(material, Text)
         with encoded(material, self.tokenizer) as ids:
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig
-from jumok.lessons.crossing import decoder_block, encoder_block
-from jumok.lessons.depth import apply_norm, run_block
-from jumok.lessons.order import attend_with_rotary, embed
+from jumok.lessons.block_parts import apply_norm, run_block
+from jumok.lessons.cross_attention import decoder_block, encoder_block
+from jumok.lessons.positions import attend_with_rotary, embed
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder, Placement
 from jumok.models.gpt import GPT
