@@ -20,8 +20,8 @@ from jumok.lessons.ladder.rungs import RUNGS
 from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs
-from jumok.training.progress import TrainingView
 from jumok.training.settings import configurations, given_again
+from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
 STEP = Step(

@@ -25,7 +25,7 @@ from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError
 from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
 from jumok.runs.events import Step
-from jumok.training.progress import TrainingView
+from jumok.training.subscribers.progress import TrainingView
 
 SOURCE = Path(package.__file__).parent
 ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}

@@ -35,8 +35,8 @@ from jumok.runs import checkpoints, parameters
 from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training import pictures
 from jumok.training.settings import configurations, given_again
+from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")

@@ -26,12 +26,12 @@ from jumok.nn.attention import Implementation, ScaledDotProductAttention
 from jumok.nn.chunked_attention import chunked_attention
 from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
-from jumok.training import autotune as tuning
 from jumok.training import clock as timing
-from jumok.training import plan as planning
-from jumok.training.autotune import Cost
-from jumok.training.explanation import Explanation, explain
-from jumok.training.plan import require_possible
+from jumok.training.planning import autotune as tuning
+from jumok.training.planning import plan as planning
+from jumok.training.planning.autotune import Cost
+from jumok.training.planning.explanation import Explanation, explain
+from jumok.training.planning.plan import require_possible
 from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer

@@ -27,9 +27,9 @@ from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
 from jumok.text import Text
-from jumok.training import pictures
 from jumok.training.optim import rate
 from jumok.training.settings import configurations
+from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -340,7 +340,7 @@ def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monke
 @pytest.mark.slow
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""
-    monkeypatch.setattr("jumok.training.plan.LEAST_STEPS", 10)
+    monkeypatch.setattr("jumok.training.planning.plan.LEAST_STEPS", 10)
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch

@@ -11,7 +11,7 @@ from typing import Any
 from jumok import config as configuration
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Event, Stage
-from jumok.training.plan import most_tokens
+from jumok.training.planning.plan import most_tokens
 from jumok.training.run_record import RunRecord
 from jumok.training.saving import LOGS, Saving, cut_logs
 from jumok.training.state import TrainingRun

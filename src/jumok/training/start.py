@@ -29,7 +29,7 @@ from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
-from jumok.training.plan import Plan, make_plan, must_measure, require_possible
+from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.run_record import require_reachable, size_of
 from jumok.training.saving import write_checkpoint
 from jumok.training.state import TrainingRun, TrainingState

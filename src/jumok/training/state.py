@@ -18,7 +18,7 @@ from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
-from jumok.training.plan import Plan
+from jumok.training.planning.plan import Plan
 from jumok.training.tasks import Task
 
 # The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token

@@ -10,8 +10,8 @@ from jumok.evaluation.evaluate import columns_of
 from jumok.runs.load import load
 from jumok.text import Given, with_columns
 from jumok.tokenizers import Tokenizer
-from jumok.training.progress import TrainingView
 from jumok.training.settings import configurations
+from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
 

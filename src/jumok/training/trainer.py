@@ -15,13 +15,13 @@ from jumok.errors import RunError
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.event_log import Ending, EventLog
 from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
-from jumok.training.pictures import Pictures
 from jumok.training.resume import resume
 from jumok.training.start import Source, Start
 from jumok.training.state import TrainingRun
+from jumok.training.subscribers.event_log import Ending, EventLog
+from jumok.training.subscribers.pictures import Pictures
 
 
 class Trainer:

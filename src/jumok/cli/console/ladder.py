@@ -14,7 +14,7 @@ from jumok.lessons.ladder.rungs import RUNGS
 from jumok.lessons.ladder.words import say
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
-from jumok.training.progress import BarView, beside_bar, clock, moving_bar, on_one_line
+from jumok.training.subscribers.progress import BarView, beside_bar, clock, moving_bar, on_one_line
 
 
 class LadderView(BarView):
