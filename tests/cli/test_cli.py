@@ -911,7 +911,7 @@ def test_learn_writes_a_notebook(jumok: Jumok) -> None:
         ("tales.ipynb", "tales.ipynb exists already; give another name, or --force."),
         ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
         ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
-        ("4.txt", "4.txt is no name for a notebook"),
+        ("4.txt", "4.txt is not the name of a notebook"),
     ],
 )
 def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) -> None:

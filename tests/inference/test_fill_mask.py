@@ -255,7 +255,7 @@ def test_a_tokenizer_without_the_token() -> None:
 
 def test_a_model_that_fills_nothing() -> None:
     with pytest.raises(
-        JumokError, match='a BERT with head="pooler", and hidden words are found by a BERT with head="mlm"'
+        JumokError, match='a BERT with head="pooler", and masked tokens are predicted by a BERT with head="mlm"'
     ):
         fill_mask(tiny(head="pooler"), MASKED)
     with pytest.raises(JumokError, match="this model is a GPT"):

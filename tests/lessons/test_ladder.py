@@ -390,11 +390,23 @@ def test_another_text_or_other_settings_are_refused(
 @pytest.mark.slow
 def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     """At the first rung; the others follow, so that they can be compared."""
-    ladder = Ladder(text, tmp_path / "out", config(precision="auto", steps_per_rung=1), device="cpu")
+    asked = config(precision="auto", steps_per_rung=None, minutes_per_rung=0.001)
+    ladder = Ladder(text, tmp_path / "out", asked, device="cpu")
     assert len(only(list(ladder.run()), RungFinished)) == 10
     folders = sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir())
     [precision] = {RunFolder(folder).read_config()["train"]["precision"] for folder in folders}
     assert precision == ladder.record.precision != "auto"
+
+
+def test_a_ladder_by_steps_measures_no_precision() -> None:
+    """It was measured, so that the same command gave other figures on a busy machine."""
+    for rung in RUNGS:
+        _, settings = config(precision="auto").settings(rung)
+        assert settings["precision"] == "float32"
+        _, settings = config(precision="auto", steps_per_rung=None, minutes_per_rung=1.0).settings(rung)
+        assert settings["precision"] == "auto"
+        _, settings = config(precision="bfloat16").settings(rung)
+        assert settings["precision"] == "bfloat16"
 
 
 @pytest.mark.slow
@@ -468,7 +480,7 @@ def test_one_process_at_a_time(text: Text, tmp_path: Path) -> None:
     first, second = (Ladder(text, tmp_path / "out", config(), device="cpu") for _ in range(2))
     events = first.run()
     next(events)
-    with pytest.raises(RunError, match="another process is climbing the ladder"):
+    with pytest.raises(RunError, match="another process is training the ladder"):
         next(second.run())
     events.close()  # type: ignore[attr-defined]
     assert isinstance(next(second.run()), RungStarted)

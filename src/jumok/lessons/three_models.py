@@ -183,7 +183,7 @@ def next_tokens(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def masked_tokens(ids: Tensor, places: Sequence[int], mask_id: int) -> tuple[Tensor, Tensor]:
-    """The task of BERT: predict hidden tokens from both sides.
+    """The task of BERT: predict masked tokens from both sides.
 
     The paper hides 15 % of the tokens, chosen at random each time. It replaces 80 % of them by the mask token and 10 %
     by a random token, and leaves 10 % unchanged, because there are no mask tokens when the model is used.

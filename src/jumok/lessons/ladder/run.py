@@ -135,7 +135,7 @@ class Ladder:
                 if self._is_finished(number, rung):
                     yield self._finished(number, rung, earlier=True)
                 elif not self._stop:
-                    yield from self._climb(number, rung)
+                    yield from self._train_rung(number, rung)
             reason = "done" if self.record.finished else "interrupted"
             yield LadderFinished(reason=reason, record=self.record, out=self.out, outputs=self._write_outputs())
 
@@ -153,7 +153,7 @@ class Ladder:
         self.record = self.record.without_result(rung)
         return False
 
-    def _climb(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
+    def _train_rung(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
         folder = self._folder(number, rung)
         with self._make_trainer(rung, folder) as trainer:
             self._trainer = trainer
@@ -181,7 +181,7 @@ class Ladder:
 
     def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
         kind, settings = self.record.config.settings(rung)
-        if self.record.precision is not None:  # measured on the first rung
+        if self.record.precision is not None:  # that of the first rung
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
             settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
@@ -337,7 +337,7 @@ def _lock(out: Path) -> Iterator[None]:
             held.enter_context(locked(out / ".lock"))
         except LockHeld:
             raise RunError(
-                "another process is climbing the ladder in {out}; wait for it, or choose another {--out}.", out=out
+                "another process is training the ladder in {out}; wait for it, or choose another {--out}.", out=out
             ) from None
         except OSError as error:
             raise RunError(
