@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,38 @@ def test_what_only_looks_like_an_unfinished_start(tmp_path: Path, files: list[st
         (tmp_path / name).write_text("x")
     with pytest.raises(RunError, match="holds other files"):
         RunFolder.create(tmp_path)
+
+
+class Killed(BaseException):
+    """Stands for a kill: no handler of errors takes it."""
+
+
+@pytest.mark.parametrize("removals", range(7))
+def test_a_kill_while_discarding_is_not_in_the_way(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, removals: int
+) -> None:
+    """state/ went first, and a kill then left a lone tokenizer.json, which was taken for a file of somebody else."""
+    run = RunFolder.create(tmp_path / "run")
+    run.state.mkdir()
+    (run.state / "train.ids").write_bytes(b"ids")
+    (run.state / "lock").write_bytes(b"")
+    run.write_tokenizer(tokenizer)
+    left = iter(range(removals))
+
+    def counted(remove: Callable[..., None]) -> Callable[..., None]:
+        def removed(*args: Any, **options: Any) -> None:
+            if next(left, None) is None:
+                raise Killed
+            remove(*args, **options)
+
+        return removed
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "rmdir"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        with suppress(Killed):
+            run.discard()
+    RunFolder.create(tmp_path / "run")
 
 
 def test_discarding_leaves_what_is_not_ours(tmp_path: Path) -> None:

@@ -120,10 +120,11 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the files of a start that failed; other files in the folder stay."""
-        shutil.rmtree(self.state, ignore_errors=True)
-        with suppress(OSError):
+        with suppress(OSError):  # before state/, without which a rest would not be taken for an unfinished start
             for name in MODEL_FILES:
                 (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.state, ignore_errors=True)
+        with suppress(OSError):
             self.path.rmdir()  # fails if it is not empty
 
     def is_trained(self) -> bool:

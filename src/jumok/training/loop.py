@@ -125,11 +125,10 @@ class Loop:
 
     def _loss(self, part: tuple[Tensor, ...], counts: list[int], number: int, place: int = 0) -> Tensor:
         """The share of a part of batch `number` in the loss of its step."""
-        batch = [tensor.to(self.run.device, non_blocking=True) for tensor in part]
         # Dropout is the same after a resume, and another one for each part of a batch.
         seed_random(self.run.device, (self.config.seed * 1_000_003 + number + (place << 40)) % 2**63)
         with autocast(self.run.device, self.config.precision):
-            sums, _ = self.objective(*batch)
+            sums, _ = self.objective(*part)
             return mean_loss(sums, counts)
 
     # --- between steps ------------------------------------------------------------------------------------------------
