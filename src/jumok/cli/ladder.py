@@ -1,4 +1,4 @@
-"""`jumok learn ladder`: train ten models on a text, each with one component more than the one before."""
+"""`jumok learn ladder`: train ten models on a text, each with more components than the one before."""
 
 from __future__ import annotations
 
