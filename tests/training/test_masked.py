@@ -567,8 +567,8 @@ def test_a_rate_of_nothing(begin: Start) -> None:
         begin(mask_rate=0.0)
 
 
-def test_a_tokenizer_that_cannot_hide(begin: Start, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"need a tokenizer with \[MASK\]"):
+def test_a_tokenizer_that_cannot_mask(begin: Start, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"needs a tokenizer with \[MASK\]"):
         begin(tokenizer=train_tokenizer(SENTENCE))
     assert not (tmp_path / "run").exists()
 
