@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jumok.cli.commands import Group
-from jumok.cli.learn import chapter, ladder, practice, script
+from jumok.cli.learn import chapter, ladder, practice, script, use
 
 
 class Course(Group):
@@ -37,6 +37,6 @@ def learn() -> None:
 
 for command in (
     chapter.chapter, practice.practice, practice.check, practice.hint, practice.solution, ladder.ladder,
-    script.script,
+    use.use, script.script,
 ):  # fmt: skip
     learn.add_command(command)

@@ -49,15 +49,15 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         for words in check(Code(module)):
             right.append(vars(words))
     except Wrong as wrong:
-        return _verdict("wrong", right, wrong.words, wrong.mistake, _line(wrong.__cause__, path))
+        return _verdict("wrong", right, wrong.words, wrong.mistake, line_of(wrong.__cause__, path))
     except NotImplementedError as error:
         if is_open(source):
-            return _verdict("open", right, OPEN, None, _line(error, path))
-        return _verdict("wrong", right, *_explained(error), _line(error, path))
+            return _verdict("open", right, OPEN, None, line_of(error, path))
+        return _verdict("wrong", right, *_explained(error), line_of(error, path))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and RecursionError, too: the reader's code may raise anything
-        return _verdict("wrong", right, *_explained(error), _line(error, path))
+        return _verdict("wrong", right, *_explained(error), line_of(error, path))
     return _verdict("right", right, None, None, None)
 
 
@@ -75,8 +75,8 @@ def _verdict(
     return {"status": status, "right": right, "wrong": wrong, "mistake": mistake, "line": line}
 
 
-def _line(error: BaseException | None, path: Path) -> int | None:
-    """The last line of the reader's file in the traceback of an error."""
+def line_of(error: BaseException | None, path: Path) -> int | None:
+    """The innermost line of the reader's file in the traceback of an error."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__) if error else []
