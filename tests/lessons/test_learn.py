@@ -29,7 +29,7 @@ from rich.cells import cell_len
 from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
-from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, check, offline
+from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
 from jumok.lessons.notebook import notebook, write_notebook
 from jumok.lessons.terminal import render, render_list
 
@@ -133,6 +133,15 @@ def test_a_chapter_has_pictures(chapter: Chapter) -> None:
         assert content.startswith(b"\x89PNG")
         assert len(content) < LARGEST_PICTURE
         assert picture.title
+
+
+@each_chapter
+def test_a_question_is_html_and_its_answer_is_not(chapter: Chapter) -> None:
+    """GitHub, Jupyter and the site show Markdown in a summary as it is, with its signs."""
+    for part in chapter.parts():
+        if isinstance(part, Question):
+            assert not re.search(r"[`*\[]", part.question)
+            assert not re.search(r"</?\w+>", part.answer)
 
 
 @each_chapter
@@ -313,6 +322,82 @@ def test_the_packages_that_a_chapter_needs(library: Path) -> None:
         first = each.parts()[0]
         assert isinstance(first, Prose), "it is said before there is code to run"
         assert all(f"pip install {name}" in first.text for name in each.packages)
+
+
+QUESTIONS = """\
+Words.
+
+<details>
+<summary>1. <code>dim</code>이란? 0 &lt; 1?</summary>
+
+첫 문단, [4장](04-causal-mask.md).
+
+```text
+print(1)
+```
+
+</details>
+
+<details>
+<summary>2. 왜?</summary>
+
+그래서.
+
+</details>
+
+The end.
+"""
+
+
+def test_questions_are_parts(library: Path) -> None:
+    """With what fences an answer has; none of them is run, nor taken for an output."""
+    parts = chapter_of(library, QUESTIONS).parts()
+    assert parts == [
+        Prose("# 3. 셋\n\nWords.", 1),
+        Question(
+            "1. <code>dim</code>이란? 0 &lt; 1?",
+            "첫 문단, [4장](04-causal-mask.md).\n\n```text\nprint(1)\n```",
+            5,
+        ),
+        Question("2. 왜?", "그래서.", 16),
+        Prose("The end.", 23),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<details>\n<summary>1. Why?</summary>\nno empty line\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\nno empty line\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\nno end\n",
+        "<details>\n\nno question\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\n```python\nnever_run()\n```\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\n" * 2 + "one in another\n\n</details>\n\n</details>\n",
+    ],
+)
+def test_a_question_that_is_written_in_another_way(library: Path, text: str) -> None:
+    """It would be shown in a terminal as HTML, or its code would never be checked."""
+    with pytest.raises(LessonError, match=r"03-three\.md, line 5: a question needs the lines <details> and <summary>"):
+        chapter_of(library, f"Words.\n\n{text}").parts()
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_terminal_shows_all_questions_before_the_answers(library: Path, colour: bool) -> None:
+    text = render(chapter_of(library, QUESTIONS), width=40, colour=colour)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert f"1 {'' if colour else '`'}dim{'' if colour else '`'}이란? 0 < 1?" in plain
+    order = ["Words.", "1 ", "이란? 0", "2 왜?", "답", "1 첫 문단, 4장 (", "print(1)", "2 그래서.", "The end."]
+    found = [plain.index(words, 0 if n < 5 else plain.index("\n답")) for n, words in enumerate(order)]
+    assert found == sorted(found)
+    assert colour == ("\x1b[2m그래서." in text)  # answers are dim where that can be shown
+
+
+def test_a_notebook_unfolds_the_answers(library: Path) -> None:
+    cells = ["".join(cell["source"]) for cell in notebook(chapter_of(library, QUESTIONS))["cells"]]
+    assert cells[1].startswith(
+        "<details>\n<summary>1. <code>dim</code>이란? 0 &lt; 1?</summary>\n\n첫 문단, 4장 (`jumok learn 4`)."
+    )
+    assert cells[2] == "<details>\n<summary>2. 왜?</summary>\n\n그래서.\n\n</details>"
 
 
 @pytest.mark.parametrize("text", ["```python\nx = 1\n", "```python\nx = 1\n```\n\n```text\n1\n", "```sh\n"])
