@@ -1,6 +1,6 @@
 """The chapters do what they say, in both languages alike; they can be read in a terminal, and run as notebooks.
 
-What is not written yet is not tested, but for one test: all eleven chapters are there.
+What is not written yet is not tested, but for one test: chapters 1 to 11 are there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -31,6 +32,7 @@ from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
 from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
 from jumok.lessons.notebook import notebook, write_notebook
+from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +43,8 @@ SLUGS = [
     "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words",
 ]  # fmt: skip
 SECTIONS = {
-    "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기"],
-    "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading"],
+    "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기", "확인 문제", "연습"],
+    "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
 }
 LARGEST_PICTURE = 150_000  # bytes
 
@@ -73,14 +75,25 @@ def installed(package: str) -> bool:
     return False
 
 
-# --- the eleven chapters ---
+# --- the chapters of the project ---
 
+# Chapter 4 prints published tables with dropout, whose zeros PyTorch draws in another way elsewhere.
+as_in_the_book = pytest.mark.xfail(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="dropout draws other numbers", strict=False
+)
 TRAINS = 7  # the chapters from here on train models or measure times; both languages have the same code
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_all_eleven_chapters_are_there(language: Language) -> None:
-    assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS, 1))
+def test_the_first_eleven_chapters_are_there(language: Language) -> None:
+    found = {each.number: each.slug for each in written(language)}
+    assert [found[number] for number in range(1, 12)] == SLUGS
+
+
+def test_both_languages_have_the_same_chapters() -> None:
+    korean, english = ([(each.number, each.slug) for each in written(language)] for language in LANGUAGES)
+    assert korean == english
+    assert len({number for number, _ in korean}) == len(korean)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +102,8 @@ def test_all_eleven_chapters_are_there(language: Language) -> None:
         pytest.param(
             each,
             id=f"{each.language}-{each.number:02d}",
-            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en"),
+            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en")
+            + [as_in_the_book] * (each.number == 4),
         )
         for each in CHAPTERS
     ],
@@ -114,11 +128,39 @@ def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
     """In this order, after what is its own; and it ends by pointing to the next one."""
     prose = [part.text for part in chapter.parts() if isinstance(part, Prose)]
     headings = [heading for text in prose for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)]
-    assert headings[-4:] == SECTIONS[chapter.language]
-    assert len(headings) > 4
+    assert headings[-6:] == SECTIONS[chapter.language]
+    assert len(headings) > 6
     following = next((each for each in written(chapter.language) if each.number == chapter.number + 1), None)
     if following:
         assert f"]({following.path.name})" in prose[-1].split("\n\n")[-1]
+
+
+def ending_of(chapter: Chapter, section: int) -> str:
+    """The text of a section by its place in SECTIONS."""
+    name = re.escape(SECTIONS[chapter.language][section])
+    [text] = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", chapter.text, re.MULTILINE | re.DOTALL)
+    assert isinstance(text, str)
+    return text
+
+
+@each_chapter
+def test_a_chapter_asks_three_questions(chapter: Chapter) -> None:
+    """With answers of more than a word, in the section for it, and nothing else there."""
+    asked = [part for part in chapter.parts() if isinstance(part, Question)]
+    assert [part.question[:3] for part in asked] == ["1. ", "2. ", "3. "]
+    assert all(len(part.answer) > 20 for part in asked)
+    assert re.fullmatch(r"\s*(?:<details>.*?</details>\s*){3}", ending_of(chapter, 4), re.DOTALL)
+
+
+@each_chapter
+def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
+    """All that belong to it by the table of the course, each with its title or task; and how to check one."""
+    text = ending_of(chapter, 5)
+    listed = re.findall(r"^- `(\d\d_\w+\.py)`: \S", text, re.MULTILINE)
+    assert listed == [each.file for each in exercises() if each.chapter == chapter.number]
+    commands = re.findall(r"jumok learn check (\S+\.py)", text)
+    assert set(commands) <= set(listed)
+    assert bool(commands) == bool(listed)
 
 
 @each_chapter
@@ -140,7 +182,7 @@ def test_a_question_is_html_and_its_answer_is_not(chapter: Chapter) -> None:
     """GitHub, Jupyter and the site show Markdown in a summary as it is, with its signs."""
     for part in chapter.parts():
         if isinstance(part, Question):
-            assert not re.search(r"[`*\[]", part.question)
+            assert not re.search(r"[`*]|\]\(", part.question)
             assert not re.search(r"</?\w+>", part.answer)
 
 
@@ -217,7 +259,9 @@ def test_nothing_is_left_over(language: Language) -> None:
 def test_the_index_has_each_chapter(language: Language) -> None:
     index = (LEARN / "README.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| (\d+) \| \[(.+)\]\({language}/(\d\d)-([\w-]+)\.md\) \| (.+) \|$", index, re.MULTILINE)
-    assert [(int(number), slug) for number, _, _, slug, _ in rows] == list(enumerate(SLUGS, 1))
+    assert [(int(number), slug) for number, _, _, slug, _ in rows] == [
+        (each.number, each.slug) for each in written(language)
+    ]
     titles = {int(number): (title, question) for number, title, _, _, question in rows}
     for each in written(language):
         assert titles[each.number] == (each.title, each.question)
@@ -233,8 +277,9 @@ def test_the_index_can_be_followed() -> None:
     assert len(commands) == 10
     for command in commands:
         assert shlex.split(command)[:2] == ["jumok", "learn"]
-        context = learn.make_context("learn", shlex.split(command, comments=True)[2:])
-        assert context.params["lesson"] in {None, "3", "ladder"}
+        words = shlex.split(command, comments=True)[2:]
+        verb = learn.commands[words.pop(0) if words and words[0] in learn.commands else "chapter"]
+        assert verb.make_context(verb.name, words).params.get("lesson") in {None, "3"}
 
 
 # --- parsing and checking, with chapters made up for it ---
@@ -712,8 +757,8 @@ def test_a_picture_is_in_the_notebook(library: Path) -> None:
         ("folder.ipynb", "folder.ipynb exists already"),
         ("nowhere/3.ipynb", "there is no folder nowhere. Make it first"),
         ("there.ipynb/3.ipynb", "cannot write there.ipynb/3.ipynb: Not a directory"),
-        ("3.json", "3.json is no name for a notebook"),
-        ("3", "3 is no name for a notebook"),
+        ("3.json", "3.json is not the name of a notebook"),
+        ("3", "3 is not the name of a notebook"),
     ],
 )
 def test_a_notebook_that_cannot_be_written(library: Path, name: str, message: str) -> None:
