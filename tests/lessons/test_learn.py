@@ -437,6 +437,11 @@ def test_a_terminal_shows_all_questions_before_the_answers(library: Path, colour
     assert colour == ("\x1b[2m그래서." in text)  # answers are dim where that can be shown
 
 
+def test_a_question_needs_no_number(library: Path) -> None:
+    text = "<details>\n<summary>왜?</summary>\n\n그래서.\n\n</details>\n"
+    assert render(chapter_of(library, text), width=40).split() == ["3.", "셋", "═" * 40, "왜?", "답", "그래서."]
+
+
 def test_a_notebook_unfolds_the_answers(library: Path) -> None:
     cells = ["".join(cell["source"]) for cell in notebook(chapter_of(library, QUESTIONS))["cells"]]
     assert cells[1].startswith(
