@@ -101,8 +101,8 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     """
     tensor = require_tensor(given)
     for mistake in mistakes:
-        made = _same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
-        if made and not _same(tensor, right, tolerance):
+        made = same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
+        if made and not same(tensor, right, tolerance):
             raise Wrong(mistake.words, mistake=mistake.name, **mistake.values)
     require_shape(tensor, tuple(right.shape))
     if tensor.isnan().any() and not right.isnan().any():
@@ -121,7 +121,7 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
             given=tensor.dtype,
             right=right.dtype,
         )
-    if not _same(tensor, right, tolerance):
+    if not same(tensor, right, tolerance):
         gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
         place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
         raise Wrong(
@@ -133,6 +133,11 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
             given=tensor[tuple(place)].item(),
             right=right[tuple(place)].item(),
         )
+
+
+def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
+    """A test of a result, for `Mistake`: whether it equals one of these values."""
+    return lambda result: any(same(result, value) for value in values)
 
 
 def require_tensor(given: object) -> Tensor:
@@ -185,14 +190,15 @@ def require(condition: bool, words: Words, *, mistake: str | None = None, **valu
 
 
 def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) -> Any:
-    """The result of a call, whose known exception is explained. text: a part of the message of that exception.
+    """The result of a call, whose known exception is explained. text: a part of the message of that exception, which
+    is a RuntimeError or an IndexError.
 
     Raises:
         Wrong: the call raised it. Other exceptions pass.
     """
     try:
         return call()
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:
         if text in str(error):
             raise Wrong(words, mistake=mistake) from error
         raise
@@ -208,6 +214,7 @@ def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str])
     for name, other in names.items():
         value = source.get_parameter(name)
         if other not in theirs:
+            _explain_unregistered(target, other)
             raise Wrong(
                 Words(
                     "파라미터 {name}이(가) 없습니다. 있는 것: {found}.",
@@ -230,5 +237,45 @@ def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str])
             theirs[other].copy_(value)
 
 
-def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+def fill(module: nn.Module, *, seed: int = 0, scale: float = 0.4) -> None:
+    """Give all parameters hidden values, also those that are initialised with zeros or ones."""
+    with torch.no_grad():
+        for number, parameter in enumerate(module.parameters()):
+            parameter.copy_(hidden(*parameter.shape, seed=1000 * seed + number, scale=scale))
+
+
+def _explain_unregistered(module: nn.Module, name: str) -> None:
+    """Explain why an attribute that exists is no parameter: it is a plain tensor, or in a plain list.
+
+    Raises:
+        Wrong: it is one of these.
+    """
+    found = getattr(module, name.split(".")[0], None)
+    require(
+        not isinstance(found, Tensor),
+        Words(
+            "{name}이(가) 보통의 텐서입니다. nn.Parameter로 감싸지 않으면 parameters()에 들어가지 않아 학습되지 "
+            "않습니다.",
+            "{name} is a plain tensor. Without nn.Parameter it is not in parameters(), and the optimizer does not "
+            "train "
+            "it.",
+        ),
+        mistake="plain-tensor",
+        name=name,
+    )
+    require(
+        not isinstance(found, list | tuple),
+        Words(
+            "{name}이(가) 파이썬 리스트입니다. 리스트 안의 모듈은 parameters()에 들어가지 않아 학습되지 않습니다. "
+            "nn.ModuleList로 감싸세요.",
+            "{name} is a Python list. The parameters of modules in a list are not in parameters(), and the optimizer "
+            "does not train them. Use nn.ModuleList.",
+        ),
+        mistake="plain-list",
+        name=name.split(".")[0],
+    )
+
+
+def same(a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> bool:
+    """Whether two tensors have the same shape and, up to the tolerance, the same values. NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)

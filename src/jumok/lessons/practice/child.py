@@ -88,13 +88,14 @@ KNOWN: dict[str, tuple[str, Words]] = {
     "view size is not compatible": (
         "not-contiguous",
         Words(
-            "transpose는 메모리의 순서를 바꾸지 않으므로 그 뒤에 view를 바로 쓸 수 없습니다. view 앞에 contiguous()를 "
+            "transpose는 메모리의 순서를 바꾸지 않으므로 그 뒤에 view를 바로 쓸 수 없습니다. view 앞에 "
+            "contiguous()를 "
             "쓰거나 reshape를 쓰세요.",
             "transpose does not move anything in memory, so view cannot follow it directly. Call contiguous() before "
             "view, or use reshape.",
         ),
     ),
-    "cannot assign module before Module.__init__": (
+    "before Module.__init__() call": (
         "no-super-init",
         Words(
             "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
@@ -113,6 +114,44 @@ KNOWN: dict[str, tuple[str, Words]] = {
         Words(
             "학습하는 파라미터를 제자리에서 바꾸었습니다. 파라미터를 고칠 때는 torch.no_grad() 안에서 하세요.",
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
+        ),
+    ),
+    "must match the size of tensor": (
+        "shapes",
+        Words(
+            "두 텐서의 모양이 맞지 않습니다. 모양은 마지막 차원부터 맞추어 보고, 두 크기가 같거나 하나가 1이어야 "
+            "합니다. "
+            "sum, mean, max 뒤라면 keepdim=True가 빠졌는지 확인하세요.",
+            "The shapes of two tensors do not fit. They are compared from the last dimension; two sizes must be "
+            "equal, "
+            "or one of them 1. After sum, mean or max, check whether keepdim=True is missing.",
+        ),
+    ),
+    "shapes cannot be multiplied": (
+        "shapes",
+        Words(
+            "행렬을 곱할 수 없는 모양입니다. 앞 텐서의 마지막 차원과 뒤 행렬의 행 수(nn.Linear의 in_features)가 "
+            "같아야 "
+            "합니다. 각각의 shape를 출력하여 확인하세요.",
+            "The shapes cannot be multiplied. The last dimension of the first must equal the number of rows of the "
+            "second (in_features of nn.Linear). Print their shapes to see them.",
+        ),
+    ),
+    "index out of range in self": (
+        "index",
+        Words(
+            "nn.Embedding에 없는 번호를 찾았습니다. 번호는 0부터 행의 수 - 1까지입니다. 임베딩의 크기와 번호를 "
+            "확인하세요.",
+            "nn.Embedding was asked for a row that it does not have. Rows are numbered from 0 to their number minus "
+            "1. "
+            "Check the size of the embedding and the numbers.",
+        ),
+    ),
+    'is missing the required "forward"': (
+        "no-forward",
+        Words(
+            "클래스에 forward가 없습니다. 이름이 forward인지, 클래스 안으로 들여쓰기가 되어 있는지 확인하세요.",
+            "The class has no forward. Check its name, and that it is indented inside the class.",
         ),
     ),
     "can't allocate memory": (
