@@ -1,4 +1,4 @@
-"""GPT
+"""완전한 GPT
 
 지금까지 작성한 부품으로 완전한 GPT를 만드세요. 이 파일은 실제로 학습됩니다. 다 만들면 `jumok learn use`로 여러분의
 모델을 학습시킬 수 있습니다.
@@ -12,7 +12,7 @@
 
 - - -
 
-GPT
+A complete GPT
 
 Build a complete GPT from the parts that you have written. This file is for real training: when it is finished, `jumok
 learn use` trains your model.

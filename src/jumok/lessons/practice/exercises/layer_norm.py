@@ -1,4 +1,4 @@
-"""LayerNorm
+"""층 정규화(LayerNorm)
 
 층을 여러 개 쌓으면 값이 점점 커지거나 작아집니다. LayerNorm은 토큰마다 벡터의 평균을 0, 분산을 1로 맞춘 다음,
 학습하는 weight를 곱하고 bias를 더합니다.
@@ -14,7 +14,7 @@ nn.LayerNorm과 F.layer_norm은 쓰지 마세요.
 
 - - -
 
-LayerNorm
+Layer normalisation (LayerNorm)
 
 In a deep stack of layers, values grow or shrink from layer to layer. LayerNorm gives the vector of each token mean 0
 and variance 1. Then it multiplies by weight and adds bias, which are trained.
