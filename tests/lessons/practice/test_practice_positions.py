@@ -24,6 +24,11 @@ MISTAKES = [
     ("learned_positions", "from-one", [(ARANGE, "1 + torch.arange(x.shape[1], device=x.device)")]),
     ("learned_positions", "last-rows", [(ARANGE, "torch.arange(x.shape[1], device=x.device).flip(0)")]),
     ("learned_positions", "in-place", [(PLACED, "x += self.table(positions)\n        return x")]),
+    ("learned_positions", "no-layer", [("nn.Embedding(context_length, width)",
+                                        "nn.Parameter(torch.zeros(context_length, width))")]),
+    ("learned_positions", "not-indices", [("self.table(positions)  #", "self.table(x)  #")]),
+    ("learned_positions", "sizes-exchanged", [("nn.Embedding(context_length, width)",
+                                               "nn.Embedding(width, context_length)")]),
     ("learned_positions", "device", [(", device=x.device", "")]),
     ("sinusoidal_positions", "halves", [(SINES, "table = torch.cat((angle.sin(), angle.cos()), dim=-1)")]),
     ("sinusoidal_positions", "exchanged",
@@ -31,6 +36,10 @@ MISTAKES = [
     ("sinusoidal_positions", "per-column", [(FREQUENCY, "-torch.arange(width) / width"),
                                             ("torch.sin(angle)", "torch.sin(angle[:, 0::2])"),
                                             ("torch.cos(angle)", "torch.cos(angle[:, 1::2])")]),
+    ("sinusoidal_positions", "per-column", [(FREQUENCY, "-2 * torch.arange(width) / width"),
+                                            ("torch.sin(angle)", "torch.sin(angle[:, 0::2])"),
+                                            ("torch.cos(angle)", "torch.cos(angle[:, 1::2])")]),
+    ("sinusoidal_positions", "broadcast-shapes", [("[:, None]", "")]),
     ("sinusoidal_positions", "exponent", [(FREQUENCY, "-torch.arange(width // 2) / width")]),
     ("sinusoidal_positions", "exponent", [(FREQUENCY, "-2 * torch.arange(0, width, 2) / width")]),
     ("sinusoidal_positions", "from-one", [("torch.arange(length)[", "torch.arange(1, length + 1)[")]),
@@ -48,6 +57,12 @@ MISTAKES = [
     ("rotary_positions", "one-side", [(BOTH, "q = rotate(q, cos, sin)")]),
     ("rotary_positions", "not-rotated", [(BOTH, "rotate(q, cos, sin), rotate(k, cos, sin)")]),
     ("rotary_positions", "not-causal", [("attention(q, k, v, is_causal=True)\n", "attention(q, k, v)\n")]),
+    ("rotary_positions", "half-width", [("return x * cos + turned * sin",
+                                         "return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)")]),
+    ("rotary_positions", "wrong-length", [("rotary(q.shape[-2],", "rotary(q.shape[1],")]),
+    ("rotary_positions", "not-scaled", [("attention(q, k, v, is_causal=True)\n",
+                                         "attention(q, k, v, is_causal=True, scale=1.0)\n")]),
+    ("embedding", "tensor-called", [("table[ids]", "table(ids)")]),
     ("embedding", "columns", [("table[ids]", "table[:, ids]")]),
     ("embedding", "columns", [("table[ids]", "table.T[ids]")]),
     ("embedding", "too-narrow", [("torch.arange(vocab_size)", "torch.arange(ids.max() + 1)")]),
@@ -72,6 +87,16 @@ def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: 
         ("learned_positions", [(ARANGE, "torch.arange(x.shape[1]).to(x.device)")]),
         ("sinusoidal_positions", [(SINES, "table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)")]),
         ("rotary_positions", [(DOUBLED, "angle = angle.repeat(1, 2)")]),
+        (
+            "rotary_positions",
+            [
+                (
+                    "    return x * cos",
+                    "    cos, sin = cos[:, : a.shape[-1]], sin[:, : a.shape[-1]]\n"
+                    "    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)\n    return x * cos",
+                )
+            ],
+        ),
         ("embedding", [(COMPARED, "torch.eye(vocab_size)[ids]")]),
     ],
 )

@@ -190,15 +190,14 @@ def require(condition: bool, words: Words, *, mistake: str | None = None, **valu
 
 
 def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) -> Any:
-    """The result of a call, whose known exception is explained. text: a part of the message of that exception, which
-    is a RuntimeError or an IndexError.
+    """The result of a call, whose known exception is explained. text: a part of the message of that exception.
 
     Raises:
         Wrong: the call raised it. Other exceptions pass.
     """
     try:
         return call()
-    except (RuntimeError, IndexError) as error:
+    except RuntimeError as error:
         if text in str(error):
             raise Wrong(words, mistake=mistake) from error
         raise
@@ -214,25 +213,8 @@ def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str])
     for name, other in names.items():
         value = source.get_parameter(name)
         if other not in theirs:
-            _explain_unregistered(target, other)
-            raise Wrong(
-                Words(
-                    "파라미터 {name}이(가) 없습니다. 있는 것: {found}.",
-                    "The parameter {name} is missing. The module has: {found}.",
-                ),
-                name=other,
-                found=", ".join(theirs) or "-",
-            )
-        if theirs[other].shape != value.shape:
-            raise Wrong(
-                Words(
-                    "{name}의 모양이 {given}입니다. {right}이어야 합니다.",
-                    "{name} has the shape {given}; it should be {right}.",
-                ),
-                name=other,
-                given=tuple(theirs[other].shape),
-                right=tuple(value.shape),
-            )
+            raise _missing(target, other)
+        _require_parameter_shape(other, tuple(theirs[other].shape), tuple(value.shape))
         with torch.no_grad():
             theirs[other].copy_(value)
 
@@ -244,35 +226,78 @@ def fill(module: nn.Module, *, seed: int = 0, scale: float = 0.4) -> None:
             parameter.copy_(hidden(*parameter.shape, seed=1000 * seed + number, scale=scale))
 
 
-def _explain_unregistered(module: nn.Module, name: str) -> None:
-    """Explain why an attribute that exists is no parameter: it is a plain tensor, or in a plain list.
-
-    Raises:
-        Wrong: it is one of these.
-    """
-    found = getattr(module, name.split(".")[0], None)
-    require(
-        not isinstance(found, Tensor),
-        Words(
+def _missing(module: nn.Module, name: str) -> Wrong:
+    """Why a parameter is missing."""
+    attribute, last = name.split(".")[0], name.rsplit(".", 1)[-1]
+    found, parameters = getattr(module, attribute, None), dict(module.named_parameters())
+    if isinstance(found, nn.Parameter):
+        words = Words(
+            "{name}이(가) nn.Parameter입니다. 여기에서는 파라미터를 가진 층이어야 합니다. 클래스의 설명에 적힌 층을 "
+            "만드세요.",
+            "{name} is an nn.Parameter. Here it should be a layer, which has parameters: create the one that the "
+            "docstring of the class names.",
+        )
+        return Wrong(words, mistake="no-layer", name=attribute)
+    if isinstance(found, Tensor):
+        words = Words(
             "{name}이(가) 보통의 텐서입니다. nn.Parameter로 감싸지 않으면 parameters()에 들어가지 않아 학습되지 "
             "않습니다.",
             "{name} is a plain tensor. Without nn.Parameter it is not in parameters(), and the optimizer does not "
-            "train "
-            "it.",
-        ),
-        mistake="plain-tensor",
-        name=name,
-    )
-    require(
-        not isinstance(found, list | tuple),
-        Words(
+            "train it.",
+        )
+        return Wrong(words, mistake="plain-tensor", name=attribute)
+    if isinstance(found, list | tuple):
+        words = Words(
             "{name}이(가) 파이썬 리스트입니다. 리스트 안의 모듈은 parameters()에 들어가지 않아 학습되지 않습니다. "
             "nn.ModuleList로 감싸세요.",
             "{name} is a Python list. The parameters of modules in a list are not in parameters(), and the optimizer "
             "does not train them. Use nn.ModuleList.",
+        )
+        return Wrong(words, mistake="plain-list", name=attribute)
+    if not parameters:
+        words = Words(
+            "클래스에 파라미터가 하나도 없습니다. 층은 __init__에서 self.{name} = ...처럼 self에 대입해야 등록됩니다.",
+            "The class has no parameters. Assign layers to self in __init__, as in self.{name} = ...: only then are "
+            "they registered.",
+        )
+        return Wrong(words, mistake="nothing-registered", name=attribute)
+    if last == "bias" and name.removesuffix("bias") + "weight" in parameters:
+        words = Words(
+            "{name}에 편향이 없습니다. 이 층에는 편향이 있어야 합니다. 층을 만들 때의 bias 인자를 확인하세요.",
+            "{name} has no bias, and this layer needs one. Check the argument for the bias where the layer is created.",
+        )
+        return Wrong(words, mistake="no-bias", name=name.removesuffix(".bias"))
+    words = Words(
+        "파라미터 {name}이(가) 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. 지금 있는 것: {found}.",
+        "The parameter {name} is missing. Give the layers the names in the docstring of the class. It has: {found}.",
+    )
+    return Wrong(words, mistake="missing-parameter", name=name, found=", ".join(parameters))
+
+
+def _require_parameter_shape(name: str, given: tuple[int, ...], right: tuple[int, ...]) -> None:
+    if len(set(right)) > 1 and given == right[::-1]:
+        raise Wrong(
+            Words(
+                "{name}의 모양이 {given}입니다. {right}이어야 합니다. 두 크기가 바뀌었습니다. nn.Linear(입력, "
+                "출력)의 weight는 (출력, 입력) 모양이고, nn.Embedding(행, 폭)의 weight는 (행, 폭) 모양입니다.",
+                "{name} has the shape {given}; it should be {right}: the two sizes are exchanged. nn.Linear(inputs, "
+                "outputs) has a weight of (outputs, inputs), and nn.Embedding(rows, width) one of (rows, width).",
+            ),
+            mistake="sizes-exchanged",
+            name=name,
+            given=given,
+            right=right,
+        )
+    require(
+        given == right,
+        Words(
+            "{name}의 모양이 {given}입니다. {right}이어야 합니다.",
+            "{name} has the shape {given}; it should be {right}.",
         ),
-        mistake="plain-list",
-        name=name.split(".")[0],
+        mistake="parameter-shape",
+        name=name,
+        given=given,
+        right=right,
     )
 
 

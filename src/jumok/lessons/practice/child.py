@@ -116,25 +116,65 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
         ),
     ),
-    "must match the size of tensor": (
-        "shapes",
+    "must match the size of tensor b": (
+        "broadcast-shapes",
         Words(
-            "두 텐서의 모양이 맞지 않습니다. 모양은 마지막 차원부터 맞추어 보고, 두 크기가 같거나 하나가 1이어야 "
-            "합니다. "
-            "sum, mean, max 뒤라면 keepdim=True가 빠졌는지 확인하세요.",
-            "The shapes of two tensors do not fit. They are compared from the last dimension; two sizes must be "
-            "equal, "
-            "or one of them 1. After sum, mean or max, check whether keepdim=True is missing.",
+            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. 두 "
+            "텐서의 shape를 출력해 보세요. x[:, None]은 크기가 1인 차원을 더하고, sum, mean, max의 keepdim=True는 "
+            "차원을 크기 1로 남깁니다.",
+            "The shapes of the two tensors do not fit. They are aligned at the right end, and the sizes must be "
+            "equal, or one of them 1. Print both shapes. x[:, None] adds a dimension of size 1, and keepdim=True of "
+            "sum, mean and max keeps one.",
         ),
     ),
     "shapes cannot be multiplied": (
-        "shapes",
+        "product-shapes",
         Words(
-            "행렬을 곱할 수 없는 모양입니다. 앞 텐서의 마지막 차원과 뒤 행렬의 행 수(nn.Linear의 in_features)가 "
-            "같아야 "
-            "합니다. 각각의 shape를 출력하여 확인하세요.",
-            "The shapes cannot be multiplied. The last dimension of the first must equal the number of rows of the "
-            "second (in_features of nn.Linear). Print their shapes to see them.",
+            "행렬을 곱할 수 없는 모양입니다. 앞 텐서의 마지막 차원과 뒤 행렬의 행 수(nn.Linear라면 in_features)가 "
+            "같아야 합니다. 두 텐서의 shape를 출력해 보세요.",
+            "The shapes cannot be multiplied. The last dimension of the first must be the number of rows of the "
+            "second (in_features of nn.Linear). Print both shapes.",
+        ),
+    ),
+    "NameError: name": (
+        "unknown-name",
+        Words(
+            "정의되지 않은 이름입니다. 철자를 확인하세요. __init__의 인자는 forward에서 보이지 않으므로 self에 "
+            "저장해야 합니다: self.p = p",
+            "This name is not defined. Check its spelling. forward does not see the arguments of __init__: store "
+            "them in self, as in self.p = p.",
+        ),
+    ),
+    "must be Tensor, not": (
+        "not-a-tensor",
+        Words(
+            "텐서가 있어야 할 곳에 다른 것이 있습니다. nn.ReLU 같은 클래스는 nn.ReLU()로 먼저 만든 다음 텐서에 "
+            "적용합니다.",
+            "Something else stands where a tensor belongs. A class such as nn.ReLU is created first, nn.ReLU(), and "
+            "then applied to a tensor.",
+        ),
+    ),
+    "argument #1 'indices'": (
+        "not-indices",
+        Words(
+            "nn.Embedding에 실수를 주었습니다. nn.Embedding은 정수 번호를 받아 그 번호의 행을 찾습니다.",
+            "nn.Embedding was given floats. It takes whole numbers and returns the rows with these numbers.",
+        ),
+    ),
+    "'Tensor' object is not callable": (
+        "tensor-called",
+        Words(
+            "텐서는 함수가 아닙니다. 행을 찾을 때는 대괄호를 쓰세요: table[ids]",
+            "A tensor is not a function. To look up rows, use square brackets: table[ids]",
+        ),
+    ),
+    "out of bounds for dimension": (
+        "index",
+        Words(
+            "텐서에 없는 번호로 인덱싱했습니다. x[i]의 i는 첫 차원의 번호입니다. 모양을 출력하여 어느 차원을 "
+            "인덱싱하는지 확인하세요.",
+            "The tensor does not have this index. In x[i], i is an index of the first dimension. Print the shape to "
+            "see which dimension is indexed.",
         ),
     ),
     "index out of range in self": (

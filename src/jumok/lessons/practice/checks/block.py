@@ -14,6 +14,7 @@ from jumok.lessons.practice.checking import (
     Code,
     Mistake,
     Steps,
+    Wrong,
     any_of,
     compare,
     copy_parameters,
@@ -98,6 +99,14 @@ WHY_NORM = {
         "The result does not contain the argument eps. Store it in __init__, self.eps = eps, and divide by "
         "sqrt(variance + self.eps).",
     ),
+    "not-divided": Words(
+        "제곱 편차의 합을 C로 나누지 않았습니다. 분산은 제곱 편차의 평균입니다. sum 대신 mean을 쓰세요.",
+        "The sum of the squared deviations is not divided by C. The variance is their mean: use mean, not sum.",
+    ),
+    "bias-scaled": Words(
+        "bias를 더한 뒤에 weight를 곱했습니다. weight를 먼저 곱하고 bias를 더하세요.",
+        "bias is added before the product with weight. Multiply by weight first, then add bias.",
+    ),
     "no-root": Words(
         "분산으로 나누었습니다. 값의 크기는 표준편차이므로 분산의 제곱근으로 나누어야 분산이 1이 됩니다.",
         "The values are divided by the variance. To get variance 1, divide by its root, the standard deviation.",
@@ -142,7 +151,11 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
         ),
         Mistake(
             "unbiased",
-            any_of(*(made(centred, value) for value in ((unbiased + norm.eps).sqrt(), unbiased.sqrt() + norm.eps))),
+            any_of(
+                made(centred, (unbiased + norm.eps).sqrt()),
+                made(centred, unbiased.sqrt() + norm.eps),
+                made(centred, unbiased.sqrt()),
+            ),
             WHY_NORM["unbiased"],
         ),
         Mistake(
@@ -155,6 +168,12 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
             any_of(*(made(centred, (variance + other).sqrt()) for other in (0.0, 1e-5, 1e-6))),
             WHY_NORM["no-eps"],
         ),
+        Mistake(
+            "not-divided",
+            made(centred, (centred.square().sum(-1, keepdim=True) + norm.eps).sqrt()),
+            WHY_NORM["not-divided"],
+        ),
+        Mistake("bias-scaled", (plain + norm.bias) * norm.weight, WHY_NORM["bias-scaled"]),
         Mistake(
             "no-root",
             made(centred, variance + norm.eps),
@@ -296,6 +315,12 @@ WHY_RESIDUAL = {
         "There is one residual connection around all layers. Each layer needs its own, so that the gradient passes "
         "each of them unchanged.",
     ),
+    "last-layer-only": Words(
+        "마지막 층의 결과만 남았습니다. 반복할 때마다 처음의 x에서 다시 시작하기 때문입니다. 결과를 x에 다시 "
+        "대입하세요: x = x + layer(x)",
+        "Only the result of the last layer remains, because each turn of the loop starts from the first x. Assign "
+        "the result to x: x = x + layer(x)",
+    ),
     "first-layer-only": Words(
         "첫 층만 적용하고 끝났습니다. return이 for 문 안에 있는지 확인하세요.",
         "Only the first layer is applied. Check whether the return stands inside the for loop.",
@@ -331,7 +356,7 @@ def residual(code: Code) -> Steps:
         right,
         Mistake(
             "x-lost",
-            apply(lambda y, layer: layer(y)),
+            any_of(apply(lambda y, layer: layer(y)), apply(lambda y, layer: layer(y) + layer(layer(y)))),
             WHY_RESIDUAL["x-lost"],
         ),
         Mistake(
@@ -349,6 +374,7 @@ def residual(code: Code) -> Steps:
             x + third(second(first(x))),
             WHY_RESIDUAL["once-around"],
         ),
+        Mistake("last-layer-only", x + third(x), WHY_RESIDUAL["last-layer-only"]),
         Mistake(
             "first-layer-only",
             one,
@@ -384,10 +410,10 @@ def _require_unchanged(kept: Tensor, x: Tensor) -> None:
     require(
         torch.equal(kept, x),
         Words(
-            "받은 x의 값이 바뀌었습니다. +=나 이름이 _로 끝나는 메서드는 새 텐서를 만들지 않고 부른 쪽의 텐서를 "
-            "바꿉니다. x = x + ...처럼 쓰세요.",
-            "The values of the argument changed. += and methods whose name ends with _ make no new tensor: they "
-            "change that of the caller. Write x = x + ...",
+            "받은 x의 값이 바뀌었습니다. +=, x[...] = ..., 이름이 _로 끝나는 메서드는 새 텐서를 만들지 않고 부른 "
+            "쪽의 텐서를 바꿉니다. x = x + ...처럼 쓰세요.",
+            "The values of the argument changed. +=, x[...] = ... and methods whose name ends with _ make no new "
+            "tensor: they change that of the caller. Write x = x + ...",
         ),
         mistake="in-place",
     )
@@ -445,7 +471,7 @@ def dropout(code: Code) -> Steps:
     first, second = (require_tensor(layer.train()(kept)) for _ in range(2))
     require_shape(first, tuple(x.shape))
     _require_unchanged(kept, x)
-    _require_random(first, second, p)
+    _require_random(layer, x, first, second, p)
     survived = first != 0
     wanted = torch.where(survived, x / (1 - p), 0.0)
     compare(
@@ -474,9 +500,16 @@ WHY_RANDOM = {
         "학습 모드에서 아무 값도 0이 되지 않았습니다. self.training의 조건이 반대인지 확인하세요.",
         "No value is zero in training mode. Check whether the condition on self.training is the wrong way round.",
     ),
+    "one-choice": Words(
+        "무작위 수 하나로 텐서 전체를 0으로 만들거나 남깁니다. 값마다 따로 정하도록 torch.rand_like(x)처럼 x와 같은 "
+        "모양의 무작위 수를 쓰세요.",
+        "One random number decides about the whole tensor. Each value is decided by itself: draw random numbers in "
+        "the shape of x, as torch.rand_like(x) does.",
+    ),
     "fixed-mask": Words(
-        "호출할 때마다 같은 값이 0이 됩니다. 무작위 마스크를 __init__이 아니라 forward에서 만드세요.",
-        "The same values are zero in each call. Draw the random mask in forward, not in __init__.",
+        "호출할 때마다 같은 값이 0이 됩니다. forward를 부를 때마다 torch.rand_like(x)로 새 무작위 마스크를 만드세요.",
+        "The same values are zero in each call. Draw a new random mask in each call of forward, with "
+        "torch.rand_like(x).",
     ),
     "same-mask": Words(
         "배치의 모든 문장에 같은 마스크를 썼습니다. 문장마다 다른 값을 빼야 서로 다른 예에서 배웁니다. 마스크는 x와 "
@@ -502,9 +535,15 @@ WHY_RANDOM = {
 }
 
 
-def _require_random(first: Tensor, second: Tensor, p: float) -> None:
+def _require_random(layer: Any, x: Tensor, first: Tensor, second: Tensor, p: float) -> None:
     zero = first == 0
     share = zero.float().mean().item()
+    if share in (0, 1):
+        require(
+            not any((layer(x) == 0).float().mean().item() == 1 - share for _ in range(12)),
+            WHY_RANDOM["one-choice"],
+            mistake="one-choice",
+        )
     require(
         share > 0,
         WHY_RANDOM["inactive"],
@@ -564,11 +603,37 @@ def block(code: Code) -> Steps:
         own.eval()
         require_parts(own, right, x)
         kept = x.clone()
-        compare(own(kept), right(x), *_block_mistakes(right, x))
+        result = require_tensor(own(kept))
+        try:
+            compare(result, right(x), *_block_mistakes(right, x))
+        except Wrong as wrong:
+            if wrong.mistake:
+                raise
+            _name_the_line(own, right, x)
+            raise
         _require_unchanged(kept, x)
         yield Words("결과가 jumok의 블록과 같습니다.", "The result is equal to that of jumok's block.")
         _require_dropout(code.module("Block", 12, 3, 0.5))
     yield Words("드롭아웃이 세 곳에 모두 있습니다.", "Dropout stands in all three places.")
+
+
+def _name_the_line(own: Any, right: Block, x: Tensor) -> None:
+    """Explain a result that is no known mistake: say which of the two lines makes it, with the other part silent."""
+    for silent, line, mistake in (
+        ("mlp.down_proj", "x = x + drop(attention(attention_norm(x)))", "attention-line"),
+        ("attention.o_proj", "x = x + drop(mlp(mlp_norm(x)))", "mlp-line"),
+    ):
+        fill(right)
+        for parameter in right.get_submodule(silent).parameters():
+            parameter.zero_()
+        copy_parameters(right, own, {name: name for name, _ in right.named_parameters()})
+        require(same(require_tensor(own(x.clone())), right(x)), LINE, mistake=mistake, line=line)
+
+
+LINE = Words(
+    "다음 줄이 다른 것을 계산합니다: {line}. 정규화한 x를 어디에 주는지, 무엇을 더하는지 확인하세요.",
+    "This line computes something else: {line}. Check what gets the normalised x, and what is added.",
+)
 
 
 def _production_block() -> Block:
@@ -626,6 +691,18 @@ WHY_BLOCK = {
         "정규화가 빠졌습니다. x에는 층마다 값이 더해져 커지므로, 어텐션과 MLP의 입력을 각각 정규화해야 합니다.",
         "A norm is missing. Each layer adds to x, and its values grow. The inputs of both attention and MLP must be "
         "normalised.",
+    ),
+    "mlp-without-x": Words(
+        "MLP가 어텐션의 결과만 받고 x를 받지 않았습니다. 어텐션의 결과를 x에 먼저 더하고, 그 합을 정규화하여 MLP에 "
+        "주세요.",
+        "The MLP gets the result of the attention without x. First add that result to x, then give the normalised "
+        "sum to the MLP.",
+    ),
+    "norm-of-result": Words(
+        "어텐션과 MLP의 입력이 아니라 결과를 정규화했습니다. x는 층마다 커지므로 정규화해야 하는 것은 입력입니다: "
+        "f(norm(x))",
+        "The results of attention and MLP are normalised, not their inputs. x grows from layer to layer, so the "
+        "input needs the norm: f(norm(x))",
     ),
     "parallel": Words(
         "MLP가 어텐션 이전의 x를 받았습니다. 그러면 MLP가 어텐션이 모은 정보를 변환할 수 없습니다. 어텐션의 결과를 "
@@ -688,6 +765,8 @@ def _block_mistakes(right: Block, x: Tensor) -> list[Mistake]:
             any_of(finish(x + attention(x)), middle + feed(middle), (y := x + attention(x)) + feed(y)),
             WHY_BLOCK["no-norm"],
         ),
+        Mistake("norm-of-result", (w := x + norm(attention(x))) + mlp_norm(feed(w)), WHY_BLOCK["norm-of-result"]),
+        Mistake("mlp-without-x", x + lost + feed(mlp_norm(lost)), WHY_BLOCK["mlp-without-x"]),
         Mistake(
             "parallel",
             middle + feed(mlp_norm(x)),

@@ -195,7 +195,9 @@ def sinusoidal_positions(code: Code) -> Steps:
 
     angle = t * 10_000.0 ** (-2 * pair / width)
     column = t * 10_000.0 ** (-torch.arange(width).double() / width)
-    each = torch.where(torch.arange(width) % 2 == 0, column.sin(), column.cos()).float()
+    doubled = t * 10_000.0 ** (-2 * torch.arange(width).double() / width)
+    even = torch.arange(width) % 2 == 0
+    each = any_of(*(torch.where(even, own.sin(), own.cos()).float() for own in (column, doubled)))
     compare(
         function(length, width),
         right,
@@ -259,13 +261,24 @@ def rotary_positions(code: Code) -> Steps:
     yield Words("각의 표가 맞습니다.", "The table of angles is right.")
     x = hidden(2, 3, length, width)
     rotate = code.function("rotate")
-    compare(rotate(x.clone(), cos, sin), positions.rotate(x, cos, sin), *_rotation_mistakes(x, cos, sin))
+    rotated = raises(
+        WHY_ROTATION["half-width"],
+        lambda: rotate(x.clone(), cos, sin),
+        mistake="half-width",
+        text="must match the size",
+    )
+    compare(rotated, positions.rotate(x, cos, sin), *_rotation_mistakes(x, cos, sin))
     _require_distance(rotate)
     yield Words("회전한 뒤의 내적은 거리에만 의존합니다.", "Products after the rotation depend only on the distance.")
     q, k, v = (hidden(2, 3, length, width, seed=seed) for seed in (1, 2, 3))
-    kept = v.clone()
+    attended = raises(
+        WHY_ATTENTION["wrong-length"],
+        lambda: code.function("attend")(q.clone(), k.clone(), v.clone()),
+        mistake="wrong-length",
+        text="must match the size",
+    )
     compare(
-        code.function("attend")(q.clone(), k.clone(), kept),
+        attended,
         _attended(_turned(q), _turned(k), v),
         *_attention_mistakes(q, k, v),
     )
@@ -312,6 +325,12 @@ def _table_mistakes(wanted: Tensor, half: Tensor, other: Tensor) -> list[Mistake
 
 
 WHY_ROTATION = {
+    "half-width": Words(
+        "폭이 D/2인 절반에 폭이 D인 cos나 sin을 곱했습니다. 두 절반의 각이 같으므로 x * cos + torch.cat((-b, a), "
+        "dim=-1) * sin처럼 전체를 한 번에 계산하거나, cos와 sin도 절반만 쓰세요.",
+        "A half of width D/2 is multiplied by cos or sin of width D. Both halves have the same angles: compute them "
+        "together, x * cos + torch.cat((-b, a), dim=-1) * sin, or use only half of cos and sin.",
+    ),
     "interleaved": Words(
         "이웃한 두 열(0과 1, 2와 3)을 쌍으로 회전시켰습니다. 논문의 방식이지만, 여기에서는 Llama나 Qwen의 "
         "transformers 구현처럼 열 i와 열 i + D/2가 쌍입니다. 학습된 파라미터는 한 방식에서만 맞습니다. x.chunk(2, "
@@ -389,6 +408,18 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True) -> Tensor
 
 
 WHY_ATTENTION = {
+    "wrong-length": Words(
+        "각의 표의 행 수가 토큰의 수와 다릅니다. q는 (B, H, T, D)이므로 T는 q.shape[-2]이고, q.shape[1]은 헤드의 "
+        "수입니다.",
+        "The table of angles does not have a row for each token. q is (B, H, T, D): T is q.shape[-2], and q.shape[1] "
+        "is the number of heads.",
+    ),
+    "not-scaled": Words(
+        "점수를 sqrt(D)로 나누지 않았습니다. 나누지 않으면 D가 클수록 점수가 커져 소프트맥스가 한 키에 몰립니다. "
+        "F.scaled_dot_product_attention은 스스로 나눕니다.",
+        "The scores are not divided by sqrt(D). Without it they grow with D, and the softmax chooses a single key. "
+        "F.scaled_dot_product_attention divides by itself.",
+    ),
     "values-rotated": Words(
         "값도 회전시켰습니다. 회전은 점수가 거리에 의존하게 하는 것이므로 쿼리와 키에만 필요합니다. 값은 결과에 "
         "더해지므로, 회전시키면 같은 토큰의 정보가 절대 위치에 따라 달라집니다.",
@@ -415,6 +446,7 @@ WHY_ATTENTION = {
 
 
 def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor) -> list[Mistake]:
+    width = q.shape[-1]
     return [
         Mistake(
             "values-rotated",
@@ -430,6 +462,11 @@ def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor) -> list[Mistake]:
             "not-rotated",
             _attended(q, k, v),
             WHY_ATTENTION["not-rotated"],
+        ),
+        Mistake(
+            "not-scaled",
+            any_of(*(_attended(_turned(q) * width**0.5, _turned(k), v, causal=causal) for causal in (True, False))),
+            WHY_ATTENTION["not-scaled"],
         ),
         Mistake(
             "not-causal",

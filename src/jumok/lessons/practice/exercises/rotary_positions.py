@@ -5,7 +5,8 @@
 
 - rotary: 쌍 i의 각은 t / 10000^(2i / D)입니다. 벡터를 앞뒤 반으로 나누어 열 i와 열 i + D/2가 쌍을 이룹니다. 따라서
   각의 표를 두 번 이어 붙여 (T, D)로 만듭니다.
-- rotate: 쌍 (a, b)를 (a cos - b sin, b cos + a sin)으로 바꿉니다. 앞의 절반이 a, 뒤의 절반이 b입니다.
+- rotate: 쌍 (a, b)를 (a cos - b sin, b cos + a sin)으로 바꿉니다. 앞의 절반이 a, 뒤의 절반이 b입니다. 두 절반의 각이
+  같으므로 x * cos + (-b, a) * sin을 한 번에 계산할 수 있습니다.
 - attend: 쿼리와 키를 회전시키고 인과 마스크가 있는 어텐션을 계산합니다. 값은 회전시키지 않습니다. 값은 위치를
   비교하는 데 쓰지 않고 결과에 더해지기 때문입니다. F.scaled_dot_product_attention(q, k, v, is_causal=True)를 쓰세요.
 
@@ -19,7 +20,8 @@ models do this.
 
 - rotary: the angle of pair i is t / 10000^(2i / D). The vector is divided into two halves: columns i and i + D/2 form
   a pair. So the table of angles is repeated once, to the shape (T, D).
-- rotate: turns a pair (a, b) into (a cos - b sin, b cos + a sin). The first half holds a, the second half b.
+- rotate: turns a pair (a, b) into (a cos - b sin, b cos + a sin). The first half holds a, the second half b. Both
+  halves have the same angles, so x * cos + (-b, a) * sin computes them together.
 - attend: rotates queries and keys and computes causal attention. The values are not rotated: positions are compared
   in the scores, while the values are summed into the result. Use F.scaled_dot_product_attention(q, k, v,
   is_causal=True).
