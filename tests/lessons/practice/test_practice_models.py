@@ -16,6 +16,10 @@ LOGITS = "return self.head(self.norm(x))"
 ENTROPY = "F.cross_entropy(logits.flatten(0, 1), targets.flatten())"
 BLOCK = 'Block = mine("block").Block'
 
+PLACED = """x = self.token_embedding(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.drop(x)"""
+TORCH = ("from torch import Tensor, nn\n", "import torch\nfrom torch import Tensor, nn\n")
+
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("gpt", "sees-the-future", [(BLOCK, f"{BLOCK}\n_attend = mine('output_projection').MultiHeadAttention.forward\n\n\n"
@@ -29,9 +33,16 @@ MISTAKES = [
     ("gpt", "softmax", [(LOGITS, f"{LOGITS}.softmax(dim=-1)")]),
     ("gpt", "no-final-norm", [("self.head(self.norm(x))", "self.head(x)")]),
     ("gpt", "no-positions", [("self.positions(self.token_embedding(ids))", "self.token_embedding(ids)")]),
-    ("gpt", "positions-twice", [(EMBEDDED, "x = self.token_embedding(ids)\n        x = x + self.positions(x)\n"
-                                           "        x = x - self.token_embedding(ids)\n"
-                                           "        x = self.drop(self.positions(x))")]),
+    ("gpt", "tokens-twice", [(EMBEDDED, "x = self.token_embedding(ids)\n        x = x + self.positions(x)")]),
+    ("gpt", "ids-as-positions", [(EMBEDDED, "x = self.token_embedding(ids) + self.positions(ids)")]),
+    ("gpt", "ids-as-positions", [(EMBEDDED, "x = self.token_embedding(ids) + self.positions(ids)"),
+                                 ("LearnedPositions(context", "nn.Embedding(context")]),
+    ("gpt", "norm-elsewhere", [("x = block(x)", "x = self.norm(block(x))")]),
+    ("gpt", "norm-elsewhere", [(EMBEDDED, f"{EMBEDDED}\n        x = self.norm(x)")]),
+    ("gpt", "added-again", [("x = block(x)", "x = x + block(x)")]),
+    ("gpt", "missing-parameter", [("self.head = ", "self.output = ")]),
+    ("gpt", "device", [(EMBEDDED, PLACED.replace(", device=ids.device", "")),
+                       ("LearnedPositions(context", "nn.Embedding(context"), TORCH]),
     ("gpt", "blocks-skipped", [("            x = block(x)", "            block(x)")]),
     ("gpt", "blocks-skipped", [(f"        {LOGITS}", f"            {LOGITS}")]),
     ("gpt", "last-position", [(LOGITS, "return self.head(self.norm(x[:, -1]))")]),
@@ -73,6 +84,7 @@ def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: 
         ("gpt", [(BLOCKS, "nn.Sequential(*(Block(n_embd, n_head, dropout) for _ in range(n_layer)))"),
                  (LOOP, "        x = self.blocks(x)\n")]),
         ("gpt", [("bias=False)\n", "bias=False)\n        self.head.weight = self.token_embedding.weight\n")]),
+        ("gpt", [(EMBEDDED, PLACED), ("LearnedPositions(context", "nn.Embedding(context"), TORCH]),
         ("bigram", [(ENTROPY, "F.cross_entropy(logits.transpose(1, 2), targets)")]),
         ("bigram", [(ENTROPY, "-logits.log_softmax(-1).gather(-1, targets[..., None]).mean()")]),
     ],

@@ -267,11 +267,19 @@ def _missing(module: nn.Module, name: str) -> Wrong:
             "{name} has no bias, and this layer needs one. Check the argument for the bias where the layer is created.",
         )
         return Wrong(words, mistake="no-bias", name=name.removesuffix(".bias"))
+    owner, inside = module, ""
+    for part in name.split(".")[:-1]:
+        if part not in dict(owner.named_children()):
+            break
+        owner, inside = owner.get_submodule(part), f"{inside}.{part}".strip(".")
+    has = [child for child, _ in owner.named_children()] + [one for one, _ in owner.named_parameters(recurse=False)]
     words = Words(
-        "파라미터 {name}이(가) 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. 지금 있는 것: {found}.",
-        "The parameter {name} is missing. Give the layers the names in the docstring of the class. It has: {found}.",
+        "파라미터 {name}이(가) 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. {inside}에 있는 것: {found}.",
+        "The parameter {name} is missing. Give the layers the names in the docstring of the class. {inside} has: "
+        "{found}.",
     )
-    return Wrong(words, mistake="missing-parameter", name=name, found=", ".join(parameters))
+    inside = inside or type(module).__name__
+    return Wrong(words, mistake="missing-parameter", name=name, inside=inside, found=", ".join(has) or "-")
 
 
 def _require_parameter_shape(name: str, given: tuple[int, ...], right: tuple[int, ...]) -> None:

@@ -25,6 +25,7 @@ from jumok.lessons.practice.checking import (
     same,
 )
 from jumok.lessons.practice.checks.block import ACTIVATIONS
+from jumok.lessons.practice.checks.positions import require_device
 from jumok.lessons.practice.course import Words
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import ACTIVATION, MLP, Block
@@ -50,16 +51,18 @@ def gpt(code: Code) -> Steps:
     right = GPT(GPTConfig(family="classic", tie_embeddings=tied, **SIZES)).eval()
     fill(right)
     _require_layers(own)
-    copy_parameters(right, own, {name: _own_name(name) for name, _ in right.named_parameters()})
+    copy_parameters(right, own, {name: _own_name(own, name) for name, _ in right.named_parameters()})
     _choose_activation(own, right)
     own.eval()
     yield Words("필요한 층이 모두 있습니다.", "All layers are there.")
     ids = torch.tensor([[3, 0, 10, 5, 2], [1, 4, 4, 9, 7]])
     with torch.no_grad():
+        _refuse_ids_as_positions(own, ids)
         compare(own(ids), right(ids), *_gpt_mistakes(right, ids), tolerance=1e-4)
         yield Words("로짓이 jumok의 GPT와 같습니다.", "The logits are equal to those of jumok's GPT.")
         full = torch.arange(21).reshape(3, 7) % 11
         compare(own(full), right(full), tolerance=1e-4)
+        require_device(own, own.positions if isinstance(own.positions, nn.Embedding) else own.positions.table, ids)
         yield Words("컨텍스트 길이만큼 긴 입력도 맞습니다.", "Inputs as long as the context are right, too.")
     _require_dropout(code.module("GPT", *SIZES.values(), 0.5))
     yield Words("드롭아웃이 임베딩과 블록에 있습니다.", "Dropout stands after the embeddings and in the blocks.")
@@ -78,11 +81,39 @@ def gpt(code: Code) -> Steps:
     )
 
 
-def _own_name(name: str) -> str:
-    return "positions.table.weight" if name == "position_embedding.weight" else name
+def _own_name(own: nn.Module, name: str) -> str:
+    """The reader's name of a parameter. The positions may be LearnedPositions, or an nn.Embedding as in GPT-2."""
+    if name != "position_embedding.weight":
+        return name
+    return "positions.weight" if isinstance(getattr(own, "positions", None), nn.Embedding) else "positions.table.weight"
+
+
+def _refuse_ids_as_positions(own: Any, ids: Tensor) -> None:
+    """Raise `Wrong` if the positions get the ids of the tokens."""
+    given: list[Tensor] = []
+    hook = own.positions.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    try:
+        own(ids)
+    except (RuntimeError, IndexError):
+        if not any(torch.equal(one, ids) for one in given):
+            raise
+    finally:
+        hook.remove()
+    require(
+        not any(torch.equal(one, ids) for one in given),
+        WHY_LAYERS["ids-as-positions"],
+        mistake="ids-as-positions",
+    )
 
 
 WHY_LAYERS = {
+    "ids-as-positions": Words(
+        "위치의 층에 토큰의 id를 주었습니다. LearnedPositions는 토큰의 벡터를 받아 위치를 더하고, nn.Embedding이라면 "
+        "torch.arange(T)의 번호를 받아야 합니다. id를 주면 토큰의 위치가 아니라 종류를 한 번 더 나타냅니다.",
+        "The layer of the positions gets the ids of the tokens. LearnedPositions takes the vectors of the tokens and "
+        "adds the positions; an nn.Embedding takes the numbers torch.arange(T). With ids it says again which token "
+        "it is, not where.",
+    ),
     "number-of-blocks": Words(
         "n_layer가 {wanted}인데 블록이 {count}개입니다.",
         "n_layer is {wanted}, and the number of blocks is {count}.",
@@ -165,9 +196,21 @@ WHY_LOGITS = {
         "The vectors of the tokens or of the positions are missing. Without positions the model can hardly tell the "
         "order of the earlier tokens. Use self.positions(self.token_embedding(ids)).",
     ),
-    "positions-twice": Words(
-        "위치를 두 번 더했습니다. LearnedPositions는 x에 위치를 더한 결과를 돌려주므로 다시 더하지 않습니다.",
-        "The positions are added twice. LearnedPositions returns x with the positions added: do not add again.",
+    "tokens-twice": Words(
+        "토큰의 벡터를 두 번 더했습니다. LearnedPositions는 위치를 더한 결과를 돌려주므로 토큰의 벡터에 다시 더하지 "
+        "않습니다.",
+        "The vectors of the tokens are added twice. LearnedPositions returns them with the positions added: do not "
+        "add again.",
+    ),
+    "norm-elsewhere": Words(
+        "LayerNorm을 다른 곳에도 적용했습니다. self.norm은 마지막 블록과 출력층 사이에 한 번만 있습니다. 어텐션과 "
+        "MLP의 입력은 블록 안에서 정규화합니다.",
+        "LayerNorm is applied in other places, too. self.norm stands once, between the last block and the output "
+        "layer. The inputs of attention and MLP are normalised inside the block.",
+    ),
+    "added-again": Words(
+        "블록의 결과에 x를 다시 더했습니다. 잔차 연결은 블록 안에 있으므로 x = block(x)로 충분합니다.",
+        "x is added to the result of the block. The residual connections are inside the block: x = block(x) is enough.",
     ),
     "blocks-skipped": Words(
         "모든 블록을 차례로 적용하지 않았습니다. 반복문에서 x = block(x)처럼 결과를 다시 x에 넣는지, return이 반복문 "
@@ -224,11 +267,13 @@ def _gpt_mistakes(right: GPT, ids: Tensor) -> list[Mistake]:
             any_of(run(tokens), run(positions[: ids.shape[1]].expand_as(tokens))),
             WHY_LOGITS["no-positions"],
         ),
+        Mistake("tokens-twice", run(placed + tokens), WHY_LOGITS["tokens-twice"]),
         Mistake(
-            "positions-twice",
-            run(placed + positions[: ids.shape[1]]),
-            WHY_LOGITS["positions-twice"],
+            "norm-elsewhere",
+            any_of(run(right.norm(placed)), run(right.norm(second(right.norm(first(placed)))), [])),
+            WHY_LOGITS["norm-elsewhere"],
         ),
+        Mistake("added-again", run((y := placed + first(placed)) + second(y), []), WHY_LOGITS["added-again"]),
         Mistake(
             "blocks-skipped",
             any_of(run(placed, []), run(placed, [first]), run(placed, [second]), run(placed, [second, first])),

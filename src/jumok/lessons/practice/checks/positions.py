@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
@@ -122,17 +121,21 @@ def learned_positions(code: Code) -> Steps:
             mistake="in-place",
         )
         yield Words("위치마다 그 위치의 벡터를 더했습니다.", "Each position gets its vector.")
-        _require_device(own, x)
+        require_device(own, own.table, x)
     yield Words("x와 같은 장치에서 번호를 만듭니다.", "The numbers are made on the device of x.")
 
 
-def _require_device(own: Any, x: Tensor) -> None:
-    """Move a copy to a device that holds no values, and see on which device the numbers are made."""
-    moved, away = copy.deepcopy(own).to("meta"), x.to("meta")
+def require_device(own: nn.Module, table: Any, x: Tensor) -> None:
+    """Move a copy to a device that holds no values, and see on which device it makes the numbers for its table."""
+    away = x.to("meta")
     devices: list[torch.device] = []
-    moved.table.register_forward_pre_hook(lambda _, inputs: devices.append(inputs[0].device))
-    with contextlib.suppress(RuntimeError):  # tensors of two devices
-        moved(away)
+    hook = table.register_forward_pre_hook(lambda _, inputs: devices.append(inputs[0].device))
+    try:
+        copy.deepcopy(own).to("meta")(away)
+    except RuntimeError:  # tensors of two devices
+        pass
+    finally:
+        hook.remove()
     require(
         all(device == away.device for device in devices),
         Words(
