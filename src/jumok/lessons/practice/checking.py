@@ -92,8 +92,8 @@ def hidden(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale
 
 
-def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float = TOLERANCE) -> None:
-    """Compare a result with the right one.
+def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float = TOLERANCE, letters: str = "") -> None:
+    """Compare a result with the right one. letters: what the dimensions mean, such as "(B, T, C)".
 
     Raises:
         Wrong: with the name of the mistake whose value equals `given`, or else with the first difference: no tensor,
@@ -104,7 +104,7 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
         made = same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
         if made and not same(tensor, right, tolerance):
             raise Wrong(mistake.words, mistake=mistake.name, **mistake.values)
-    require_shape(tensor, tuple(right.shape))
+    require_shape(tensor, tuple(right.shape), letters)
     if tensor.isnan().any() and not right.isnan().any():
         raise Wrong(
             Words(
@@ -124,6 +124,12 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     if not same(tensor, right, tolerance):
         gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
         place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
+        if not place:
+            scalar = Words(
+                "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
+                "The result is {given:.4g}; it should be {right:.4g}.",
+            )
+            raise Wrong(scalar, given=tensor.item(), right=right.item())
         raise Wrong(
             Words(
                 "위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 합니다.",
@@ -187,6 +193,23 @@ def require(condition: bool, words: Words, *, mistake: str | None = None, **valu
     """
     if not condition:
         raise Wrong(words, mistake=mistake, **values)
+
+
+def require_earlier(slug: str, given: object, right: Tensor) -> None:
+    """Check a part that comes from an earlier exercise, which may be the reader's own.
+
+    Raises:
+        Wrong: its result is another one.
+    """
+    require(
+        isinstance(given, Tensor) and same(given, right),
+        Words(
+            "{slug} 파일의 클래스가 다른 결과를 냅니다. `jumok learn check {slug}`로 그 파일을 먼저 확인하세요.",
+            "The class of your file {slug} gives another result. Check that file first: `jumok learn check {slug}`.",
+        ),
+        mistake="earlier-exercise",
+        slug=slug,
+    )
 
 
 def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) -> Any:

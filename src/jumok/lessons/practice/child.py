@@ -161,6 +161,23 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "nn.Embedding was given floats. It takes whole numbers and returns the rows with these numbers.",
         ),
     ),
+    "object is not subscriptable": (
+        "not-subscriptable",
+        Words(
+            "대괄호로 인덱싱할 수 없는 것입니다. nn.Embedding 같은 층은 함수처럼 괄호로 부릅니다: self.table(ids)",
+            "This cannot be indexed with square brackets. A layer such as nn.Embedding is called like a function: "
+            "self.table(ids)",
+        ),
+    ),
+    "Expected floating point type for target": (
+        "loss-inputs",
+        Words(
+            "F.cross_entropy의 입력이 맞지 않습니다. 첫째는 로짓 (N, V), 둘째는 정답 id (N,)입니다. argmax나 "
+            "원-핫으로 바꾸지 않습니다.",
+            "The inputs of F.cross_entropy do not fit. The first is the logits (N, V), the second the target ids "
+            "(N,), without argmax or one-hot vectors.",
+        ),
+    ),
     "'Tensor' object is not callable": (
         "tensor-called",
         Words(

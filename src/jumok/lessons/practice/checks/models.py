@@ -20,6 +20,7 @@ from jumok.lessons.practice.checking import (
     hidden,
     raises,
     require,
+    require_earlier,
     require_shape,
     require_tensor,
     same,
@@ -58,7 +59,8 @@ def gpt(code: Code) -> Steps:
     ids = torch.tensor([[3, 0, 10, 5, 2], [1, 4, 4, 9, 7]])
     with torch.no_grad():
         _refuse_ids_as_positions(own, ids)
-        compare(own(ids), right(ids), *_gpt_mistakes(right, ids), tolerance=1e-4)
+        _require_earlier_files(own, right)
+        compare(own(ids), right(ids), *_gpt_mistakes(right, ids), tolerance=1e-4, letters="(B, T, V)")
         yield Words("로짓이 jumok의 GPT와 같습니다.", "The logits are equal to those of jumok's GPT.")
         full = torch.arange(21).reshape(3, 7) % 11
         compare(own(full), right(full), tolerance=1e-4)
@@ -86,6 +88,20 @@ def _own_name(own: nn.Module, name: str) -> str:
     if name != "position_embedding.weight":
         return name
     return "positions.weight" if isinstance(getattr(own, "positions", None), nn.Embedding) else "positions.table.weight"
+
+
+def _require_earlier_files(own: Any, right: GPT) -> None:
+    x, table = hidden(2, 5, SIZES["n_embd"]), right.position_embedding
+    assert table is not None
+    made = own.blocks[0](x.clone())
+    _set_causal(right, False)
+    seeing = isinstance(made, Tensor) and same(made, right.blocks[0](x))  # has an explanation of its own
+    _set_causal(right, True)
+    if not seeing:
+        require_earlier("block", made, right.blocks[0](x))
+    require_earlier("layer_norm", own.norm(x), right.norm(x))
+    if not isinstance(own.positions, nn.Embedding):
+        require_earlier("learned_positions", own.positions(x.clone()), x + table.weight[:5])
 
 
 def _refuse_ids_as_positions(own: Any, ids: Tensor) -> None:
@@ -218,6 +234,12 @@ WHY_LOGITS = {
         "Not all blocks are applied in order. Check that the loop assigns its result, x = block(x), and that the "
         "return does not stand inside the loop.",
     ),
+    "argmax": Words(
+        "로짓 대신 로짓이 가장 큰 토큰의 id를 돌려주었습니다. argmax에는 기울기가 없어 학습할 수 없습니다. 토큰을 "
+        "고르는 것은 샘플링의 일입니다.",
+        "The id with the largest logit is returned, not the logits. argmax has no gradient, so nothing can be "
+        "trained. Choosing a token is a matter of sampling.",
+    ),
     "last-position": Words(
         "마지막 위치의 로짓만 돌려주었습니다. 생성에는 충분하지만, 학습할 때는 모든 위치가 다음 토큰을 예측합니다. "
         "(B, T, V)를 돌려주세요.",
@@ -279,6 +301,7 @@ def _gpt_mistakes(right: GPT, ids: Tensor) -> list[Mistake]:
             any_of(run(placed, []), run(placed, [first]), run(placed, [second]), run(placed, [second, first])),
             WHY_LOGITS["blocks-skipped"],
         ),
+        Mistake("argmax", logits.argmax(-1), WHY_LOGITS["argmax"]),
         Mistake(
             "last-position",
             any_of(logits[:, -1], logits[:, -1:]),
@@ -368,7 +391,7 @@ def bigram(code: Code) -> Steps:
     copy_parameters(nn.ModuleDict({"table": table}), own, {"table.weight": "table.weight"})
     yield Words("표의 크기는 V x V입니다.", "The table is V x V.")
     text = torch.tensor([[3, 0, 6, 5, 2, 4], [1, 4, 4, 0, 6, 1], [5, 2, 3, 3, 1, 0]])
-    ids, targets = text[:, :-1], text[:, 1:]  # not contiguous, as slices of a text are
+    ids, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     rows = table.weight.detach()
     with torch.no_grad():
         logits = rows[ids]
@@ -425,6 +448,12 @@ WHY_LOSS = {
         "Making (B, V, T) from (B, T, V) by view or reshape mixes up the values. transpose(1, 2) exchanges two "
         "dimensions; or flatten batch and positions.",
     ),
+    "no-log-softmax": Words(
+        "로그 확률이 아닌 값을 골라 손실로 썼습니다. F.nll_loss는 log_softmax를 거친 값을 받습니다. "
+        "F.cross_entropy는 로짓을 받아 log_softmax까지 계산합니다.",
+        "The values that are averaged are no log-probabilities. F.nll_loss takes the result of log_softmax; "
+        "F.cross_entropy takes logits and computes log_softmax itself.",
+    ),
     "sum": Words(
         "손실의 합을 구했습니다. 토큰의 수로 나눈 평균이어야 배치의 크기와 길이가 달라도 비교할 수 있습니다.",
         "The losses are summed. Take the mean over all tokens: it can be compared between batches of any size and "
@@ -468,6 +497,14 @@ def _require_loss(given: Tensor, logits: Tensor, ids: Tensor, targets: Tensor) -
             "reshaped",
             any_of(*(F.cross_entropy(logits.reshape(shape), targets) for shape in ((3, 7, 5),))),
             WHY_LOSS["reshaped"],
+        ),
+        Mistake(
+            "no-log-softmax",
+            any_of(
+                F.nll_loss(logits.flatten(0, 1), targets.flatten()),
+                F.nll_loss(logits.softmax(-1).flatten(0, 1), targets.flatten()),
+            ),
+            WHY_LOSS["no-log-softmax"],
         ),
         Mistake(
             "sum",
