@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import importlib
 import io
 import json
 import os
@@ -19,7 +20,6 @@ import struct
 import subprocess
 import sys
 import time
-import types
 import unicodedata
 from contextlib import suppress
 from pathlib import Path
@@ -449,12 +449,12 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
-    from jumok.training import setup
+    from jumok.training import start
 
     def terminated(*args: object, **kwargs: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(setup, "make_plan", terminated)
+    monkeypatch.setattr(start, "make_plan", terminated)
     end = jumok("train", text, "--out", "run", *FLAGS)
     assert end.code == 130
     assert "interrupted" in end.err
@@ -640,7 +640,7 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
 def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
     """Its record could not be written."""
     from jumok import text as reader
-    from jumok.lessons.ladder.record import LadderRecord, TextFacts
+    from jumok.lessons.ladder.results import LadderRecord, TextFacts
     from jumok.lessons.ladder.rungs import LadderConfig
 
     Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")
@@ -801,9 +801,8 @@ CHAPTER = "causal-mask"  # number 4
 def ladder(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
     """The calls of the ladder, in place of an hour of training."""
     calls: list[tuple[Any, dict[str, Any]]] = []
-    module = types.ModuleType("jumok.cli.ladder")
-    module.run_ladder = lambda texts, **settings: calls.append((texts, settings))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "jumok.cli.ladder", module)
+    module = importlib.import_module("jumok.cli.learn.ladder")
+    monkeypatch.setattr(module, "run_ladder", lambda texts, **settings: calls.append((texts, settings)))
     return calls
 
 
@@ -869,18 +868,12 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
     (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
     (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
-    (["4", "--seed", "1"], "--seed cannot be used here: it is an option of the ladder"),
-    (["4", "--device", "auto"], "--device cannot be used here"),
-    (["4", "--out", "run"], "--out cannot be used here"),
-    (["4", "--steps-per-rung", "5"], "--steps-per-rung cannot be used here"),
-    (["--minutes-per-rung", "5"], "--minutes-per-rung cannot be used here"),
-    (["4", "--column", "text"], "--column cannot be used here"),
-    (["4", "--encoding", "cp949"], "--encoding cannot be used here"),
-    (["--notebook", "a.ipynb"], "--notebook cannot be used here: name a chapter"),
-    (
-        ["ladder", "tales.txt", "--notebook", "a.ipynb"],
-        "--notebook cannot be used here: it is an option of the chapters",
-    ),
+    (["4", "--seed", "1"], "No such option"),
+    (["4", "--steps-per-rung", "5"], "No such option"),
+    (["--minutes-per-rung", "5"], "No such option"),
+    (["--lang", "ko", "ladder"], "write options after the command: jumok learn ladder --lang ko"),
+    (["--notebook", "a.ipynb"], "name a chapter: jumok learn 3 --notebook 3.ipynb"),
+    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "No such option"),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]
 
@@ -911,7 +904,7 @@ def test_learn_writes_a_notebook(jumok: Jumok) -> None:
         ("tales.ipynb", "tales.ipynb exists already; give another name, or --force."),
         ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
         ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
-        ("4.txt", "4.txt is no name for a notebook"),
+        ("4.txt", "4.txt is not the name of a notebook"),
     ],
 )
 def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) -> None:

@@ -1,0 +1,158 @@
+"""`jumok learn ladder`: train ten models on a text, each with more components than the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.interrupts import INTERRUPTED, stopping
+from jumok.cli.learn.chapter import LANGUAGE, described, read
+from jumok.cli.material import READING, read_texts, stories_text
+from jumok.messages import tr, users_language
+
+if TYPE_CHECKING:
+    from jumok.lessons.chapters import Language
+    from jumok.lessons.ladder.run import LadderFinished
+
+
+MINUTES_PER_RUNG = 1.0
+
+
+@click.command(
+    cls=Verb,
+    short_help="Train ten models on a text, from a bigram to GPT.",
+    examples="""
+    jumok learn ladder
+    jumok learn ladder novel.txt --minutes-per-rung 2 --out runs/ladder
+    """,
+)
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@LANGUAGE
+@option("--out", type=click.Path(path_type=Path), help="folder for the runs and the pictures")
+@option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
+@option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
+@option("--encoding", help="encoding of the text files [detected]")
+@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
+@common(seed=True)
+@click.pass_context
+def ladder(
+    context: click.Context,
+    /,
+    texts: tuple[str, ...],
+    language: Language | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Train the ladder: a series of small models, from a bigram model to the default GPT.
+
+    With a TEXT, the models are trained on it. Without one, the page on the ladder is shown, or, if another option is
+    given, the models are trained on the built-in stories.
+    """
+    chosen = language or users_language()
+    if not texts and not _given(context, ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")):
+        _show_page(chosen, as_json, quiet)
+        return
+    minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
+    if minutes is not None and steps is not None:
+        raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
+    run_ladder(
+        texts,
+        out=flags["out"],
+        minutes_per_rung=minutes if minutes is not None or steps is not None else MINUTES_PER_RUNG,
+        steps_per_rung=steps,
+        language=chosen,
+        reading={name: flags[name] for name in READING},
+        seed=flags["seed"],
+        device=flags["device"],
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
+    """Show the page on the ladder, and the command that trains it."""
+    from jumok.lessons.chapters import ladder_page
+
+    page = ladder_page(language)
+    if as_json:
+        print_json({**described(page), "text": page.text})
+        return
+    read(page)
+    say(tr("To train the ladder: jumok learn ladder TEXT"), quiet=quiet)
+
+
+def _given(context: click.Context, names: tuple[str, ...]) -> bool:
+    """Whether the command line gave one of these parameters."""
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
+
+
+def run_ladder(
+    texts: tuple[str, ...],
+    *,
+    out: Path | None,
+    minutes_per_rung: float | None,
+    steps_per_rung: int | None,
+    language: Language,
+    reading: Mapping[str, Any],
+    seed: int | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Train the rungs of the ladder that are not finished yet.
+
+    Args:
+        texts: files, folders, or - for stdin; none: the built-in stories.
+        reading: encoding and column, or None for each.
+        out: folder; None: runs/ladder, or runs/ladder-N, the first that is free or holds the same ladder.
+        minutes_per_rung, steps_per_rung: one of the two, the other None.
+    """
+    from jumok.cli.console.ladder import LadderView, show_ladder
+    from jumok.lessons.ladder.results import command_of
+    from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
+    from jumok.lessons.ladder.rungs import LadderConfig
+
+    config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
+    text = read_texts(texts, reading) if texts else stories_text()
+    out = out or default_folder(text, config)
+    ladder = Ladder(text, out, config, language=language, device=device, asked=texts)
+    say(text.describe(), quiet=quiet)
+    with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say):
+        for event in ladder.run():
+            view.show(event)
+    assert isinstance(event, LadderFinished)
+    interrupted = event.reason == "interrupted"
+    if interrupted:
+        say(tr("Stopped. The training state and the finished models are saved. Continue with:"))
+        given = {"out": str(out), "lang": language, **reading, "device": None if device == "auto" else device}
+        options = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+        say(f"  {command_of(texts, config, *options)}")
+    elif not as_json:
+        say("", quiet=quiet)
+        show_ladder(event.record, language)
+    for path in event.outputs:
+        say(f"  {path}", quiet=quiet or interrupted)
+    if as_json:
+        print_json(_summary(event))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _summary(event: LadderFinished) -> dict[str, Any]:
+    """The object of --json: the figures of each finished rung, and the files."""
+    figures = ("slug", "parameters", "nats_per_char", "tokens_per_second", "steps", "tokens", "seconds")
+    rungs = [plain_floats({name: getattr(result, name) for name in figures}) for result in event.record.results]
+    return {
+        "ladder": str(event.out),
+        "reason": event.reason,
+        "floor": event.record.floor,
+        "rungs": rungs,
+        "files": [str(path) for path in event.outputs],
+    }
