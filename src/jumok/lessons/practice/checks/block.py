@@ -135,21 +135,9 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
     variance, unbiased = (x.var(-1, unbiased=choice, keepdim=True) for choice in (False, True))
     plain = centred / (variance + norm.eps).sqrt()
     return [
-        Mistake(
-            "batch-norm",
-            over(0, 1),
-            WHY_NORM["batch-norm"],
-        ),
-        Mistake(
-            "over-positions",
-            over(1),
-            WHY_NORM["over-positions"],
-        ),
-        Mistake(
-            "whole-tensor",
-            any_of(over(0, 1, 2), over(1, 2)),
-            WHY_NORM["whole-tensor"],
-        ),
+        Mistake("batch-norm", over(0, 1), WHY_NORM["batch-norm"]),
+        Mistake("over-positions", over(1), WHY_NORM["over-positions"]),
+        Mistake("whole-tensor", any_of(over(0, 1, 2), over(1, 2)), WHY_NORM["whole-tensor"]),
         Mistake(
             "unbiased",
             any_of(
@@ -159,11 +147,7 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
             ),
             WHY_NORM["unbiased"],
         ),
-        Mistake(
-            "eps-outside",
-            made(centred, variance.sqrt() + norm.eps),
-            WHY_NORM["eps-outside"],
-        ),
+        Mistake("eps-outside", made(centred, variance.sqrt() + norm.eps), WHY_NORM["eps-outside"]),
         Mistake(
             "no-eps",
             any_of(*(made(centred, (variance + other).sqrt()) for other in (0.0, 1e-5, 1e-6))),
@@ -175,11 +159,7 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
             WHY_NORM["not-divided"],
         ),
         Mistake("bias-scaled", (plain + norm.bias) * norm.weight, WHY_NORM["bias-scaled"]),
-        Mistake(
-            "no-root",
-            made(centred, variance + norm.eps),
-            WHY_NORM["no-root"],
-        ),
+        Mistake("no-root", made(centred, variance + norm.eps), WHY_NORM["no-root"]),
         Mistake(
             "mean-kept",
             any_of(
@@ -187,11 +167,7 @@ def _norm_mistakes(x: Tensor, norm: nn.LayerNorm) -> list[Mistake]:
             ),
             WHY_NORM["mean-kept"],
         ),
-        Mistake(
-            "no-parameters",
-            any_of(plain, plain * norm.weight, plain + norm.bias),
-            WHY_NORM["no-parameters"],
-        ),
+        Mistake("no-parameters", any_of(plain, plain * norm.weight, plain + norm.bias), WHY_NORM["no-parameters"]),
     ]
 
 
@@ -241,11 +217,7 @@ def mlp(code: Code) -> Steps:
         compare(
             own(x.clone()),
             chosen(x),
-            Mistake(
-                "no-activation",
-                down(up),
-                WHY_MLP["no-activation"],
-            ),
+            Mistake("no-activation", down(up), WHY_MLP["no-activation"]),
             Mistake(
                 "activation-last",
                 any_of(
@@ -262,11 +234,7 @@ def mlp(code: Code) -> Steps:
                 any_of(*(down(other(up)) for other in (F.silu, torch.tanh, torch.sigmoid, F.leaky_relu, F.elu))),
                 WHY_MLP["other-activation"],
             ),
-            Mistake(
-                "softmax",
-                any_of(*(down(up.softmax(dimension)) for dimension in (-1, -2, 0))),
-                WHY_MLP["softmax"],
-            ),
+            Mistake("softmax", any_of(*(down(up.softmax(dimension)) for dimension in (-1, -2, 0))), WHY_MLP["softmax"]),
             Mistake(
                 "residual-inside",
                 any_of(*(x + down(activation(up)) for activation in _allowed())),
@@ -360,27 +328,11 @@ def residual(code: Code) -> Steps:
             any_of(apply(lambda y, layer: layer(y)), apply(lambda y, layer: layer(y) + layer(layer(y)))),
             WHY_RESIDUAL["x-lost"],
         ),
-        Mistake(
-            "first-x",
-            x + first(x) + second(x) + third(x),
-            WHY_RESIDUAL["first-x"],
-        ),
-        Mistake(
-            "adds-first-x",
-            apply(lambda y, layer: x + layer(y)),
-            WHY_RESIDUAL["adds-first-x"],
-        ),
-        Mistake(
-            "once-around",
-            x + third(second(first(x))),
-            WHY_RESIDUAL["once-around"],
-        ),
+        Mistake("first-x", x + first(x) + second(x) + third(x), WHY_RESIDUAL["first-x"]),
+        Mistake("adds-first-x", apply(lambda y, layer: x + layer(y)), WHY_RESIDUAL["adds-first-x"]),
+        Mistake("once-around", x + third(second(first(x))), WHY_RESIDUAL["once-around"]),
         Mistake("last-layer-only", x + third(x), WHY_RESIDUAL["last-layer-only"]),
-        Mistake(
-            "first-layer-only",
-            one,
-            WHY_RESIDUAL["first-layer-only"],
-        ),
+        Mistake("first-layer-only", one, WHY_RESIDUAL["first-layer-only"]),
     )
     _require_unchanged(kept, x)
     yield Words(
@@ -398,11 +350,7 @@ def _require_gradient(function: Callable[..., Any], x: Tensor, layers: list[nn.L
     start = x.clone().requires_grad_()
     result = require_tensor(function(start, [lambda y: 0.0 * y] * 12))
     gradient = torch.autograd.grad(result.sum(), start)[0] if result.requires_grad else torch.zeros_like(x)
-    require(
-        same(gradient, torch.ones_like(x)),
-        WHY_RESIDUAL["no-gradient"],
-        mistake="no-gradient",
-    )
+    require(same(gradient, torch.ones_like(x)), WHY_RESIDUAL["no-gradient"], mistake="no-gradient")
     learning = function(x.clone().requires_grad_(), layers)
     learning.sum().backward()
 
@@ -457,16 +405,8 @@ def dropout(code: Code) -> Steps:
     compare(
         evaluated,
         x,
-        Mistake(
-            "scaled-in-eval",
-            any_of(x * (1 - p), x / (1 - p)),
-            WHY_DROPOUT["scaled-in-eval"],
-        ),
-        Mistake(
-            "active-in-eval",
-            lambda result: bool((result == 0).any()),
-            WHY_DROPOUT["active-in-eval"],
-        ),
+        Mistake("scaled-in-eval", any_of(x * (1 - p), x / (1 - p)), WHY_DROPOUT["scaled-in-eval"]),
+        Mistake("active-in-eval", lambda result: bool((result == 0).any()), WHY_DROPOUT["active-in-eval"]),
     )
     yield Words("평가 모드에서는 입력을 그대로 돌려줍니다.", "In evaluation mode the layer returns its input.")
     first, second = (require_tensor(layer.train()(kept)) for _ in range(2))
@@ -478,11 +418,7 @@ def dropout(code: Code) -> Steps:
     compare(
         first,
         wanted,
-        Mistake(
-            "no-scale",
-            torch.where(survived, x, 0.0),
-            WHY_DROPOUT["no-scale"],
-        ),
+        Mistake("no-scale", torch.where(survived, x, 0.0), WHY_DROPOUT["no-scale"]),
         Mistake(
             "wrong-scale",
             any_of(*(torch.where(survived, x * factor, 0.0) for factor in (1 - p, 1 / p, p, 1 + p))),
@@ -545,21 +481,9 @@ def _require_random(layer: Any, x: Tensor, first: Tensor, second: Tensor, p: flo
             WHY_RANDOM["one-choice"],
             mistake="one-choice",
         )
-    require(
-        share > 0,
-        WHY_RANDOM["inactive"],
-        mistake="inactive",
-    )
-    require(
-        not torch.equal(zero, second == 0),
-        WHY_RANDOM["fixed-mask"],
-        mistake="fixed-mask",
-    )
-    require(
-        not torch.equal(zero, zero[:1].expand_as(zero)),
-        WHY_RANDOM["same-mask"],
-        mistake="same-mask",
-    )
+    require(share > 0, WHY_RANDOM["inactive"], mistake="inactive")
+    require(not torch.equal(zero, second == 0), WHY_RANDOM["fixed-mask"], mistake="fixed-mask")
+    require(not torch.equal(zero, zero[:1].expand_as(zero)), WHY_RANDOM["same-mask"], mistake="same-mask")
     require(
         not torch.equal(zero, zero[:, :1].expand_as(zero)) and not torch.equal(zero, zero[..., :1].expand_as(zero)),
         WHY_RANDOM["shared-mask"],
@@ -725,9 +649,7 @@ def _block_mistakes(right: Block, x: Tensor) -> list[Mistake]:
             WHY_BLOCK["post-norm"],
         ),
         Mistake(
-            "no-residual",
-            any_of(finish(lost), feed(mlp_norm(middle)), feed(mlp_norm(lost))),
-            WHY_BLOCK["no-residual"],
+            "no-residual", any_of(finish(lost), feed(mlp_norm(middle)), feed(mlp_norm(lost))), WHY_BLOCK["no-residual"]
         ),
         Mistake(
             "one-norm",
@@ -750,16 +672,8 @@ def _block_mistakes(right: Block, x: Tensor) -> list[Mistake]:
         ),
         Mistake("norm-of-result", (w := x + norm(attention(x))) + mlp_norm(feed(w)), WHY_BLOCK["norm-of-result"]),
         Mistake("mlp-without-x", x + lost + feed(mlp_norm(lost)), WHY_BLOCK["mlp-without-x"]),
-        Mistake(
-            "parallel",
-            middle + feed(mlp_norm(x)),
-            WHY_BLOCK["parallel"],
-        ),
-        Mistake(
-            "mlp-first",
-            (z := x + feed(mlp_norm(x))) + attention(norm(z)),
-            WHY_BLOCK["mlp-first"],
-        ),
+        Mistake("parallel", middle + feed(mlp_norm(x)), WHY_BLOCK["parallel"]),
+        Mistake("mlp-first", (z := x + feed(mlp_norm(x))) + attention(norm(z)), WHY_BLOCK["mlp-first"]),
     ]
 
 

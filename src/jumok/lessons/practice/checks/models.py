@@ -115,11 +115,7 @@ def _refuse_ids_as_positions(own: Any, ids: Tensor) -> None:
             raise
     finally:
         hook.remove()
-    require(
-        not any(torch.equal(one, ids) for one in given),
-        WHY_LAYERS["ids-as-positions"],
-        mistake="ids-as-positions",
-    )
+    require(not any(torch.equal(one, ids) for one in given), WHY_LAYERS["ids-as-positions"], mistake="ids-as-positions")
 
 
 WHY_LAYERS = {
@@ -157,16 +153,8 @@ def _require_layers(own: nn.Module) -> None:
             wanted=SIZES["n_layer"],
             count=len(blocks),
         )
-        require(
-            len({id(block) for block in blocks}) == len(blocks),
-            WHY_LAYERS["one-block"],
-            mistake="one-block",
-        )
-    require(
-        getattr(getattr(own, "head", None), "bias", None) is None,
-        WHY_LAYERS["head-bias"],
-        mistake="head-bias",
-    )
+        require(len({id(block) for block in blocks}) == len(blocks), WHY_LAYERS["one-block"], mistake="one-block")
+    require(getattr(getattr(own, "head", None), "bias", None) is None, WHY_LAYERS["head-bias"], mistake="head-bias")
 
 
 def _choose_activation(own: Any, right: GPT) -> None:
@@ -269,21 +257,13 @@ def _gpt_mistakes(right: GPT, ids: Tensor) -> list[Mistake]:
     placed = tokens + positions[: ids.shape[1]]
     first, second = right.blocks
     return [
-        Mistake(
-            "sees-the-future",
-            seeing(),
-            WHY_LOGITS["sees-the-future"],
-        ),
+        Mistake("sees-the-future", seeing(), WHY_LOGITS["sees-the-future"]),
         Mistake(
             "softmax",
             any_of(logits.softmax(-1), logits.log_softmax(-1), logits.softmax(-2), logits.softmax(1)),
             WHY_LOGITS["softmax"],
         ),
-        Mistake(
-            "no-final-norm",
-            run(placed, norm=False),
-            WHY_LOGITS["no-final-norm"],
-        ),
+        Mistake("no-final-norm", run(placed, norm=False), WHY_LOGITS["no-final-norm"]),
         Mistake(
             "no-positions",
             any_of(run(tokens), run(positions[: ids.shape[1]].expand_as(tokens))),
@@ -302,11 +282,7 @@ def _gpt_mistakes(right: GPT, ids: Tensor) -> list[Mistake]:
             WHY_LOGITS["blocks-skipped"],
         ),
         Mistake("argmax", logits.argmax(-1), WHY_LOGITS["argmax"]),
-        Mistake(
-            "last-position",
-            any_of(logits[:, -1], logits[:, -1:]),
-            WHY_LOGITS["last-position"],
-        ),
+        Mistake("last-position", any_of(logits[:, -1], logits[:, -1:]), WHY_LOGITS["last-position"]),
     ]
 
 
@@ -398,16 +374,8 @@ def bigram(code: Code) -> Steps:
         compare(
             own(ids),
             logits,
-            Mistake(
-                "softmax",
-                any_of(logits.softmax(-1), logits.log_softmax(-1)),
-                WHY_BIGRAM["softmax"],
-            ),
-            Mistake(
-                "columns",
-                rows.T[ids],
-                WHY_BIGRAM["columns"],
-            ),
+            Mistake("softmax", any_of(logits.softmax(-1), logits.log_softmax(-1)), WHY_BIGRAM["softmax"]),
+            Mistake("columns", rows.T[ids], WHY_BIGRAM["columns"]),
         )
     yield Words("로짓이 맞습니다.", "The logits are right.")
     given = raises(
@@ -418,11 +386,7 @@ def bigram(code: Code) -> Steps:
     )
     require_tensor(given)
     _require_loss(given, logits, ids, targets)
-    require(
-        given.requires_grad,
-        WHY_BIGRAM["no-gradient"],
-        mistake="no-gradient",
-    )
+    require(given.requires_grad, WHY_BIGRAM["no-gradient"], mistake="no-gradient")
     yield Words("손실이 맞습니다.", "The loss is right.")
 
 
@@ -478,11 +442,7 @@ def _require_loss(given: Tensor, logits: Tensor, ids: Tensor, targets: Tensor) -
     compare(
         given,
         right,
-        Mistake(
-            "own-token",
-            loss(logits, ids),
-            WHY_LOSS["own-token"],
-        ),
+        Mistake("own-token", loss(logits, ids), WHY_LOSS["own-token"]),
         Mistake(
             "shifted-twice",
             any_of(loss(logits[:, :-1], targets[:, 1:]), loss(logits[:, 1:], targets[:, :-1])),
@@ -500,26 +460,11 @@ def _require_loss(given: Tensor, logits: Tensor, ids: Tensor, targets: Tensor) -
         ),
         Mistake(
             "no-log-softmax",
-            any_of(
-                F.nll_loss(logits.flatten(0, 1), targets.flatten()),
-                F.nll_loss(logits.softmax(-1).flatten(0, 1), targets.flatten()),
-            ),
+            any_of(*(F.nll_loss(y.flatten(0, 1), targets.flatten()) for y in (logits, logits.softmax(-1)))),
             WHY_LOSS["no-log-softmax"],
         ),
-        Mistake(
-            "sum",
-            any_of(loss(logits, targets, "sum"), loss(logits, targets, "sum") / len(ids)),
-            WHY_LOSS["sum"],
-        ),
-        Mistake(
-            "last-only",
-            F.cross_entropy(logits[:, -1], targets[:, -1]),
-            WHY_LOSS["last-only"],
-        ),
-        Mistake(
-            "sign",
-            -right,
-            WHY_LOSS["sign"],
-        ),
+        Mistake("sum", any_of(loss(logits, targets, "sum"), loss(logits, targets, "sum") / len(ids)), WHY_LOSS["sum"]),
+        Mistake("last-only", F.cross_entropy(logits[:, -1], targets[:, -1]), WHY_LOSS["last-only"]),
+        Mistake("sign", -right, WHY_LOSS["sign"]),
     )
     require_shape(given, ())

@@ -89,37 +89,13 @@ def learned_positions(code: Code) -> Steps:
         compare(
             result,
             x + rows[:5],
-            Mistake(
-                "over-batch",
-                x + rows[:3, None],
-                WHY_LEARNED["over-batch"],
-            ),
-            Mistake(
-                "same-vector",
-                any_of(*(x + row for row in rows)),
-                WHY_LEARNED["same-vector"],
-            ),
-            Mistake(
-                "not-added",
-                any_of(rows[:5], rows[:5].expand_as(x)),
-                WHY_LEARNED["not-added"],
-            ),
-            Mistake(
-                "from-one",
-                x + rows[1:6],
-                WHY_LEARNED["from-one"],
-            ),
-            Mistake(
-                "last-rows",
-                any_of(x + rows[-5:], x + rows[:5].flip(0)),
-                WHY_LEARNED["last-rows"],
-            ),
+            Mistake("over-batch", x + rows[:3, None], WHY_LEARNED["over-batch"]),
+            Mistake("same-vector", any_of(*(x + row for row in rows)), WHY_LEARNED["same-vector"]),
+            Mistake("not-added", any_of(rows[:5], rows[:5].expand_as(x)), WHY_LEARNED["not-added"]),
+            Mistake("from-one", x + rows[1:6], WHY_LEARNED["from-one"]),
+            Mistake("last-rows", any_of(x + rows[-5:], x + rows[:5].flip(0)), WHY_LEARNED["last-rows"]),
         )
-        require(
-            torch.equal(kept, x),
-            WHY_LEARNED["in-place"],
-            mistake="in-place",
-        )
+        require(torch.equal(kept, x), WHY_LEARNED["in-place"], mistake="in-place")
         yield Words("위치마다 그 위치의 벡터를 더했습니다.", "Each position gets its vector.")
         require_device(own, own.table, x)
     yield Words("x와 같은 장치에서 번호를 만듭니다.", "The numbers are made on the device of x.")
@@ -210,25 +186,15 @@ def sinusoidal_positions(code: Code) -> Steps:
             WHY_SINUSOIDAL["halves"],
         ),
         Mistake(
-            "exchanged",
-            torch.stack((angle.cos(), angle.sin()), dim=-1).flatten(1).float(),
-            WHY_SINUSOIDAL["exchanged"],
+            "exchanged", torch.stack((angle.cos(), angle.sin()), dim=-1).flatten(1).float(), WHY_SINUSOIDAL["exchanged"]
         ),
-        Mistake(
-            "per-column",
-            each,
-            WHY_SINUSOIDAL["per-column"],
-        ),
+        Mistake("per-column", each, WHY_SINUSOIDAL["per-column"]),
         Mistake(
             "exponent",
             any_of(table(t * 10_000.0 ** (-pair / width)), table(t * 10_000.0 ** (-4 * pair / width))),
             WHY_SINUSOIDAL["exponent"],
         ),
-        Mistake(
-            "from-one",
-            table((t + 1) * 10_000.0 ** (-2 * pair / width)),
-            WHY_SINUSOIDAL["from-one"],
-        ),
+        Mistake("from-one", table((t + 1) * 10_000.0 ** (-2 * pair / width)), WHY_SINUSOIDAL["from-one"]),
         Mistake(
             "multiplied",
             lambda result: same(result, table(t * 10_000.0 ** (2 * pair / width)), 1e-2),
@@ -309,21 +275,9 @@ WHY_TABLE = {
 
 def _table_mistakes(wanted: Tensor, half: Tensor, other: Tensor) -> list[Mistake]:
     return [
-        Mistake(
-            "interleaved-table",
-            half.repeat_interleave(2, dim=-1),
-            WHY_TABLE["interleaved-table"],
-        ),
-        Mistake(
-            "half-table",
-            half,
-            WHY_TABLE["half-table"],
-        ),
-        Mistake(
-            "exchanged-table",
-            other,
-            WHY_TABLE["exchanged-table"],
-        ),
+        Mistake("interleaved-table", half.repeat_interleave(2, dim=-1), WHY_TABLE["interleaved-table"]),
+        Mistake("half-table", half, WHY_TABLE["half-table"]),
+        Mistake("exchanged-table", other, WHY_TABLE["exchanged-table"]),
     ]
 
 
@@ -376,11 +330,7 @@ def _rotation_mistakes(x: Tensor, cos: Tensor, sin: Tensor) -> list[Mistake]:
             any_of(x * cos + adjacent * sin, x * doubled_cos + adjacent * doubled_sin, torch.cat(first, dim=-1)),
             WHY_ROTATION["interleaved"],
         ),
-        Mistake(
-            "backwards",
-            x * cos + torch.cat((b, -a), dim=-1) * sin,
-            WHY_ROTATION["backwards"],
-        ),
+        Mistake("backwards", x * cos + torch.cat((b, -a), dim=-1) * sin, WHY_ROTATION["backwards"]),
         Mistake(
             "no-minus",
             any_of(x * cos + torch.cat((b, a), dim=-1) * sin, x * cos + torch.cat((-b, -a), dim=-1) * sin),
@@ -451,31 +401,17 @@ WHY_ATTENTION = {
 def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor) -> list[Mistake]:
     width = q.shape[-1]
     return [
+        Mistake("values-rotated", _attended(_turned(q), _turned(k), _turned(v)), WHY_ATTENTION["values-rotated"]),
         Mistake(
-            "values-rotated",
-            _attended(_turned(q), _turned(k), _turned(v)),
-            WHY_ATTENTION["values-rotated"],
+            "one-side", any_of(_attended(_turned(q), k, v), _attended(q, _turned(k), v)), WHY_ATTENTION["one-side"]
         ),
-        Mistake(
-            "one-side",
-            any_of(_attended(_turned(q), k, v), _attended(q, _turned(k), v)),
-            WHY_ATTENTION["one-side"],
-        ),
-        Mistake(
-            "not-rotated",
-            _attended(q, k, v),
-            WHY_ATTENTION["not-rotated"],
-        ),
+        Mistake("not-rotated", _attended(q, k, v), WHY_ATTENTION["not-rotated"]),
         Mistake(
             "not-scaled",
             any_of(*(_attended(_turned(q) * width**0.5, _turned(k), v, causal=causal) for causal in (True, False))),
             WHY_ATTENTION["not-scaled"],
         ),
-        Mistake(
-            "not-causal",
-            _attended(_turned(q), _turned(k), v, causal=False),
-            WHY_ATTENTION["not-causal"],
-        ),
+        Mistake("not-causal", _attended(_turned(q), _turned(k), v, causal=False), WHY_ATTENTION["not-causal"]),
     ]
 
 
@@ -500,11 +436,7 @@ def embedding(code: Code) -> Steps:
     yield Words("토큰마다 표의 행을 찾았습니다.", "The row of each token is looked up.")
     hot = F.one_hot(ids, vocabulary)
     given = require_tensor(code.function("one_hot")(ids, vocabulary))
-    require(
-        given.is_floating_point() or not same(given, hot),
-        WHY_ONE_HOT["not-float"],
-        mistake="not-float",
-    )
+    require(given.is_floating_point() or not same(given, hot), WHY_ONE_HOT["not-float"], mistake="not-float")
     compare(given, hot.float(), *_one_hot_mistakes(ids, hot))
     yield Words("원-핫 벡터가 맞습니다.", "The one-hot vectors are right.")
     compare(code.function("multiply")(ids, table.clone()), table[ids])
@@ -563,14 +495,6 @@ WHY_ONE_HOT = {
 def _one_hot_mistakes(ids: Tensor, hot: Tensor) -> list[Mistake]:
     narrow = F.one_hot(ids)
     return [
-        Mistake(
-            "too-narrow",
-            any_of(narrow, narrow.float()),
-            WHY_ONE_HOT["too-narrow"],
-        ),
-        Mistake(
-            "flattened",
-            lambda result: result.shape == hot.flatten(0, 1).shape,
-            WHY_ONE_HOT["flattened"],
-        ),
+        Mistake("too-narrow", any_of(narrow, narrow.float()), WHY_ONE_HOT["too-narrow"]),
+        Mistake("flattened", lambda result: result.shape == hot.flatten(0, 1).shape, WHY_ONE_HOT["flattened"]),
     ]
