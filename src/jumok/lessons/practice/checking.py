@@ -84,7 +84,38 @@ class Code:
                 ),
                 name=name,
             )
-        return found(*args, **kwargs)
+        made = found(*args, **kwargs)
+        if "_parameters" not in vars(made):  # nn.Module.__init__ makes it
+            raise Wrong(NO_SUPER_INIT, mistake="no-super-init")
+        return made
+
+
+NO_SUPER_INIT = Words(
+    "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
+    "super().__init__() must be the first line of __init__.",
+)
+
+
+def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call that must leave its arguments as they are.
+
+    Raises:
+        Wrong: it changed a tensor among the arguments.
+    """
+    before = [a.clone() if isinstance(a, Tensor) else a for a in arguments]
+    result = function(*arguments)
+    for old, new in zip(before, arguments, strict=True):
+        if isinstance(old, Tensor) and not same(new, old):
+            raise Wrong(
+                Words(
+                    "받은 텐서를 제자리에서 바꾸었습니다(+=, *=, 또는 이름이 _로 끝나는 메서드). 같은 텐서를 쓰는 다른 "
+                    "코드의 값까지 달라집니다. x = x + y처럼 새 텐서를 만드세요.",
+                    "The code changes its argument in place (+=, *=, or a method whose name ends in _). All other code "
+                    "that uses this tensor then sees other values. Make a new tensor, as in x = x + y.",
+                ),
+                mistake="in-place",
+            )
+    return result
 
 
 def hidden(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -101,8 +132,8 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     """
     tensor = require_tensor(given)
     for mistake in mistakes:
-        made = _same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
-        if made and not _same(tensor, right, tolerance):
+        made = same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
+        if made and not same(tensor, right, tolerance):
             raise Wrong(mistake.words, mistake=mistake.name, **mistake.values)
     require_shape(tensor, tuple(right.shape))
     if tensor.isnan().any() and not right.isnan().any():
@@ -121,7 +152,7 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
             given=tensor.dtype,
             right=right.dtype,
         )
-    if not _same(tensor, right, tolerance):
+    if not same(tensor, right, tolerance):
         gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
         place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
         raise Wrong(
@@ -230,5 +261,6 @@ def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str])
             theirs[other].copy_(value)
 
 
-def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+def same(a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> bool:
+    """Whether two tensors have one shape and the same values. NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)

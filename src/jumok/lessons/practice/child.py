@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from jumok.lessons.practice.carry import is_open, load
-from jumok.lessons.practice.checking import Code, Wrong
+from jumok.lessons.practice.carry import USED, is_open, load
+from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Wrong
 from jumok.lessons.practice.course import Words, exercise
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -94,11 +94,30 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "view, or use reshape.",
         ),
     ),
-    "cannot assign module before Module.__init__": (
-        "no-super-init",
+    "before Module.__init__() call": ("no-super-init", NO_SUPER_INIT),
+    "is invalid for input of size": (
+        "view-size",
         Words(
-            "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
-            "super().__init__() must be the first line of __init__.",
+            "view나 reshape의 새 모양에 들어가는 수의 개수가 원래와 다릅니다. 새 모양의 모든 차원은 그 텐서 자신의 것이어야 "
+            "합니다. x.shape를 출력해 보세요.",
+            "The new shape of view or reshape holds another count of numbers. Each dimension of the new shape must come "
+            "from that tensor itself. Print x.shape.",
+        ),
+    ),
+    "shapes cannot be multiplied": ("product-shapes", (PRODUCT := Words(
+        "행렬곱 a @ b에서는 a의 마지막 차원과 b의 뒤에서 두 번째 차원의 크기가 같아야 합니다. 두 텐서의 shape를 출력해 보고, "
+        "필요하면 transpose(-2, -1)로 마지막 두 차원을 맞바꾸세요.",
+        "In a product a @ b the last dimension of a and the second last of b must have the same size. Print both "
+        "shapes. transpose(-2, -1) exchanges the last two dimensions.",
+    ))),
+    "Expected size for first two dimensions of batch2": ("product-shapes", PRODUCT),
+    "must match the size of tensor b": (
+        "broadcast-shapes",
+        Words(
+            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. 두 텐서의 "
+            "shape를 출력해 보세요.",
+            "The shapes of the two tensors do not fit. They are aligned at the right end, and the sizes must be equal, or "
+            "one of them 1. Print both shapes.",
         ),
     ),
     "modified by an inplace operation": (
