@@ -14,11 +14,13 @@ The decoder of a translation model attends to the source text. The queries come 
 values come from context, the source. The rest is as in multi-head attention, except that there is no causal mask: the
 whole source is known. The two texts differ in length (T and S), and their widths (n_embd and d_context) may differ.
 
-- q_proj: n_embd → n_embd. k_proj, v_proj: d_context → n_embd. All three have no bias. o_proj: n_embd → n_embd with bias.
+- q_proj: n_embd → n_embd. k_proj, v_proj: d_context → n_embd. All three have no bias. o_proj: n_embd → n_embd with
+  bias.
 """
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from jumok.lessons.practice import mine

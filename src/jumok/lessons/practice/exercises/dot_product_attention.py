@@ -13,6 +13,7 @@ softmax to the scores, which gives the weights, and average the vectors with the
 is computed by itself, and no loop is needed. The mask and √D follow in later exercises.
 """
 
+import torch
 from torch import Tensor
 
 from jumok.lessons.practice import mine

@@ -11,6 +11,7 @@ To classify a text, the vectors of its tokens are turned into one vector. Averag
 Padding is neither in the sum nor in the count. For a sequence without any real token the result shall be 0, not NaN.
 """
 
+import torch
 from torch import Tensor
 
 

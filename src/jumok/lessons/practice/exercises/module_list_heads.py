@@ -24,9 +24,7 @@ Head = mine("head").Head
 class ParallelHeads(nn.Module):
     """Several heads of causal self-attention side by side."""
 
-    def __init__(
-        self, n_embd: int, n_head: int, head_dim: int, context_length: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, n_embd: int, n_head: int, head_dim: int, context_length: int, dropout: float = 0.0) -> None:
         super().__init__()
         # <solution>
         self.heads = nn.ModuleList([Head(n_embd, head_dim, context_length, dropout) for _ in range(n_head)])

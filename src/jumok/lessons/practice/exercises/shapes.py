@@ -21,6 +21,7 @@ a loop.
 - scale_rows: multiply row t of a matrix by entry t of factors. Broadcasting aligns shapes at their right end.
 """
 
+import torch
 from torch import Tensor
 
 

@@ -23,6 +23,7 @@ the last two dimensions and leaves the dimensions before them, B and H, as they 
 
 import math
 
+import torch
 from torch import Tensor
 
 from jumok.lessons.practice import mine
