@@ -43,7 +43,8 @@ MISTAKES = [
     ("causal_mask", "top-left", [(FILL, "scores.masked_fill(~torch.ones_like(mask).tril(), -math.inf)")]),
     ("causal_mask", "mask-inverted", [("~mask", "mask")]),
     ("causal_mask", "not-masked", [(f"scores = {FILL}", FILL)]),
-    ("causal_mask", "mask-after-softmax", [(f"    scores = {FILL}\n", ""), (OUTPUT, "return scores.softmax(-1) * mask @ v")]),
+    ("causal_mask", "mask-after-softmax",
+     [(f"    scores = {FILL}\n", ""), (OUTPUT, "return scores.softmax(-1) * mask @ v")]),
     ("causal_mask", "mask-after-softmax",
      [(f"    scores = {FILL}\n", ""), (OUTPUT, 'return scores.softmax(-1).masked_fill(~mask, -math.inf) @ v')]),
     ("causal_mask", "filled-with-zero", [('float("-inf")', "0")]),
@@ -74,7 +75,8 @@ MISTAKES = [
     ("head", "no-dropout", [(DROPPED, "self.dropout(scores).softmax(dim=-1)")]),
     ("head", "dropout-in-eval", [("self.dropout = nn.Dropout(dropout)", "self.rate = dropout"),
                                  (DROPPED, "nn.functional.dropout(scores.softmax(dim=-1), self.rate)")]),
-    ("head", "dropout-on-output", [(DROPPED, "scores.softmax(dim=-1)"), ("return weights @ v", "return self.dropout(weights @ v)")]),
+    ("head", "dropout-on-output",
+     [(DROPPED, "scores.softmax(dim=-1)"), ("return weights @ v", "return self.dropout(weights @ v)")]),
     ("head", "in-place", [("        t = x.shape[1]", "        x *= 2\n        t = x.shape[1]")]),
 ]  # fmt: skip
 

@@ -16,13 +16,15 @@ COUNT = "mask.sum(dim=1, keepdim=True).clamp(min=1)"
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("cross_attention", "context-ignored", [(K, "self.k_proj(x)"), (V, "self.v_proj(x)")]),
-    ("cross_attention", "sources-exchanged", [(Q, "self.q_proj(context)"), (K, "self.k_proj(x)"), (V, "self.v_proj(x)")]),
+    ("cross_attention", "sources-exchanged",
+     [(Q, "self.q_proj(context)"), (K, "self.k_proj(x)"), (V, "self.v_proj(x)")]),
     ("cross_attention", "values-from-x", [(V, "self.v_proj(x)")]),
     ("cross_attention", "keys-from-x", [(K, "self.k_proj(x)")]),
     ("cross_attention", "causal",
      [("# (B, H, T, S)",
        "\n        scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1) == 1, -math.inf)")]),
-    ("cross_attention", "key-and-value", [(f"k = split_heads({K}", f"v = split_heads({K}"), (f"v = split_heads({V}", f"k = split_heads({V}")]),
+    ("cross_attention", "key-and-value",
+     [(f"k = split_heads({K}", f"v = split_heads({K}"), (f"v = split_heads({V}", f"k = split_heads({V}")]),
     ("cross_attention", "query-and-key", [("q @ k.transpose(-2, -1)", "k @ q.transpose(-2, -1)")]),
     ("cross_attention", "wrong-width", [(ROOT, "math.sqrt(x.shape[-1])")]),
     ("cross_attention", "not-scaled", [(f" / {ROOT}", "")]),
