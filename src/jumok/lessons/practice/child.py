@@ -87,9 +87,11 @@ def _line(error: BaseException | None, path: Path) -> int | None:
 
 PRODUCT = Words(
     "행렬곱 a @ b에서는 a의 마지막 차원과 b의 뒤에서 두 번째 차원의 크기가 같아야 합니다. 두 텐서의 shape를 출력해 "
-    "보고, 필요하면 transpose(-2, -1)로 마지막 두 차원을 맞바꾸세요.",
+    "보고, 필요하면 transpose(-2, -1)로 마지막 두 차원을 맞바꾸세요. nn.Linear라면 입력의 마지막 차원이 층의 첫 인자와 "
+    "같아야 합니다.",
     "In a product a @ b the last dimension of a and the second last of b must have the same size. Print both shapes. "
-    "transpose(-2, -1) exchanges the last two dimensions.",
+    "transpose(-2, -1) exchanges the last two dimensions. For an nn.Linear, the last dimension of the input must equal "
+    "the first argument of the layer.",
 )
 BOOLEAN = Words(
     "마스크는 True와 False로 된 텐서(bool)여야 합니다. 1과 0으로 된 텐서는 mask == 1로 바꾸세요.",
@@ -131,10 +133,10 @@ KNOWN: dict[str, tuple[str, Words]] = {
     "must match the size of tensor b": (
         "broadcast-shapes",
         Words(
-            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. 두 "
-            "텐서의 shape를 출력해 보세요.",
+            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. @에서는 "
+            "마지막 두 차원 앞의 차원이 그렇습니다. 두 텐서의 shape를 출력해 보세요.",
             "The shapes of the two tensors do not fit. They are aligned at the right end, and the sizes must be equal, "
-            "or one of them 1. Print both shapes.",
+            "or one of them 1. For @ this holds for the dimensions before the last two. Print both shapes.",
         ),
     ),
     "modified by an inplace operation": (
@@ -149,6 +151,20 @@ KNOWN: dict[str, tuple[str, Words]] = {
         Words(
             "학습하는 파라미터를 제자리에서 바꾸었습니다. 파라미터를 고칠 때는 torch.no_grad() 안에서 하세요.",
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
+        ),
+    ),
+    "NameError: name": (
+        "not-defined",
+        Words(
+            "정의하지 않은 이름을 썼습니다. 철자를 확인하고, 다른 모듈의 것이면 import하세요.",
+            "A name is used that is not defined. Check its spelling; import it if it belongs to another module.",
+        ),
+    ),
+    "object has no attribute": (
+        "no-attribute",
+        Words(
+            "객체에 없는 이름을 썼습니다. 철자를 확인하세요. self의 것이면 __init__에서 만들어야 합니다.",
+            "An object does not have that name. Check its spelling. What belongs to self must be made in __init__.",
         ),
     ),
     "can't allocate memory": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ from jumok.lessons.practice.checking import (
     copy_parameters,
     hidden,
     raises,
+    require_gradients,
     require_tensor,
     result_of,
 )
@@ -22,6 +25,7 @@ from jumok.lessons.practice.checks.attention_modules import (
     check_dropout,
     require_no_bias,
     require_parameters,
+    require_repeatable,
 )
 from jumok.lessons.practice.course import Words
 from jumok.nn import MultiHeadAttention, attention_weights
@@ -132,17 +136,33 @@ def head(code: Code) -> Steps:
         copy_parameters(theirs, ours, names)
         x = hidden(2, t, c, scale=3)
         q, k, v = theirs.q_proj(x), theirs.k_proj(x), theirs.v_proj(x)
-        given = raises(NOT_CUT, lambda: result_of(ours, x), mistake="mask-not-cut", text="must match")  # noqa: B023
+        given = run_module(ours, x, whole=t == length)
         compare(
             given,
             theirs(x, causal=True),
             *attention_mistakes(q, k, v, production_mask(t, t), widths={"n_embd": c, "context_length": length, "T": t}),
         )
+        require_gradients(given, ours)
         if t == length:
             yield Words("출력이 맞습니다.", "The output is right.")
     yield Words("context_length보다 짧은 입력에서도 맞습니다.", "It also works for inputs shorter than context_length.")
     check_dropout(lambda rate: code.module("Head", width, d, longest, rate), _values, width)
     yield Words("드롭아웃은 학습할 때만 가중치에 적용됩니다.", "Dropout applies to the weights, and only in training.")
+
+
+def run_module(ours: Any, x: Tensor, *, whole: bool) -> Any:
+    """The output of the reader's causal module. whole: whether T is context_length.
+
+    Raises:
+        Wrong: it is random or changes x, or its mask does not fit a shorter input.
+    """
+
+    def call() -> Any:
+        result = result_of(ours, x)
+        require_repeatable(ours, x)
+        return result
+
+    return call() if whole else raises(NOT_CUT, call, mistake="mask-not-cut", text="must match")
 
 
 NOT_CUT = Words(

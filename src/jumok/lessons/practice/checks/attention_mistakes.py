@@ -71,6 +71,7 @@ def attention_mistakes(
         )
         for name, width in others.items()
     ]
+    found.append(Mistake("weights-returned", _any(scores(), weights_of), WEIGHTS_RETURNED))
     found.append(Mistake("scaled-after", averaged(v)(weights_of(raw) * d**-0.5), SCALED_AFTER))
     if q.shape[-2] == k.shape[-2]:
         found.append(Mistake("query-and-key", _any(scores(k, q), lambda s: averaged(v)(weights_of(s))), QUERY_AND_KEY))
@@ -99,6 +100,12 @@ def mask_mistakes(scores: Sequence[Tensor], mask: Tensor, finish: Finish = _as_i
         yield Mistake("diagonal", _masked(scores, mask & ~ones.triu(s - t), finish), DIAGONAL)
         if t != s:
             yield Mistake("top-left", _masked(scores, ones.tril(), finish), TOP_LEFT)
+    yield Mistake(
+        "plus-infinity", _any(scores, lambda x: finish(x.masked_fill(~mask, -minus).softmax(-1))), PLUS_INFINITY
+    )
+    yield Mistake(
+        "zero-times-infinity", _any(scores, lambda x: finish((x + mask * minus).softmax(-1))), ZERO_TIMES_INFINITY
+    )
     yield Mistake("mask-inverted", _masked(scores, ~mask, finish), MASK_INVERTED)
     yield Mistake("not-masked", _any(scores, lambda x: finish(x.softmax(-1))), NOT_MASKED)
     yield Mistake("mask-after-softmax", _any(scores, lambda x: finish(x.softmax(-1) * mask)), MASK_AFTER)
@@ -155,15 +162,20 @@ NO_ROOT = Words(
     "the weights are close to a plain average.",
 )
 WRONG_WIDTH = Words(
-    "점수를 √({given})로 나누었습니다. 점수는 헤드의 폭 {right}개의 곱을 더한 값이므로 √({right})로 나누어야 합니다.",
-    "The scores are divided by √({given}). A score is a sum of {right} products, D being the width of a head: divide "
-    "by √({right}).",
+    "점수를 √({given})로 나누었습니다. 점수는 곱 D개를 더한 값이므로 √({right})로 나누어야 합니다. D는 쿼리와 키의 폭, "
+    "곧 헤드 하나의 폭입니다.",
+    "The scores are divided by √({given}). A score is a sum of D products, D being the width of the queries and keys "
+    "of one head: divide by √({right}).",
 )
 SCALED_AFTER = Words(
     "소프트맥스 뒤에 √D로 나누었습니다. 그러면 가중치의 합이 1이 아니라 1/√D가 됩니다. 소프트맥스 전의 점수를 "
     "나누세요.",
     "The division by √D comes after the softmax, so the weights sum to 1/√D instead of 1. Divide the scores, before "
     "the softmax.",
+)
+WEIGHTS_RETURNED = Words(
+    "가중치를 돌려주었습니다. 출력은 가중치에 값을 곱한 것입니다: weights @ v.",
+    "The weights are returned. The output is their product with the values: weights @ v.",
 )
 QUERY_AND_KEY = Words(
     "쿼리와 키가 바뀌었습니다. 점수 행렬의 행은 쿼리, 열은 키입니다: q @ k.transpose(-2, -1). k @ q.transpose(-2, "
@@ -197,6 +209,16 @@ TOP_LEFT = Words(
     "합니다: tril(diagonal=s - t). 마지막 쿼리는 모든 키를 참조합니다.",
     "The triangle is aligned top-left. The T queries are the last T of S positions, so it must be aligned "
     "bottom-right: tril(diagonal=s - t). The last query attends to all keys.",
+)
+PLUS_INFINITY = Words(
+    "가릴 점수를 +∞로 바꾸었습니다. exp(+∞)는 무한대이므로 결과가 NaN이 됩니다. 가중치를 0으로 만드는 것은 -∞입니다.",
+    "The hidden scores are set to +inf. exp(+inf) is infinite, and the result is NaN. It is -inf that gives the weight "
+    "0.",
+)
+ZERO_TIMES_INFINITY = Words(
+    "결과가 모두 NaN입니다. 마스크에 -∞를 곱하면 0 × ∞ = NaN이 됩니다. 곱하지 말고 masked_fill로 -∞를 넣으세요.",
+    "The whole result is NaN. If a mask is multiplied by -inf, 0 times infinity is NaN. Do not multiply: put -inf in "
+    "with masked_fill.",
 )
 MASK_INVERTED = Words(
     "마스크가 반대로 적용되었습니다. masked_fill은 True인 자리를 바꾸는데, 마스크의 True는 참조할 수 있다는 뜻입니다. "

@@ -67,6 +67,25 @@ def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
             )
 
 
+def require_repeatable(ours: Callable[[Tensor], Any], x: Tensor) -> None:
+    """Check that a module made with dropout 0 is not random.
+
+    Raises:
+        Wrong: two calls differ.
+    """
+    first, second = ours(x), ours(x)
+    if isinstance(first, Tensor) and isinstance(second, Tensor) and not same(first, second):
+        raise Wrong(
+            Words(
+                "dropout=0.0인데 같은 입력의 결과가 호출할 때마다 다릅니다. nn.Dropout에 인자 dropout을 넘기세요. "
+                "인자가 없으면 비율이 0.5입니다.",
+                "With dropout=0.0, two calls with the same input differ. Pass the argument dropout to nn.Dropout, "
+                "whose rate is 0.5 if none is given.",
+            ),
+            mistake="random",
+        )
+
+
 def check_dropout(
     make: Callable[[float], Any], values: Callable[[Any, Tensor], list[Tensor]], width: int, after: str = ""
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jumok.lessons.practice.checking import Code, Mistake, Steps, compare, hidden, result_of
+from jumok.lessons.practice.checking import Code, Mistake, Steps, compare, hidden, result_of, same
 from jumok.lessons.practice.checks.attention_mistakes import mask_mistakes, softmax_mistakes
 from jumok.lessons.practice.course import Words
 from jumok.nn import attention_weights, causal_mask
@@ -171,9 +171,24 @@ def averaging_matrix(code: Code) -> Steps:
                     "행렬을 전치하여 곱했습니다. 행렬의 행이 출력의 위치이고 열이 입력의 위치입니다.",
                     "The matrix is transposed. Its rows are the output positions, its columns the input positions.",
                 ),
-            )
+            ),
+            *(
+                Mistake("all-averaged", x.mean(dim, keepdim=keep), ALL_AVERAGED)
+                for dim in (1, -1)
+                for keep in (True, False)
+            ),
         ]
         if t == width:
+            mistakes.append(
+                Mistake(
+                    "elementwise",
+                    x * _averages(t),
+                    Words(
+                        "*는 같은 자리의 수끼리 곱합니다. 행렬곱은 @입니다.",
+                        "* multiplies entry by entry. The product of matrices is @.",
+                    ),
+                )
+            )
             mistakes.append(
                 Mistake(
                     "wrong-side",
@@ -188,6 +203,13 @@ def averaging_matrix(code: Code) -> Steps:
             )
         compare(result_of(function, x), _averages(t) @ x, *mistakes)
     yield Words("배치의 모든 시퀀스를 평균했습니다.", "All sequences of the batch are averaged.")
+
+
+ALL_AVERAGED = Words(
+    "시퀀스마다 벡터 하나로 평균했습니다. 위치마다 그때까지의 평균이 있어야 하므로 모양은 x와 같은 (B, T, C)입니다.",
+    "Each sequence is averaged to one vector. Each position has its own average of the past, so the shape is that of "
+    "x, (B, T, C).",
+)
 
 
 def _averages(t: int) -> Tensor:
@@ -248,12 +270,15 @@ def _matrix_mistakes(t: int) -> Iterator[Mistake]:
         ),
     )
     strict = past.tril(-1)
+    divisors = (strict.sum(1, keepdim=True), past.sum(1, keepdim=True), strict.sum(1, keepdim=True).clamp(min=1))
     yield Mistake(
         "diagonal",
-        strict / strict.sum(1, keepdim=True),
+        lambda given: any(same(given, strict / divisor) for divisor in divisors),
         Words(
-            "자기 자신이 평균에서 빠졌습니다. 0번 행에는 평균할 것이 없어 0 ÷ 0 = NaN이 됩니다. 대각선을 포함하세요.",
-            "Each position leaves itself out. Row 0 has nothing to average, and 0 / 0 is NaN. Include the diagonal.",
+            "자기 자신이 평균에서 빠졌습니다. 그러면 0번 행에는 평균할 것이 없습니다. 대각선을 포함하세요. 파이썬의 "
+            "[:i]에는 i번이 들어가지 않습니다.",
+            "Each position leaves itself out, and row 0 has nothing to average. Include the diagonal. In Python, [:i] "
+            "does not include i.",
         ),
     )
 
@@ -268,6 +293,7 @@ def averaging_softmax(code: Code) -> Steps:
         compare(
             result_of(function, scores),
             scores.masked_fill(~mask, float("-inf")).softmax(-1),
+            *([Mistake("zero-scores", lambda given: bool(given.isnan().all()), ZERO_SCORES)] if not scale else []),
             *mask_mistakes([scores], mask),
             *softmax_mistakes([scores], mask),
             Mistake(
@@ -286,3 +312,11 @@ def averaging_softmax(code: Code) -> Steps:
         "In each row the weights of the past sum to one, and future tokens get 0. If all scores are 0, it is the "
         "averaging matrix.",
     )
+
+
+ZERO_SCORES = Words(
+    "점수가 모두 0이면 결과가 NaN입니다. 가릴 자리를 scores == 0으로 찾으면 원래 0인 점수까지 가려집니다. 점수가 "
+    "아니라 마스크로 찾으세요.",
+    "If all scores are 0, the result is NaN. The condition scores == 0 also hides scores that are 0 themselves. Find "
+    "the places by the mask, not by the scores.",
+)

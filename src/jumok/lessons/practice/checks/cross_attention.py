@@ -14,6 +14,7 @@ from jumok.lessons.practice.checking import (
     copy_parameters,
     hidden,
     require,
+    require_gradients,
     require_tensor,
     result_of,
     same,
@@ -41,8 +42,9 @@ def cross_attention(code: Code) -> Steps:
             projection(source).unflatten(-1, (n_head, -1)).transpose(1, 2)  # (B, H, T or S, D)
             for projection, source in ((theirs.q_proj, x), (theirs.k_proj, context), (theirs.v_proj, context))
         )
+        given = result_of(ours, x, context)
         compare(
-            result_of(ours, x, context),
+            given,
             theirs(x, context),
             *(_source_mistakes(theirs, x, context) if x.shape == context.shape else []),
             *projection_mistakes(attention_weights(q, k) @ v, theirs),
@@ -51,6 +53,7 @@ def cross_attention(code: Code) -> Steps:
                 finish=projected(theirs),
             ),
         )  # fmt: skip
+        require_gradients(given, ours)
         if t == s:
             yield Words(
                 "쿼리는 x에서, 키와 값은 context에서 계산합니다.",

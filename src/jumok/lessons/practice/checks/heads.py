@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,10 @@ from jumok.lessons.practice.checking import (
     copy_parameters,
     hidden,
     raises,
+    require_gradients,
     result_of,
 )
-from jumok.lessons.practice.checks.attention import NOT_CUT
+from jumok.lessons.practice.checks.attention import run_module
 from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
 from jumok.lessons.practice.checks.attention_modules import check_dropout, require_no_bias, require_parameters
 from jumok.lessons.practice.course import Words
@@ -36,7 +38,9 @@ def module_list_heads(code: Code) -> Steps:
         copy_parameters(singles, ours, {name: f"heads.{name}" for name in names})
         x = hidden(2, t, width, scale=2)
         parts = [single(x, causal=True) for single in singles]
-        compare(result_of(ours, x), torch.cat(parts, dim=-1), *_joining_mistakes(parts))
+        given = run_module(ours, x, whole=t == length)
+        compare(given, torch.cat(parts, dim=-1), *_joining_mistakes(parts))
+        require_gradients(given, ours)
     yield Words(
         "헤드마다 파라미터가 따로 있고, 출력이 차례로 이어져 있습니다.",
         "Each head has its own parameters, and the outputs are concatenated in order.",
@@ -155,7 +159,7 @@ def split_heads(code: Code) -> Steps:
         split = [x.unflatten(-1, (n_head, d)).transpose(1, 2) for x in (q, k, v)]  # (B, H, T, D)
         heads = attention_weights(split[0], split[1], causal=True) @ split[2]  # (B, H, T, D)
         compare(
-            result_of(function, q, k, v, n_head),
+            _attend(function, q, k, v, n_head),
             _merged(heads),
             *attention_mistakes(
                 split[0], split[1], split[2], causal_mask(t, t), widths={"C": n_head * d, "H": n_head, "T": t},
@@ -174,6 +178,30 @@ def split_heads(code: Code) -> Steps:
             ),
         )  # fmt: skip
     yield Words("4차원 행렬곱 하나로 모든 헤드를 계산했습니다.", "One product of 4-D tensors computes all heads.")
+
+
+def _attend(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, n_head: int) -> Any:
+    """The result of `attend`. T, H and D differ, so two mistakes are errors about different dimensions."""
+    swapped = Words(
+        "4차원 텐서에서 transpose(1, 2)는 H와 T를 맞바꿉니다. 키의 마지막 두 차원을 맞바꾸는 것은 transpose(-2, "
+        "-1)입니다.",
+        "On a 4-D tensor transpose(1, 2) exchanges H and T. transpose(-2, -1) exchanges the last two dimensions of the "
+        "keys.",
+    )
+    mask = Words(
+        "마스크와 점수의 크기가 다릅니다. 헤드로 나눈 텐서의 모양은 (B, H, T, D)이므로 T는 q.shape[-2]입니다.",
+        "The mask and the scores differ in size. Split tensors have the shape (B, H, T, D), so T is q.shape[-2].",
+    )
+
+    def call() -> Any:
+        return raises(
+            swapped,
+            lambda: result_of(function, q, k, v, n_head),
+            mistake="transposed-heads",
+            text="at non-singleton dimension 1",
+        )
+
+    return raises(mask, call, mistake="mask-size", text="at non-singleton dimension 3")
 
 
 def _split_mistakes(x: Tensor, n_head: int) -> list[Mistake]:
@@ -235,6 +263,22 @@ def _merge_mistakes(heads: Tensor) -> list[Mistake]:
             ),
         ),
         Mistake(
+            "not-merged",
+            heads,
+            Words(
+                "아직 헤드로 나뉘어 있습니다. merge_heads로 (B, T, H·D)를 만드세요.",
+                "The heads are still apart. Make (B, T, H·D) with merge_heads.",
+            ),
+        ),
+        Mistake(
+            "sizes-exchanged",
+            heads.transpose(1, 2).reshape(batch, n_head, t * d),
+            Words(
+                "T와 H의 크기가 바뀌었습니다. heads.shape의 순서는 (B, H, T, D)입니다.",
+                "The sizes T and H are exchanged. heads.shape is in the order (B, H, T, D).",
+            ),
+        ),
+        Mistake(
             "heads-added",
             heads.sum(1),
             Words(
@@ -259,7 +303,7 @@ def output_projection(code: Code) -> Steps:
             p(x).unflatten(-1, (n_head, -1)).transpose(1, 2) for p in (theirs.q_proj, theirs.k_proj, theirs.v_proj)
         )
         heads = attention_weights(q, k, causal=True) @ v  # (B, H, T, D)
-        given = raises(NOT_CUT, lambda: result_of(ours, x), mistake="mask-not-cut", text="must match")  # noqa: B023
+        given = run_module(ours, x, whole=t == length)
         compare(
             given,
             theirs(x, causal=True),
@@ -269,6 +313,7 @@ def output_projection(code: Code) -> Steps:
                 finish=projected(theirs),
             ),
         )  # fmt: skip
+        require_gradients(given, ours)
     yield Words(
         "jumok.nn.MultiHeadAttention과 결과가 같습니다.", "The result equals that of jumok.nn.MultiHeadAttention."
     )
