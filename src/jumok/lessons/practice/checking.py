@@ -84,7 +84,38 @@ class Code:
                 ),
                 name=name,
             )
-        return found(*args, **kwargs)
+        made = found(*args, **kwargs)
+        if "_parameters" not in vars(made):  # nn.Module.__init__ makes it
+            raise Wrong(NO_SUPER_INIT, mistake="no-super-init")
+        return made
+
+
+NO_SUPER_INIT = Words(
+    "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
+    "super().__init__() must be the first line of __init__.",
+)
+
+
+def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call that must leave its arguments as they are.
+
+    Raises:
+        Wrong: it changed a tensor among the arguments.
+    """
+    before = [a.clone() if isinstance(a, Tensor) else a for a in arguments]
+    result = function(*arguments)
+    for old, new in zip(before, arguments, strict=True):
+        if isinstance(old, Tensor) and not same(new, old):
+            raise Wrong(
+                Words(
+                    "받은 텐서를 제자리에서 바꾸었습니다(+=, *=, 또는 이름이 _로 끝나는 메서드). 같은 텐서를 쓰는 다른 "
+                    "코드의 값까지 달라집니다. x = x + y처럼 새 텐서를 만드세요.",
+                    "The code changes its argument in place (+=, *=, or a method whose name ends in _). All other code "
+                    "that uses this tensor then sees other values. Make a new tensor, as in x = x + y.",
+                ),
+                mistake="in-place",
+            )
+    return result
 
 
 def hidden(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -108,8 +139,9 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     if tensor.isnan().any() and not right.isnan().any():
         raise Wrong(
             Words(
-                "결과에 NaN이 있습니다. 0으로 나누었거나, 무한대에서 무한대를 뺐거나, exp가 넘쳤습니다.",
-                "The result contains NaN: a division by zero, infinity minus infinity, or an exp that overflowed.",
+                "결과에 NaN이 있습니다. 0을 0으로 나누었거나, 무한대에 0을 곱했거나, 무한대에서 무한대를 뺐거나, exp가 "
+                "넘쳤습니다.",
+                "The result contains NaN: 0 / 0, 0 times infinity, infinity minus infinity, or an exp that overflowed.",
             )
         )
     if tensor.is_floating_point() != right.is_floating_point():
@@ -122,23 +154,41 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
             right=right.dtype,
         )
     if not same(tensor, right, tolerance):
-        gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
-        place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
-        if not place:
-            scalar = Words(
-                "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
-                "The result is {given:.4g}; it should be {right:.4g}.",
-            )
-            raise Wrong(scalar, given=tensor.item(), right=right.item())
-        raise Wrong(
-            Words(
-                "위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 합니다.",
-                "The entry at {place} is {given:.4g}; it should be {right:.4g}.",
-            ),
-            place=place,
-            given=tensor[tuple(place)].item(),
-            right=right[tuple(place)].item(),
+        _explain_entries(tensor.double(), right.double(), tolerance)
+
+
+def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
+    """Raise Wrong: how many entries differ, in which indices if not everywhere, and the one that is furthest off."""
+    gap = (given - right).abs().nan_to_num(float("inf"))
+    if not gap.dim():
+        words = Words(
+            "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
+            "The result is {given:.4g}; it should be {right:.4g}.",
         )
+        raise Wrong(words, given=given.item(), right=right.item())
+    place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
+    wrong = ~torch.isclose(given, right, rtol=tolerance, atol=tolerance, equal_nan=True)
+    ko = en = ""
+    for dim in range(gap.dim()):
+        found = wrong.movedim(dim, 0).flatten(1).any(1).nonzero().flatten().tolist()
+        if len(found) < gap.shape[dim] and len(found) <= 3:
+            listed = ", ".join(map(str, found))
+            ko += f" 틀린 값은 모두 차원 {dim}의 {listed}번에 있습니다."
+            en += f" All wrong entries are at index {listed} of dimension {dim}."
+    raise Wrong(
+        Words(
+            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 "
+            "합니다.{ko}",
+            "{count} of {total} entries are wrong. The entry at {place} is {given:.4g}; it should be {right:.4g}.{en}",
+        ),
+        count=int(wrong.sum()),
+        total=wrong.numel(),
+        place=place,
+        given=given[tuple(place)].item(),
+        right=right[tuple(place)].item(),
+        ko=ko,
+        en=en,
+    )
 
 
 def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
@@ -158,6 +208,16 @@ def require_tensor(given: object) -> Tensor:
                 "함수가 None을 돌려줍니다. return이 빠졌습니다.", "The function returns None: the `return` is missing."
             ),
             mistake="no-return",
+        )
+    if isinstance(given, tuple | list):
+        raise Wrong(
+            Words(
+                "값 {count}개를 {kind}(으)로 돌려줍니다. 텐서 하나만 돌려주세요.",
+                "The function returns {count} values as a {kind}. Return one tensor.",
+            ),
+            mistake="several-values",
+            count=len(given),
+            kind=type(given).__name__,
         )
     if not isinstance(given, Tensor):
         raise Wrong(
@@ -224,6 +284,30 @@ def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) ->
         if text in str(error):
             raise Wrong(words, mistake=mistake) from error
         raise
+
+
+def require_gradients(result: Tensor, module: nn.Module) -> None:
+    """Check that the gradient of a result reaches all parameters of a module.
+
+    Raises:
+        Wrong: it does not.
+    """
+    parameters = dict(module.named_parameters())
+    found: list[Tensor | None] = [None] * len(parameters)
+    if result.requires_grad:
+        found = list(torch.autograd.grad(result.sum(), list(parameters.values()), allow_unused=True))
+    for name, gradient in zip(parameters, found, strict=True):
+        if gradient is None:
+            raise Wrong(
+                Words(
+                    "결과는 맞지만 {name}에 기울기가 전달되지 않아 학습되지 않습니다. 계산 중에 detach(), .data, "
+                    "item(), torch.no_grad()를 쓰지 마세요.",
+                    "The result is right, but no gradient reaches {name}, so it is not trained. Do not use detach(), "
+                    ".data, item() or torch.no_grad() in the computation.",
+                ),
+                mistake="no-gradient",
+                name=name,
+            )
 
 
 def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str]) -> None:

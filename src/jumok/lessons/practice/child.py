@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from jumok.lessons.practice.carry import is_open, load
-from jumok.lessons.practice.checking import Code, Wrong
+from jumok.lessons.practice.carry import USED, is_open, load
+from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Wrong
 from jumok.lessons.practice.course import Words, exercise
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -40,6 +40,7 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
     """Run a file and its check in this process."""
     right: list[dict[str, str]] = []
     found = exercise(slug)
+    USED.clear()
     try:
         source = path.read_text(encoding="utf-8-sig")
         if not source.strip():
@@ -49,7 +50,8 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         for words in check(Code(module)):
             right.append(vars(words))
     except Wrong as wrong:
-        return _verdict("wrong", right, wrong.words, wrong.mistake, _line(wrong.__cause__, path))
+        words = wrong.words if wrong.mistake else _with_earlier_files(wrong.words)
+        return _verdict("wrong", right, words, wrong.mistake, _line(wrong.__cause__, path))
     except NotImplementedError as error:
         if is_open(source):
             return _verdict("open", right, OPEN, None, _line(error, path))
@@ -83,6 +85,21 @@ def _line(error: BaseException | None, path: Path) -> int | None:
     return next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)
 
 
+PRODUCT = Words(
+    "행렬곱 a @ b에서는 a의 마지막 차원과 b의 뒤에서 두 번째 차원의 크기가 같아야 합니다. 두 텐서의 shape를 출력해 "
+    "보고, 필요하면 transpose(-2, -1)로 마지막 두 차원을 맞바꾸세요. nn.Linear라면 입력의 마지막 차원이 층의 첫 "
+    "인자와 "
+    "같아야 합니다.",
+    "In a product a @ b the last dimension of a and the second last of b must have the same size. Print both shapes. "
+    "transpose(-2, -1) exchanges the last two dimensions. For an nn.Linear, the last dimension of the input must "
+    "equal "
+    "the first argument of the layer.",
+)
+BOOLEAN = Words(
+    "마스크는 True와 False로 된 텐서(bool)여야 합니다. 1과 0으로 된 텐서는 mask == 1로 바꾸세요.",
+    "A mask must be a tensor of True and False (bool). Turn a tensor of ones and zeros into one with mask == 1.",
+)
+
 # Part of the message of a RuntimeError or TypeError -> the name of the mistake, and an explanation.
 KNOWN: dict[str, tuple[str, Words]] = {
     "view size is not compatible": (
@@ -95,11 +112,36 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "view, or use reshape.",
         ),
     ),
-    "before Module.__init__() call": (
-        "no-super-init",
+    "before Module.__init__() call": ("no-super-init", NO_SUPER_INIT),
+    "is invalid for input of size": (
+        "view-size",
         Words(
-            "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
-            "super().__init__() must be the first line of __init__.",
+            "view나 reshape의 새 모양에 들어가는 수의 개수가 원래와 다릅니다. 새 모양의 모든 차원은 그 텐서 자신의 "
+            "것이어야 합니다. x.shape를 출력해 보세요.",
+            "The new shape of view or reshape holds another count of numbers. Each dimension of the new shape must "
+            "come from that tensor itself. Print x.shape.",
+        ),
+    ),
+    "shapes cannot be multiplied": ("product-shapes", PRODUCT),
+    "Expected size for first two dimensions of batch2": ("product-shapes", PRODUCT),
+    "only supports boolean masks": ("not-boolean", BOOLEAN),
+    "only implemented on integer and Boolean-type tensors": ("not-boolean", BOOLEAN),
+    "softmax() missing 1 required positional arguments": (
+        "no-dim",
+        Words(
+            "softmax에는 어느 차원의 합이 1이 되어야 하는지 알려 주어야 합니다. 키의 차원은 마지막이므로 dim=-1입니다.",
+            "softmax must be told along which dimension the weights sum to one. The keys are the last: dim=-1.",
+        ),
+    ),
+    "must match the size of tensor b": (
+        "broadcast-shapes",
+        Words(
+            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. "
+            "@에서는 "
+            "마지막 두 차원 앞의 차원이 그렇습니다. 두 텐서의 shape를 출력해 보세요.",
+            "The shapes of the two tensors do not fit. They are aligned at the right end, and the sizes must be "
+            "equal, "
+            "or one of them 1. For @ this holds for the dimensions before the last two. Print both shapes.",
         ),
     ),
     "modified by an inplace operation": (
@@ -114,35 +156,6 @@ KNOWN: dict[str, tuple[str, Words]] = {
         Words(
             "학습하는 파라미터를 제자리에서 바꾸었습니다. 파라미터를 고칠 때는 torch.no_grad() 안에서 하세요.",
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
-        ),
-    ),
-    "must match the size of tensor b": (
-        "broadcast-shapes",
-        Words(
-            "두 텐서의 모양이 맞지 않습니다. 모양은 오른쪽 끝부터 맞추며, 크기가 같거나 한쪽이 1이어야 합니다. 두 "
-            "텐서의 shape를 출력해 보세요. x[:, None]은 크기가 1인 차원을 더하고, sum, mean, max의 keepdim=True는 "
-            "차원을 크기 1로 남깁니다.",
-            "The shapes of the two tensors do not fit. They are aligned at the right end, and the sizes must be "
-            "equal, or one of them 1. Print both shapes. x[:, None] adds a dimension of size 1, and keepdim=True of "
-            "sum, mean and max keeps one.",
-        ),
-    ),
-    "shapes cannot be multiplied": (
-        "product-shapes",
-        Words(
-            "행렬을 곱할 수 없는 모양입니다. 앞 텐서의 마지막 차원과 뒤 행렬의 행 수(nn.Linear라면 in_features)가 "
-            "같아야 합니다. 두 텐서의 shape를 출력해 보세요.",
-            "The shapes cannot be multiplied. The last dimension of the first must be the number of rows of the "
-            "second (in_features of nn.Linear). Print both shapes.",
-        ),
-    ),
-    "NameError: name": (
-        "unknown-name",
-        Words(
-            "정의되지 않은 이름입니다. 철자를 확인하세요. __init__의 인자는 forward에서 보이지 않으므로 self에 "
-            "저장해야 합니다: self.p = p",
-            "This name is not defined. Check its spelling. forward does not see the arguments of __init__: store "
-            "them in self, as in self.p = p.",
         ),
     ),
     "must be Tensor, not": (
@@ -211,6 +224,22 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "The class has no forward. Check its name, and that it is indented inside the class.",
         ),
     ),
+    "NameError: name": (
+        "not-defined",
+        Words(
+            "정의하지 않은 이름을 썼습니다. 철자를 확인하고, 다른 모듈의 것이면 import하세요. __init__의 인자는 "
+            "forward에서 보이지 않으므로 self에 저장합니다.",
+            "A name is used that is not defined. Check its spelling; import it if it belongs to another module. "
+            "forward does not see the arguments of __init__: store them in self.",
+        ),
+    ),
+    "object has no attribute": (
+        "no-attribute",
+        Words(
+            "객체에 없는 이름을 썼습니다. 철자를 확인하세요. self의 것이면 __init__에서 만들어야 합니다.",
+            "An object does not have that name. Check its spelling. What belongs to self must be made in __init__.",
+        ),
+    ),
     "can't allocate memory": (
         "memory",
         Words(
@@ -234,7 +263,19 @@ def _explained(error: BaseException) -> tuple[Words, str | None]:
         ), "syntax"
     if isinstance(error, SystemExit):
         return Words("코드가 스스로 끝났습니다: exit()를 지우세요.", "The code ended itself: remove exit()."), "exit"
-    return Words(f"실행 중에 오류가 났습니다: {text}", f"The code raised an error: {text}"), None
+    words = Words(f"실행 중에 오류가 났습니다: {text}", f"The code raised an error: {text}")
+    return _with_earlier_files(words), None
+
+
+def _with_earlier_files(words: Words) -> Words:
+    """Add which of the reader's other files the code used: the fault may be there."""
+    if not USED:
+        return words
+    files = ", ".join(USED)
+    return Words(
+        f"{words.ko}\n이 코드는 {files}도 씁니다. 그 파일이 맞는지 먼저 확인하세요.",
+        f"{words.en}\nThe code also uses {files}. Check first that this is right.",
+    )
 
 
 def _limit_memory() -> None:
