@@ -123,6 +123,7 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
         )
     if not _same(tensor, right, tolerance):
         gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
+        gap[tensor == right] = 0  # infinity minus infinity is NaN
         place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
         raise Wrong(
             Words(
