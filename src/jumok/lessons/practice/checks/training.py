@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -489,9 +490,7 @@ def learning_rate(code: Code) -> Steps:
     compare(rates(warmup, "cosine"), right(warmup, "cosine"), *_wrong_cosines(right(warmup, "cosine"), warmup, peak))
     yield Words("코사인을 따라 0까지 내려갑니다.", "It falls to 0 along the cosine.")
     for schedule in ("linear", "cosine"):
-        without = raises(
-            by_zero, lambda name=schedule: rates(0, name), mistake="no-warmup-steps", text="ZeroDivisionError"
-        )
+        without = raises(by_zero, partial(rates, 0, schedule), mistake="no-warmup-steps", text="ZeroDivisionError")
         compare(without, right(0, schedule))
     yield Words("웜업이 없어도 됩니다.", "It works without a warm-up.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ def top_k(code: Code) -> Steps:
                 "k가 어휘보다 크면 topk가 오류를 냅니다. min(k, logits.shape[-1])을 쓰세요.",
                 "topk raises an error if k is larger than the vocabulary. Use min(k, logits.shape[-1]).",
             ),
-            lambda k=large: function(logits.clone(), k),
+            partial(function, logits.clone(), large),
             mistake="k-too-large",
             text=("out of range", "IndexError", "out of bounds"),
         )
@@ -629,13 +630,18 @@ def _searched(after: Callable[[list[int]], Tensor], beam: int, most: int, rule: 
             if ids[-1] == END and rule != "continued":
                 candidates += [] if rule == "dropped" else [(total, ids)]
                 continue
-            values = after(ids).tolist()
-            scores = {"": [total + value for value in values], "last": values, "product": [total * value for value in values],
-                      "probabilities": [total + math.exp(value) for value in values]}  # fmt: skip
-            grown = [(score, [*ids, token]) for token, score in enumerate(scores.get(rule, scores[""]))]
+            grown = [(_score(total, value, rule), [*ids, token]) for token, value in enumerate(after(ids).tolist())]
             candidates += sorted(grown, reverse=True)[:1] if rule == "alone" and len(beams) == beam else grown
         beams = sorted(candidates, key=lambda candidate: -candidate[0])[:beam]
     return beams
+
+
+def _score(total: float, value: float, rule: str) -> float:
+    if rule == "product":
+        return total * value
+    if rule == "probabilities":
+        return total + math.exp(value)
+    return value if rule == "last" else total + value
 
 
 def beam_search(code: Code) -> Steps:
