@@ -24,6 +24,8 @@ MISTAKES = [
     ("character_tokenizer", "byte-by-byte", [("written.append(one)",
                                               'written.extend(bytes([one]).decode().encode())')]),
     ("character_tokenizer", "byte-as-character", [("written.append(one)", "written.extend(chr(one).encode())")]),
+    ("character_tokenizer", "bytes-left-over", [("        for one in ids:", "        while ids and ids[-1] < 256:\n"
+                                                 "            ids.pop()\n        for one in ids:")]),
     ("character_tokenizer", "surrogate", [(UNKNOWN, "ids.extend(character.encode())")]),
     ("character_tokenizer", "surrogate-lost", [(UNKNOWN, 'ids.extend(character.encode("utf-8", errors="ignore"))')]),
     ("character_tokenizer", "half-a-character", [(WRITTEN, "written.decode()")]),

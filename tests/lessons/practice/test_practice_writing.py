@@ -88,6 +88,7 @@ MISTAKES = [
                                   (ALLOWED, "torch.ones(t, t, dtype=torch.bool).tril()")]),
     ("kv_cache", "not-appended", [("        if cache:\n            k =", "        if False:\n            k ="),
                                   ('cache["k"].shape[1] if cache else 0', "0")]),
+    ("kv_cache", "cat-dimension", [('(cache["k"], k), dim=1', '(cache["k"], k), dim=0')]),
     ("kv_cache", "positions-restart", [("torch.arange(past, past + t)", "torch.arange(t)")]),
     ("kv_cache", "mask-top-left", [("tril(past)", "tril()")]),
     ("kv_cache", "mask-top-left", [("tril(past)", "tril(past if t == 1 else 0)")]),
@@ -105,6 +106,8 @@ MISTAKES = [
         ("            for token, value", "            grown = []\n            for token, value"),
         (GROWN, "grown.append((total + value, [*ids, token]))\n"
                 "            candidates += sorted(grown, reverse=True)[: 1 if len(beams) == beam else beam]")]),
+    ("beam_search", "divided-by-length", [("key=lambda candidate: candidate[0]",
+                                          "key=lambda candidate: candidate[0] / (len(candidate[1]) - 1)")]),
     ("beam_search", "too-many", [("[:beam]", "")]),
     ("beam_search", "worst-kept", [("reverse=True", "reverse=False")]),
     ("beam_search", "greedy", [("[:beam]", "[:1]")]),

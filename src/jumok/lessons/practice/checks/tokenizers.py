@@ -66,6 +66,8 @@ def _decoding(mine: Any) -> Steps:
         as_latin = "".join(c if c in TRAINING else c.encode().decode("latin-1") for c in text)
         if given != text:
             require(given != as_latin, _LATIN, mistake="byte-as-character", given=repr(given), right=repr(text))
+            lost = text.startswith(given) and len(given) > 0
+            require(not lost, _LEFT_OVER, mistake="bytes-left-over", given=repr(given), right=repr(text))
             require("\ufffd" not in given, _BYTE_BY_BYTE, mistake="byte-by-byte")
         require(given == text, _TEXT, given=repr(given), right=repr(text))
     yield Words("decode(encode(text))가 text와 같습니다.", "decode(encode(text)) equals text.")
@@ -142,6 +144,12 @@ _LATIN = Words(
     "{right}이(가) {given}이(가) 되었습니다. chr는 바이트를 코드 포인트로 읽습니다. 바이트를 모아 UTF-8로 "
     "decode하세요.",
     "{right} became {given}. chr takes a byte for a code point. Collect the bytes, and decode them as UTF-8.",
+)
+_LEFT_OVER = Words(
+    "{right}이(가) {given}이(가) 되었습니다. 텍스트가 바이트로 끝날 때 모아 둔 바이트가 남습니다. 반복문이 끝난 "
+    "뒤에도 한 번 더 decode하세요.",
+    "{right} became {given}. Where the text ends with bytes, the collected bytes are left over. Decode them once more "
+    "after the loop.",
 )
 _TEXT = Words(
     "decode(encode(text))가 {given}입니다. {right}이어야 합니다.",

@@ -186,13 +186,13 @@ def cross_entropy(code: Code) -> Steps:
     right = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     compare(function(logits.clone(), targets.clone()), right, *_wrong_losses(logits, targets, right))
     yield Words("손실이 F.cross_entropy와 같습니다.", "The loss equals that of F.cross_entropy.")
-    high = logits + 1000
+    high = logits + 1000 * torch.arange(1, 6)[:, None]  # each position at another height
     require(
         math.isfinite(require_number(function(high.clone(), targets.clone()))),
         Words(
-            "로짓이 1000 정도이면 exp가 무한대가 되어 손실이 무한대나 NaN입니다. 각 행의 최댓값을 먼저 빼세요.",
-            "For logits near 1000, exp is infinite, and the loss is infinite or NaN. Subtract the maximum of each row "
-            "first.",
+            "로짓이 1000 이상이면 exp가 무한대가 되어 손실이 무한대나 NaN입니다. 각 행의 최댓값을 먼저 빼세요.",
+            "For logits of 1000 and more, exp is infinite, and the loss is infinite or NaN. Subtract the maximum of "
+            "each row first.",
         ),
         mistake="overflow",
     )
@@ -248,6 +248,7 @@ def _wrong_losses(logits: Tensor, targets: Tensor, right: Tensor) -> Iterator[Mi
     yield Mistake("logits-only", -of_targets(logits).mean(), _LOGITS_ONLY)
     yield Mistake("maximum-on-one-side", (right - largest.mean()), _ONE_SIDE)
     yield Mistake("maximum-on-one-side", (right + largest.mean()), _ONE_SIDE)
+    yield Mistake("all-pairs", -logits.log_softmax(-1)[..., targets].mean(), _ALL_PAIRS)
     yield Mistake("bits", right / math.log(2), _BITS)
 
 
@@ -296,6 +297,12 @@ _ONE_SIDE = Words(
     "최댓값 m을 한쪽에만 뺐습니다. log(exp(z - m)의 합)에는 m을 다시 더하거나, 정답의 로짓에서도 m을 빼세요.",
     "The maximum m is subtracted on one side only. Add m to log(sum of exp(z - m)) again, or subtract it from the "
     "logit of the correct token as well.",
+)
+_ALL_PAIRS = Words(
+    "[..., targets]는 모든 위치에서 모든 정답을 고르므로 모양이 (B, T, B, T)입니다. 위치마다 자기 정답 하나만 "
+    "고르려면 gather를 쓰세요.",
+    "[..., targets] picks all targets at each position, which gives the shape (B, T, B, T). gather picks the one "
+    "target of each position.",
 )
 _BITS = Words(
     "단위가 비트입니다. log2가 아니라 자연로그 torch.log를 쓰세요.",
@@ -358,7 +365,7 @@ def training_step(code: Code) -> Steps:
     yield Words("스텝의 순서가 맞습니다.", "The order of the step is right.")
     if optimizer.gradient is None:
         raise Wrong(_CLEARED, mistake="zero-after-backward")
-    compare(optimizer.gradient, gradient, *_wrong_gradients(gradient, old, x.numel()))
+    compare(optimizer.gradient, gradient, *_wrong_gradients(right.table.detach(), gradient, old, x, y))
     yield Words("그래디언트가 이번 배치의 것입니다.", "The gradient is that of this batch.")
     _require_loss(given, loss.item())
     yield Words("돌려준 손실이 맞습니다.", "The returned loss is right.")
@@ -374,9 +381,21 @@ def training_step(code: Code) -> Steps:
     yield Words("그래디언트의 노름을 제한합니다.", "The norm of the gradient is limited.")
 
 
-def _wrong_gradients(gradient: Tensor, old: float, tokens: int) -> Iterator[Mistake]:
+def _wrong_gradients(table: Tensor, gradient: Tensor, old: float, x: Tensor, y: Tensor) -> Iterator[Mistake]:
+    def of(loss: Callable[[Tensor], Tensor]) -> Tensor:
+        with torch.enable_grad():
+            leaf = table.clone().requires_grad_()
+            return torch.autograd.grad(loss(leaf), leaf)[0]
+
+    def entropy(logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
     yield Mistake("no-zero-grad", gradient + old, _NO_ZERO_GRAD)
-    yield Mistake("sum-of-losses", gradient * tokens, _SUM)
+    yield Mistake("sum-of-losses", gradient * x.numel(), _SUM)
+    yield Mistake("softmax-twice", of(lambda leaf: entropy(leaf[x].softmax(-1), y)), _SOFTMAX_TWICE)
+    yield Mistake("shifted-twice", of(lambda leaf: entropy(leaf[x][:, :-1], y[:, 1:])), _SHIFTED_TWICE)
+    yield Mistake("input-as-target", of(lambda leaf: entropy(leaf[x], x)), _INPUT_AS_TARGET)
+    yield Mistake("last-position-only", of(lambda leaf: F.cross_entropy(leaf[x][:, -1], y[:, -1])), _LAST_POSITION)
 
 
 def _explained_step(call: Callable[[], object]) -> object:
@@ -414,12 +433,14 @@ _ITEM_FIRST = Words(
     "end.",
 )
 _NO_BACKWARD = Words(
-    "backward를 부르지 않아 그래디언트가 없습니다. 옵티마이저는 그래디언트만 보고 파라미터를 바꿉니다.",
-    "backward was not called, so there are no gradients. The optimizer changes the parameters by their gradients only.",
+    "backward가 불리지 않아 그래디언트가 없습니다. loss.backward()에 괄호가 있는지도 보세요. 옵티마이저는 "
+    "그래디언트만 보고 파라미터를 바꿉니다.",
+    "backward was not called (did you write the brackets of loss.backward()?), so there are no gradients. The "
+    "optimizer changes the parameters by their gradients only.",
 )
 _NO_STEP = Words(
-    "optimizer.step()을 부르지 않아 파라미터가 그대로입니다.",
-    "optimizer.step() was not called, so the parameters did not change.",
+    "optimizer.step()이 불리지 않아 파라미터가 그대로입니다. 괄호가 있는지도 보세요.",
+    "optimizer.step() was not called (did you write the brackets?), so the parameters did not change.",
 )
 _STEP_FIRST = Words(
     "step이 backward보다 먼저입니다. 옵티마이저가 이전 배치의 그래디언트로 갱신하거나, 그래디언트가 없어 아무것도 하지 "
@@ -428,8 +449,8 @@ _STEP_FIRST = Words(
     "nothing.",
 )
 _EVAL = Words(
-    "모델이 평가 모드입니다. 드롭아웃이 꺼진 채로 학습하게 됩니다. 시작할 때 model.train()을 부르세요.",
-    "The model is in eval mode, so dropout is off during training. Call model.train() at the start.",
+    "모델이 평가 모드입니다. 드롭아웃이 꺼진 채로 학습하게 됩니다. 시작할 때 model.train()을 부르세요(괄호까지).",
+    "The model is in eval mode, so dropout is off during training. Call model.train() at the start, with the brackets.",
 )
 _CLEARED = Words(
     "backward 뒤에 그래디언트를 지웠으므로 step이 쓸 것이 없습니다. zero_grad는 backward 앞에 부르세요.",
@@ -440,6 +461,27 @@ _NO_ZERO_GRAD = Words(
     "optimizer.zero_grad()를 부르세요.",
     "The old gradients are still there. backward adds to the gradients and does not replace them. Call "
     "optimizer.zero_grad() before backward.",
+)
+_SOFTMAX_TWICE = Words(
+    "F.cross_entropy에 확률을 넘겼습니다. 이 함수는 안에서 소프트맥스를 취하므로 두 번 취한 것이 됩니다. 오류 없이 "
+    "아주 느리게 학습합니다. 로짓을 그대로 넘기세요.",
+    "F.cross_entropy was given probabilities. It takes the softmax itself, so the softmax is taken twice. That raises "
+    "no error, but the model learns very slowly. Give it the logits.",
+)
+_SHIFTED_TWICE = Words(
+    "y를 한 칸 더 밀었습니다. get_batch의 y는 이미 한 칸 뒤의 토큰이므로, 그러면 모델은 두 칸 뒤를 예측합니다. "
+    "logits와 y를 그대로 비교하세요.",
+    "y is shifted once more. The y of get_batch is one place later already, so the model would predict two places "
+    "ahead. Compare logits and y as they are.",
+)
+_INPUT_AS_TARGET = Words(
+    "손실을 y가 아니라 x와 비교했습니다. 모델이 입력을 그대로 출력하는 것을 배웁니다.",
+    "The loss compares with x, not with y. The model would learn to copy its input.",
+)
+_LAST_POSITION = Words(
+    "마지막 위치의 손실만 구했습니다. 모든 위치가 자기 다음 토큰을 예측하므로, 한 창에서 T개를 배울 수 있습니다.",
+    "The loss is that of the last position only. Every position predicts its next token, so a window has T of them to "
+    "learn from.",
 )
 _TENSOR = Words(
     "손실을 텐서로 돌려주었습니다. 손실을 목록에 모으면 모든 스텝의 계산 그래프가 메모리에 남습니다. loss.item()을 "
@@ -565,6 +607,12 @@ def _wrong_falls(right: Tensor, steps: int, warmup: int, peak: float) -> Iterato
     )
 
 
+_FROM_THE_START = Words(
+    "done을 0번 스텝부터 세었습니다. 웜업이 끝난 스텝부터 세세요: (step - warmup) / (steps - warmup).",
+    "done is counted from step 0. Count it from the end of the warm-up: (step - warmup) / (steps - warmup).",
+)
+
+
 def _wrong_cosines(right: Tensor, warmup: int, peak: float) -> Iterator[Mistake]:
     at = torch.arange(len(right), dtype=torch.float64)
     done = (at - warmup) / (len(right) - 1 - warmup)
@@ -580,6 +628,7 @@ def _wrong_cosines(right: Tensor, warmup: int, peak: float) -> Iterator[Mistake]
             'The schedule is "cosine", but the rate falls in a straight line.',
         ),
     )
+    yield Mistake("done-from-the-start", fallen((1 + torch.cos(math.pi * at / at[-1])) / 2), _FROM_THE_START)
     yield Mistake(
         "rising-cosine",
         fallen((1 - torch.cos(math.pi * done)) / 2),
@@ -620,7 +669,13 @@ def adamw(code: Code) -> Steps:
         return require_tensors(made, 3)
 
     _, m, v = one(w, g**2, 3, epsilon=0.0, weight_decay=0.0)
-    compare(m, 0.8 * w + 0.2 * g, Mistake("swapped-shares", 0.2 * w + 0.8 * g, _SHARES))
+    compare(
+        m,
+        0.8 * w + 0.2 * g,
+        Mistake("swapped-shares", 0.2 * w + 0.8 * g, _SHARES),
+        Mistake("corrected-returned", (0.8 * w + 0.2 * g) / (1 - 0.8**3), _CORRECTED),
+        Mistake("beta2-for-m", 0.9 * w + 0.1 * g, _BETA_OF_M),
+    )
     compare(
         v,
         0.9 * g**2 + 0.1 * g**2,
@@ -710,6 +765,13 @@ _SHARES = Words(
     "The shares are wrong. The old value has the share β, and the new one 1 - β. β is near 1, so the average changes "
     "slowly.",
 )
+_CORRECTED = Words(
+    "m̂을 돌려주었습니다. 다음 스텝은 보정하지 않은 m과 v에서 이어지므로 m과 v를 돌려주세요. 그러지 않으면 스텝마다 "
+    "다시 보정합니다.",
+    "m̂ is returned. The next step continues from m and v without the correction, so return these. Otherwise each "
+    "step corrects once more.",
+)
+_BETA_OF_M = Words("m에 β₂를 썼습니다. m의 비율은 β₁입니다.", "m is computed with β₂. Its share is β₁.")
 _BETA_OF_V = Words("v에 β₁을 썼습니다. v의 비율은 β₂입니다.", "v is computed with β₁. Its share is β₂.")
 _NOT_SQUARED = Words(
     "v에 그래디언트가 제곱 없이 들어갔습니다. v는 그래디언트의 크기를 재므로 제곱의 평균입니다.",
@@ -780,6 +842,7 @@ def muon(code: Code) -> Steps:
     counter = FlopCounterMode(display=False)
     with counter:
         made = require_tensor(function(tall.clone()))
+    require(tuple(made.shape) != (4, 128), _NOT_BACK, mistake="not-transposed-back")
     require_shape(made, (128, 4))
     compare(made, _orthogonalised(tall.T).T, tolerance=1e-3)
     flops = 2 * 5 * (2 * 4 * 4 * 128 + 4**3)  # the multiplications and additions of our own solution
@@ -821,6 +884,11 @@ def muon(code: Code) -> Steps:
     )
 
 
+_NOT_BACK = Words(
+    "결과가 전치된 채로 있습니다. 파라미터와 모양이 같아야 하므로 처음에 전치했으면 마지막에 다시 전치하세요.",
+    "The result is still transposed. It needs the shape of the parameter: if x was transposed first, transpose it "
+    "back.",
+)
 _SPREAD = Words(
     "특잇값이 {low:.2f}에서 {high:.2f} 사이입니다. 1에 가까워야 합니다.",
     "The singular values are between {low:.2f} and {high:.2f}; they should be near 1.",
@@ -881,6 +949,18 @@ def _wrong_iterations(matrix: Tensor) -> Iterator[Mistake]:
         Words(
             "G의 제곱이 원소별 제곱입니다. G ** 2가 아니라 행렬곱 G @ G입니다.",
             "The square of G is taken entry by entry. It is the matrix product G @ G, not G ** 2.",
+        ),
+    )
+    x = matrix / matrix.norm()
+    gram = x @ x.T
+    for _ in range(5):
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    yield Mistake(
+        "gram-only-once",
+        x,
+        Words(
+            "G를 반복문 앞에서 한 번만 계산했습니다. x가 바뀌면 x xᵀ도 바뀌므로 반복할 때마다 다시 계산하세요.",
+            "G is computed only once, before the loop. x xᵀ changes with x, so compute it in each iteration.",
         ),
     )
     x = matrix / matrix.norm()

@@ -521,7 +521,13 @@ def _with_cache(layer: nn.Module, x: Tensor, placed: Tensor, right: Tensor, prod
     compare(layer(x[:, :first].clone(), cache), right[:, :first])
     require(bool(cache), _NOT_STORED, mistake="not-stored")
     require({"k", "v"} <= set(cache), _NAMES, mistake="names", found=sorted(cache))
-    compare(require_tensor(layer(x[:, first : first + 1].clone(), cache)), right[:, first : first + 1], *_wrong_next(
+    following = raises(
+        _CAT,
+        lambda: layer(x[:, first : first + 1].clone(), cache),
+        mistake="cat-dimension",
+        text=("Sizes of tensors must match", "must match the size of tensor", "Expected size for first two dimensions"),
+    )
+    compare(following, right[:, first : first + 1], *_wrong_next(
         x, placed, production, first, scale
     ))  # fmt: skip
     require(cache["k"].shape[1] == first + 1, _NOT_APPENDED_KEYS, mistake="not-appended", count=cache["k"].shape[1])
@@ -581,6 +587,10 @@ _NOT_APPENDED_KEYS = Words(
     "토큰이 5개인데 캐시에는 {count}개가 있습니다. 이어 붙인 k와 v를 캐시에 다시 저장하세요.",
     "There were 5 tokens, but the cache holds {count}. Store the concatenated k and v in the cache again.",
 )
+_CAT = Words(
+    "k와 v를 위치가 아닌 차원에서 이어 붙였습니다. (B, S, C)에서 위치는 차원 1입니다: torch.cat((...), dim=1).",
+    "k and v are not concatenated over the positions. In (B, S, C) these are dimension 1: torch.cat((...), dim=1).",
+)
 _RESTART = Words(
     "새 토큰의 위치가 다시 0부터 시작합니다. 모델은 새 토큰이 문장 맨 앞에 있다고 봅니다. torch.arange(past, past + "
     "T)를 쓰세요.",
@@ -632,7 +642,10 @@ def _searched(after: Callable[[list[int]], Tensor], beam: int, most: int, rule: 
                 continue
             grown = [(_score(total, value, rule), [*ids, token]) for token, value in enumerate(after(ids).tolist())]
             candidates += sorted(grown, reverse=True)[:1] if rule == "alone" and len(beams) == beam else grown
-        beams = sorted(candidates, key=lambda candidate: -candidate[0])[:beam]
+        beams = sorted(
+            candidates, key=lambda candidate: -candidate[0] / (len(candidate[1]) - 1 if rule == "mean" else 1)
+        )
+        del beams[beam:]
     return beams
 
 
@@ -702,6 +715,15 @@ _MISTAKEN: Sequence[tuple[str, str, Words]] = (
         Words(
             "끝난 후보가 사라졌습니다. 끝난 후보도 candidates에 그대로 넣어 다른 후보와 비교하세요.",
             "Finished candidates are lost. Put them into the candidates as they are, and compare them with the others.",
+        ),
+    ),
+    (
+        "divided-by-length",
+        "mean",
+        Words(
+            "합을 길이로 나누어 비교했습니다. 여기서는 합만 비교합니다. 길이로 나누면 긴 문장이 유리해집니다.",
+            "The sums are compared after a division by the length. Compare the sums as they are here. A division by "
+            "the length favours long sentences.",
         ),
     ),
     (
