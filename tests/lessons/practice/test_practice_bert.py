@@ -13,6 +13,10 @@ RANDOM = "chosen & (fate >= 0.8) & (fate < 0.9)"
 MISTAKES = [
     ("bert_masking", "in-place", [(MASKED, "ids.masked_fill_(chosen & (fate < 0.8), mask_id)")]),
     ("bert_masking", "float-ids", [("return inputs, labels", "return inputs.float(), labels")]),
+    ("bert_masking", "swapped", [("return inputs, labels", "return labels, inputs")]),
+    ("bert_masking", "labels-inverted", [("(~chosen, -100)", "(chosen, -100)"), ("fate < 0.8", "fate < 2"),
+                                         (RANDOM, "chosen & (fate > 2)")]),
+    ("bert_masking", "one-draw", [("fate = torch.rand(ids.shape)", "fate = torch.rand(())")]),
     ("bert_masking", "labels-everywhere", [("ids.masked_fill(~chosen, -100)", "ids.clone()")]),
     ("bert_masking", "no-labels", [("masked_fill(~chosen, -100)", "masked_fill(chosen | ~chosen, -100)")]),
     ("bert_masking", "padding-chosen", [(CHOSEN, "torch.rand(ids.shape) < 0.15")]),

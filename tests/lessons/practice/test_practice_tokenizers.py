@@ -24,6 +24,8 @@ MISTAKES = [
     ("character_tokenizer", "byte-by-byte", [("written.append(one)",
                                               'written.extend(bytes([one]).decode().encode())')]),
     ("character_tokenizer", "byte-as-character", [("written.append(one)", "written.extend(chr(one).encode())")]),
+    ("character_tokenizer", "bytes-of-ids", [("        written = bytearray()", "        return bytes(ids).decode()\n"
+                                              "        written = bytearray()")]),
     ("character_tokenizer", "bytes-left-over", [("        for one in ids:", "        while ids and ids[-1] < 256:\n"
                                                  "            ids.pop()\n        for one in ids:")]),
     ("character_tokenizer", "surrogate", [(UNKNOWN, "ids.extend(character.encode())")]),
@@ -58,6 +60,7 @@ MISTAKES = [
     ("bpe_merges", "same-again", [("apply_merges(word, merges)", "list(word)")]),
     ("bpe_merges", "not-pairs", [(CHOSEN, f'"".join({CHOSEN})'),
                                  ("apply_merges(word, merges)", "list(word)")]),
+    ("bpe_merges", "not-pairs", [(CHOSEN, "counts.most_common(1)[0]"), ("apply_merges(word, merges)", "list(word)")]),
     ("bpe_merges", "no-pair-left", [("        if not counts:\n            break\n", "")]),
     ("bpe_merges", "no-return", [("return merges", "merges")]),
 ]  # fmt: skip

@@ -124,7 +124,16 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     if not _same(tensor, right, tolerance):
         gap = (tensor.double() - right.double()).abs().nan_to_num(float("inf"))
         gap[tensor == right] = 0  # infinity minus infinity is NaN
-        place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
+        if not gap.dim():
+            raise Wrong(
+                Words(
+                    "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
+                    "The result is {given:.4g}; it should be {right:.4g}.",
+                ),
+                given=tensor.item(),
+                right=right.item(),
+            )
+        place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
         raise Wrong(
             Words(
                 "위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 합니다.",
@@ -211,13 +220,16 @@ def require_tensors(given: object, count: int) -> tuple[Tensor, ...]:
     """
     if given is None:
         require_tensor(given)
+    kind = type(given).__name__
     if not (isinstance(given, tuple | list) and len(given) == count and all(isinstance(one, Tensor) for one in given)):
         raise Wrong(
             Words(
                 "결과가 {kind}입니다. 쉼표로 나눈 텐서 {count}개를 돌려주어야 합니다.",
                 "The result is of type {kind}; return {count} tensors, with commas between them.",
             ),
-            kind=type(given).__name__,
+            kind=f"{kind} ({', '.join(type(one).__name__ for one in given)})"
+            if isinstance(given, tuple | list)
+            else kind,
             count=count,
         )
     return tuple(given)

@@ -115,6 +115,53 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
         ),
     ),
+    "torch.return_types.": (
+        "values-and-indices",
+        Words(
+            "max, sort, topk에 dim을 주면 값과 위치를 함께 돌려줍니다. 값은 .values이고 위치는 .indices입니다.",
+            "With dim, max, sort and topk return both values and places. The values are in .values, the places in "
+            ".indices.",
+        ),
+    ),
+    "bitwise_xor": (
+        "caret",
+        Words("파이썬에서 거듭제곱은 ^가 아니라 **입니다.", "In Python a power is written **, not ^."),
+    ),
+    "must match the size of tensor": (
+        "broadcast",
+        Words(
+            "모양이 맞지 않는 두 텐서를 더하거나 곱하거나 빼거나 나누었습니다. 뒤의 차원부터 크기가 같거나 1이어야 "
+            "합니다. keepdim=True가 빠졌거나, 행렬곱 @ 대신 *를 썼거나, 괄호가 빠졌는지 확인하세요.",
+            "Two tensors whose shapes do not fit were added, subtracted, multiplied or divided. From the last "
+            "dimension on, the sizes must be equal or 1. Look for a missing keepdim=True, for * instead of the matrix "
+            "product @, and for missing brackets.",
+        ),
+    ),
+    "shapes cannot be multiplied": (
+        "matrix-product",
+        Words(
+            "행렬곱 A @ B에서 A의 열 수와 B의 행 수가 같아야 합니다. 순서나 전치를 확인하세요.",
+            "In a matrix product A @ B, A needs as many columns as B has rows. Check the order, and what is "
+            "transposed.",
+        ),
+    ),
+    "Tensors must have same number of dimensions": (
+        "dimensions",
+        Words(
+            "차원의 수가 다른 텐서를 이어 붙였습니다. squeeze()나 번호 하나로 고르기([:, 0])는 차원을 없앱니다. [:, "
+            ":1]은 차원을 남깁니다.",
+            "Tensors with different numbers of dimensions cannot be concatenated. squeeze() and an index ([:, 0]) "
+            "remove a dimension; [:, :1] keeps it.",
+        ),
+    ),
+    "Sizes of tensors must match except in dimension": (
+        "cat-dimension",
+        Words(
+            "torch.cat은 이어 붙이는 차원 말고는 크기가 모두 같아야 합니다. dim을 확인하세요. 쓰지 않으면 dim=0입니다.",
+            "torch.cat needs equal sizes in all dimensions but the one that is concatenated. Check dim; without it, "
+            "it is 0.",
+        ),
+    ),
     "does not require grad and does not have a grad_fn": (
         "no-grad",
         Words(

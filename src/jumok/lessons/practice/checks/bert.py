@@ -28,6 +28,11 @@ def bert_masking(code: Code) -> Steps:
     share = (chosen.sum() / ordinary.sum()).item()
     require(0.13 < share < 0.17, _RATE, mistake="rate", share=100 * share)
     yield Words("토큰의 약 15%를 고릅니다.", "About 15% of the tokens are chosen.")
+    if not 0.1 < 100 * (inputs[chosen] == MASK).float().mean() < 99.9:
+        few = ids[:16]
+        calls = [_call(function, few) for _ in range(30)]
+        fates = {round((made[written != IGNORED] == MASK).float().mean().item(), 1) for made, written in calls}
+        require(len(fates) == 1, _ONE_DRAW, mistake="one-draw")
     _require_shares(ids, inputs, chosen)
     yield Words("고른 토큰의 80%, 10%, 10%가 맞습니다.", "The shares 80%, 10% and 10% are right.")
     again, _ = _call(function, ids)
@@ -60,6 +65,9 @@ def _call(function: Callable[..., Any], ids: Tensor) -> tuple[Tensor, Tensor]:
 def _require_labels(ids: Tensor, inputs: Tensor, labels: Tensor, ordinary: Tensor) -> None:
     """Check which places have a label, and which."""
     chosen = labels != IGNORED
+    require(not bool((inputs == IGNORED).any()), _SWAPPED, mistake="swapped")
+    inverted = bool((inputs != ids).any()) and torch.equal(labels == IGNORED, inputs != ids)
+    require(not inverted, _INVERTED, mistake="labels-inverted")
     require(not torch.equal(labels, ids), _ALL_LABELS, mistake="labels-everywhere")
     require(bool(chosen.any()), _NO_LABELS, mistake="no-labels")
     rest = labels[~ordinary].unique().tolist()  # nothing is chosen there, so all of these labels are alike
@@ -99,6 +107,22 @@ _IN_PLACE = Words(
     "The given ids were changed. inputs = ids makes no copy, only another name. Use ids.clone() or masked_fill.",
 )
 _FLOATS = Words("id가 실수입니다. 정수여야 합니다.", "The ids are floats; they should be integers.")
+_SWAPPED = Words(
+    "inputs에 -100이 있습니다. 돌려주는 순서는 inputs, labels입니다.",
+    "The inputs contain -100. Return inputs first, then labels.",
+)
+_INVERTED = Words(
+    "라벨의 위치가 반대입니다. 바꾼 위치에 -100이 있고 나머지에 원래 토큰이 있습니다. 모델은 가린 토큰을 예측해야 "
+    "합니다.",
+    "The labels are the wrong way round: -100 where a token was replaced, and the original token elsewhere. The model "
+    "should predict the tokens that were replaced.",
+)
+_ONE_DRAW = Words(
+    "고른 토큰이 모두 같은 처리를 받습니다. 무작위 수를 배치에 하나만 뽑았습니다. 토큰마다 뽑으세요: "
+    "torch.rand(ids.shape).",
+    "All chosen tokens are treated alike: one random number is drawn for the whole batch. Draw one for each token: "
+    "torch.rand(ids.shape).",
+)
 _ALL_LABELS = Words(
     "모든 위치에 라벨이 있습니다. 그러면 손실의 대부분은 입력에 그대로 보이는 토큰이므로 모델이 베끼기만 해도 손실이 "
     "작습니다. 고르지 않은 위치는 -100이어야 합니다.",

@@ -52,7 +52,12 @@ def character_tokenizer(code: Code) -> Steps:
 
 
 def _decoding(mine: Any) -> Steps:
-    known = mine.decode(_ids(mine.encode("나는 책을")))
+    known = raises(
+        _BYTES_OF_IDS,
+        lambda: mine.decode(_ids(mine.encode("나는 책을"))),
+        mistake="bytes-of-ids",
+        text="bytes must be in range(0, 256)",
+    )
     if known is None:
         raise Wrong(_NO_TEXT, mistake="no-return")
     require(known == "나는 책을", _TEXT, given=repr(known), right=repr("나는 책을"))
@@ -87,6 +92,10 @@ def _ids(given: object) -> list[int]:
 
 _NO_IDS = Words("encode가 None을 돌려줍니다. return이 빠졌습니다.", "encode returns None: the `return` is missing.")
 _NO_TEXT = Words("decode가 None을 돌려줍니다. return이 빠졌습니다.", "decode returns None: the `return` is missing.")
+_BYTES_OF_IDS = Words(
+    "모든 id를 바이트로 바꾸려 했습니다. 256 이상인 id는 글자이므로 self.characters[id - 256]에서 찾으세요.",
+    "All ids were taken for bytes. An id of 256 and more is a character: characters[id - 256].",
+)
 _NOT_IDS = Words(
     "encode의 결과가 {kind}입니다. 정수의 목록(list)이어야 하고, 그 안에 다른 목록이나 글자가 있으면 안 됩니다.",
     "encode returns a {kind}; it should be a list of integers, without lists or characters inside.",
@@ -296,7 +305,8 @@ def _compare_merges(given: object, words: dict[str, int], n: int) -> None:
     merges = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in given]  # type: ignore[attr-defined]
     if merges == right:
         return
-    require(all(isinstance(pair, tuple) and len(pair) == 2 for pair in merges), _NOT_PAIRS, mistake="not-pairs")
+    pairs = all(isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(p, str) for p in pair) for pair in merges)
+    require(pairs, _NOT_PAIRS, mistake="not-pairs")
     require(merges != _learned(words, n, rule="unweighted"), _UNWEIGHTED, mistake="words-once")
     require(merges != _learned(words, n, rule="rare"), _RARE, mistake="rarest")
     require(merges != _learned(words, n, rule="first"), _TIE, mistake="tie", given=merges, right=right)
@@ -389,8 +399,10 @@ _PIECES = Words(
     "{word}의 조각이 {given}입니다. {right}이어야 합니다.", "The pieces of {word} are {given}; they should be {right}."
 )
 _NOT_PAIRS = Words(
-    "병합은 (왼쪽 조각, 오른쪽 조각)인 튜플이어야 합니다. 합친 문자열만 있으면 어디서 나뉘는지 알 수 없습니다.",
-    "A merge should be a tuple (left piece, right piece). The joined string alone does not say where it divides.",
+    "병합은 문자열 두 개의 튜플 (왼쪽 조각, 오른쪽 조각)이어야 하고 빈도는 들어가지 않습니다. 합친 문자열만 있으면 "
+    "어디서 나뉘는지 알 수 없습니다.",
+    "A merge should be a tuple of two strings, (left piece, right piece), without a count. The joined string alone "
+    "does not say where it divides.",
 )
 _UNWEIGHTED = Words(
     "단어를 한 번씩만 세었습니다. 텍스트에 7번 나오는 단어의 쌍은 7번 나온 것입니다: counts[pair] += count.",

@@ -197,6 +197,9 @@ def cross_entropy(code: Code) -> Steps:
         mistake="overflow",
     )
     far = logits * 100
+    small = require_number(function(far.clone(), targets.clone()))
+    limit = 0.9 * F.cross_entropy(far.flatten(0, 1), targets.flatten()).item()
+    require(not math.isfinite(small) or small > limit, _EPSILON_IN_LOG, mistake="epsilon-in-log", given=small)
     require(
         math.isfinite(require_number(function(far.clone(), targets.clone()))),
         Words(
@@ -297,6 +300,13 @@ _ONE_SIDE = Words(
     "최댓값 m을 한쪽에만 뺐습니다. log(exp(z - m)의 합)에는 m을 다시 더하거나, 정답의 로짓에서도 m을 빼세요.",
     "The maximum m is subtracted on one side only. Add m to log(sum of exp(z - m)) again, or subtract it from the "
     "logit of the correct token as well.",
+)
+_EPSILON_IN_LOG = Words(
+    "아주 나쁜 예측의 손실이 {given:.1f}밖에 되지 않습니다. 로그 안에 더한 작은 수나 clamp가 손실의 위쪽을 막아 "
+    "그래디언트가 없어집니다. 로그 확률을 로짓에서 바로 구하면 필요 없습니다.",
+    "The loss of very bad predictions is only {given:.1f}. A small number added inside the log, or a clamp, limits "
+    "the loss, and its gradient vanishes. Neither is needed if the log-probability is computed directly from the "
+    "logits.",
 )
 _ALL_PAIRS = Words(
     "[..., targets]는 모든 위치에서 모든 정답을 고르므로 모양이 (B, T, B, T)입니다. 위치마다 자기 정답 하나만 "
@@ -439,8 +449,9 @@ _NO_BACKWARD = Words(
     "optimizer changes the parameters by their gradients only.",
 )
 _NO_STEP = Words(
-    "optimizer.step()이 불리지 않아 파라미터가 그대로입니다. 괄호가 있는지도 보세요.",
-    "optimizer.step() was not called (did you write the brackets?), so the parameters did not change.",
+    "optimizer.step()이 불리지 않아 파라미터가 그대로입니다. 괄호가 있는지, 받은 optimizer를 썼는지 보세요.",
+    "optimizer.step() was not called, so the parameters did not change. Check the brackets, and use the optimizer that "
+    "is given.",
 )
 _STEP_FIRST = Words(
     "step이 backward보다 먼저입니다. 옵티마이저가 이전 배치의 그래디언트로 갱신하거나, 그래디언트가 없어 아무것도 하지 "
@@ -646,6 +657,13 @@ def _wrong_cosines(right: Tensor, warmup: int, peak: float) -> Iterator[Mistake]
         ),
     )
     yield Mistake(
+        "degrees",
+        fallen((1 + torch.cos(180 * done)) / 2),
+        Words(
+            "math.cos은 각도를 라디안으로 받습니다. 180°는 π입니다.", "math.cos takes the angle in radians. 180° is π."
+        ),
+    )
+    yield Mistake(
         "no-pi",
         fallen((1 + torch.cos(done)) / 2),
         Words(
@@ -727,6 +745,7 @@ def _epsilon_and_decay(one: Callable[..., tuple[Tensor, ...]], w: Tensor, g: Ten
         large,
         w - 0.1 * g / (g.abs() + 0.5),
         Mistake("epsilon-inside", w - 0.1 * g / (g**2 + 0.5).sqrt(), _EPSILON_INSIDE),
+        Mistake("epsilon-before-correction", w - 0.1 * g / (g.abs() + 0.5 / 0.1**0.5), _EPSILON_EARLY),
         Mistake("no-epsilon", w - 0.1 * g.sign(), _NO_EPSILON),
     )
     yield Words("ε의 자리가 맞습니다.", "ε is in the right place.")
@@ -803,6 +822,10 @@ _NOT_A_POWER = Words(
 _EPSILON_INSIDE = Words(
     "ε이 제곱근 안에 있습니다. 그러면 ε의 크기가 √ε이 되어, 1e-8이 1e-4처럼 작용합니다. 제곱근을 취한 뒤에 더하세요.",
     "ε is inside the root. There it acts like √ε: 1e-8 acts like 1e-4. Add it after the root.",
+)
+_EPSILON_EARLY = Words(
+    "ε을 편향 보정 전의 √v에 더했습니다. 그러면 첫 스텝에서 ε이 더 크게 작용합니다. √v̂에 더하세요.",
+    "ε is added to √v, before the bias correction. In the first steps it then has a larger effect. Add it to √v̂.",
 )
 _NO_EPSILON = Words(
     "ε이 없습니다. 그래디언트가 계속 0인 파라미터는 0 / 0이 되어 NaN이 됩니다.",

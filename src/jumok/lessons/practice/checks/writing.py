@@ -158,8 +158,8 @@ def _wrong_top_k(logits: Tensor, k: int) -> Iterator[Mistake]:
 
 
 _CHANGED = Words(
-    "받은 텐서를 제자리에서 바꾸었습니다. masked_fill_이 아니라 masked_fill을 쓰세요.",
-    "The function changed its argument. Use masked_fill, not masked_fill_.",
+    "받은 텐서를 제자리에서 바꾸었습니다. logits[...] = 나 masked_fill_ 대신 masked_fill을 쓰세요. 새 텐서를 만듭니다.",
+    "The function changed its argument. Use masked_fill, which makes a new tensor, not masked_fill_ or logits[...] =.",
 )
 _ZEROS = Words(
     "-∞ 대신 0으로 바꾸었습니다. exp(0) = 1이므로 확률이 0이 되지 않고, 음수 로짓보다 오히려 커집니다.",
@@ -403,6 +403,7 @@ def _wrong_texts(model: _Counting, start: Tensor, right: Tensor) -> Iterator[Mis
     yield Mistake("prompt-lost", right[:, -4:], _PROMPT_LOST)
     yield Mistake("prompt-lost", right[:, -5:], _PROMPT_LOST)
     yield Mistake("not-appended", start, _NOT_APPENDED)
+    yield Mistake("return-in-the-loop", lambda result: result.shape[-1] == start.shape[1] + 1, _RETURN)
 
 
 _NOT_CROPPED = Words(
@@ -436,8 +437,14 @@ _SAME_INPUT = Words(
     "The model gets the same input each time. The next round needs the ids with the new token: ids = torch.cat(...).",
 )
 _PROMPT_LOST = Words(
-    "결과에서 앞의 토큰이 없어졌습니다. 자른 것은 모델에만 넣고, ids에는 모든 토큰을 두세요.",
-    "The first tokens are missing in the result. Crop only what the model is given, and keep all tokens in ids.",
+    "결과에서 앞의 토큰이 없어졌습니다. 처음에 받은 토큰도 결과에 있어야 합니다. 자른 것은 모델에만 넣고, ids에는 "
+    "모든 토큰을 두세요.",
+    "The first tokens are missing in the result, which should begin with the given ones. Crop only what the model is "
+    "given, and keep all tokens in ids.",
+)
+_RETURN = Words(
+    "토큰을 하나만 생성했습니다. return이 반복문 안에 있지 않은지 들여쓰기를 확인하세요.",
+    "Only one token was generated. Check the indentation: the return may be inside the loop.",
 )
 _NOT_APPENDED = Words(
     "새 토큰이 결과에 없습니다. torch.cat은 새 텐서를 돌려주므로 ids에 다시 넣어야 합니다.",
@@ -527,9 +534,8 @@ def _with_cache(layer: nn.Module, x: Tensor, placed: Tensor, right: Tensor, prod
         mistake="cat-dimension",
         text=("Sizes of tensors must match", "must match the size of tensor", "Expected size for first two dimensions"),
     )
-    compare(following, right[:, first : first + 1], *_wrong_next(
-        x, placed, production, first, scale
-    ))  # fmt: skip
+    wrong = _wrong_next(x, placed, production, first, scale)
+    compare(following, right[:, first : first + 1], *wrong)
     require(cache["k"].shape[1] == first + 1, _NOT_APPENDED_KEYS, mistake="not-appended", count=cache["k"].shape[1])
     yield Words("토큰 하나를 더 넣어도 결과가 같습니다.", "One more token gives the same result.")
     rest = x[:, first + 1 :]
@@ -543,7 +549,13 @@ def _with_cache(layer: nn.Module, x: Tensor, placed: Tensor, right: Tensor, prod
     yield Words("토큰 여러 개를 더 넣어도 결과가 같습니다.", "Several more tokens give the same result.")
     kept = LayerCache(x.shape[1], torch.empty(len(x), 1, 0, x.shape[2]))
     keys, values = kept.append(production.k_proj(placed)[:, None], production.v_proj(placed)[:, None])
-    compare(cache["k"], keys[:, 0], Mistake("values-as-keys", values[:, 0], _SWAPPED))
+    compare(
+        cache["k"],
+        keys[:, 0],
+        Mistake("values-as-keys", values[:, 0], _SWAPPED),
+        Mistake("inputs-stored", x, _INPUTS),
+        Mistake("inputs-stored", placed, _INPUTS),
+    )
     compare(cache["v"], values[:, 0])
     yield Words("캐시의 내용이 jumok의 캐시와 같습니다.", "The cache holds what the cache of jumok holds.")
 
@@ -553,6 +565,7 @@ def _wrong_next(x: Tensor, placed: Tensor, production: Any, first: int, scale: f
     new = placed[:, first : first + 1]
     restarted = x[:, first : first + 1] + (placed - x)[:, :1]
     so_far = torch.cat((placed[:, :first], restarted), dim=1)
+    yield Mistake("square-mask", lambda result: result.shape[1] == first + 1, _SQUARE)
     yield Mistake("positions-restart", _attended(so_far, production, scale=scale, past=first), _RESTART)
     yield Mistake("not-appended", production.v_proj(new), _ALONE)
     yield Mistake("not-appended", production.v_proj(restarted), _ALONE)
@@ -591,6 +604,12 @@ _CAT = Words(
     "k와 v를 위치가 아닌 차원에서 이어 붙였습니다. (B, S, C)에서 위치는 차원 1입니다: torch.cat((...), dim=1).",
     "k and v are not concatenated over the positions. In (B, S, C) these are dimension 1: torch.cat((...), dim=1).",
 )
+_SQUARE = Words(
+    "새 토큰은 하나인데 출력이 모든 위치에 있습니다. 쿼리는 새 토큰뿐이므로 마스크의 모양은 (S, S)가 아니라 (T, "
+    "S)입니다.",
+    "There is one new token, but an output for every position. Only the new tokens are queries, so the mask has the "
+    "shape (T, S), not (S, S).",
+)
 _RESTART = Words(
     "새 토큰의 위치가 다시 0부터 시작합니다. 모델은 새 토큰이 문장 맨 앞에 있다고 봅니다. torch.arange(past, past + "
     "T)를 쓰세요.",
@@ -602,10 +621,10 @@ _ALONE = Words(
     "The new token attends only to itself. Put k and v of the cache before the new ones, then compute the attention.",
 )
 _TOP_LEFT = Words(
-    "마스크가 왼쪽 위에 맞춰져 있습니다. 쿼리는 새 토큰뿐이고 첫 쿼리의 위치는 past입니다. 그런데 tril()은 첫 쿼리에 "
-    "키 하나만 보여 줍니다. tril(past)를 쓰세요.",
+    "마스크가 왼쪽 위에 맞춰져 있습니다. 쿼리는 새 토큰뿐이고 첫 쿼리의 위치는 past입니다. 그런데 tril()이나 "
+    "is_causal=True는 첫 쿼리에 키 하나만 보여 줍니다. tril(past)를 쓰세요.",
     "The mask is aligned to the top left. The queries are only the new tokens, and the first of them is at position "
-    "past. tril() shows it one key only. Use tril(past).",
+    "past. tril() and is_causal=True show it one key only. Use tril(past).",
 )
 _ITSELF = Words(
     "새 토큰이 자기 자신을 참조하지 않습니다. 쿼리 i는 캐시의 past개와 새 토큰 i + 1개를 참조합니다.",
@@ -614,6 +633,11 @@ _ITSELF = Words(
 _NO_MASK_IN_A_PIECE = Words(
     "캐시가 있을 때 마스크를 쓰지 않았습니다. 쿼리가 하나이면 맞지만, 여러 개를 넣으면 미래 토큰을 참조합니다.",
     "With a cache there is no mask. That is right for one query, but several queries then attend to future tokens.",
+)
+_INPUTS = Words(
+    "캐시에 키가 아니라 x가 있습니다. 결과는 맞지만 앞 토큰의 키와 값을 매번 다시 계산하게 됩니다. k와 v를 저장하세요.",
+    "The cache holds x, not the keys. The result is right, but the keys and values of all earlier tokens are computed "
+    "again each time. Store k and v.",
 )
 _SWAPPED = Words("캐시의 k에 값이 들어 있습니다.", "The entry k of the cache holds the values.")
 
@@ -642,11 +666,25 @@ def _searched(after: Callable[[list[int]], Tensor], beam: int, most: int, rule: 
                 continue
             grown = [(_score(total, value, rule), [*ids, token]) for token, value in enumerate(after(ids).tolist())]
             candidates += sorted(grown, reverse=True)[:1] if rule == "alone" and len(beams) == beam else grown
-        beams = sorted(
-            candidates, key=lambda candidate: -candidate[0] / (len(candidate[1]) - 1 if rule == "mean" else 1)
-        )
-        del beams[beam:]
+        sign = 1 if rule == "worst" else -1
+        candidates.sort(key=lambda candidate: sign * candidate[0] / (len(candidate[1]) - 1 if rule == "mean" else 1))
+        beams = candidates[:beam]
+        if rule == "early" and beams[0][1][-1] == END:
+            break
     return beams
+
+
+def _kept_apart(after: Callable[[list[int]], Tensor], beam: int, most: int) -> Beams:
+    """Finished candidates are put aside, and compared at the end only."""
+    beams: Beams = [(0.0, [START])]
+    finished: Beams = []
+    for _ in range(most):
+        grown = [
+            (total + value, [*ids, token]) for total, ids in beams for token, value in enumerate(after(ids).tolist())
+        ]
+        finished += [one for one in grown if one[1][-1] == END]
+        beams = sorted((one for one in grown if one[1][-1] != END), key=lambda one: -one[0])[:beam]
+    return sorted(finished + beams, key=lambda one: -one[0])[:beam]
 
 
 def _score(total: float, value: float, rule: str) -> float:
@@ -727,6 +765,16 @@ _MISTAKEN: Sequence[tuple[str, str, Words]] = (
         ),
     ),
     (
+        "stopped-early",
+        "early",
+        Words(
+            "가장 좋은 후보가 끝나자마자 멈췄습니다. 다른 후보는 아직 끝나지 않았습니다. 모든 후보가 끝나거나 most번 "
+            "반복할 때까지 계속하세요.",
+            "The search stops when the best candidate is finished, but others are not. Go on until all are finished, "
+            "or for most rounds.",
+        ),
+    ),
+    (
         "each-beam-alone",
         "alone",
         Words(
@@ -753,8 +801,12 @@ def _compare_beams(given: object, after: Callable[[list[int]], Tensor], beam: in
                 raise Wrong(words, mistake=name)
         require(len(beams) <= beam, _TOO_MANY, mistake="too-many", given=len(beams), beam=beam)
         require(not _same_beams(sorted(beams), sorted(right)), _ORDER, mistake="order")
-        worst = [sum(after(ids[:i])[ids[i]].item() for i in range(1, len(ids))) for _, ids in beams]
-        require(worst != sorted(worst) or len(beams) < 2, _WORST, mistake="worst-kept")
+        require(not _same_beams(beams, _searched(after, beam, most, "worst")), _WORST, mistake="worst-kept")
+        require(not _same_beams(beams, _kept_apart(after, beam, most)), _APART, mistake="finished-kept-apart")
+        require(
+            not _same_beams([(one, [START, *ids]) for one, ids in beams], right), _NO_START, mistake="start-missing"
+        )
+        require(max(len(ids) for _, ids in beams) <= most + 1, _SHARED, mistake="shared-list", most=most)
         greedy = _searched(after, 1, most)
         require(not _same_beams(beams, greedy), _GREEDY, mistake="greedy", beam=beam)
     for (score, ids), (best, expected) in zip(beams, right, strict=False):
@@ -784,6 +836,21 @@ def _same_beams(a: Beams, b: Beams) -> bool:
     )
 
 
+_APART = Words(
+    "끝난 후보를 따로 모아 마지막에만 비교했습니다. 이것도 쓰이는 방법이지만 결과가 다릅니다. 여기서는 끝난 후보도 "
+    "매번 beam개 안에 들어야 남습니다.",
+    "Finished candidates are put aside, and compared at the end only. This is also in use, but gives other results. "
+    "Here, a finished candidate takes one of the places each time.",
+)
+_NO_START = Words(
+    "ids에 start가 빠졌습니다. 첫 id로 남겨 두세요.", "start is missing in the ids. Keep it as the first id."
+)
+_SHARED = Words(
+    "토큰이 {most}개보다 많은 후보가 있습니다. ids.append는 여러 후보가 함께 쓰는 목록을 바꿉니다. 후보마다 새 목록 "
+    "[*ids, token]을 만드세요.",
+    "A candidate has more than {most} tokens. ids.append changes a list that several candidates share. Make a new "
+    "list for each: [*ids, token].",
+)
 _TOO_MANY = Words(
     "후보가 {given}개 남았습니다. 매번 {beam}개만 남기세요. 그러지 않으면 후보의 수가 토큰마다 V배가 됩니다.",
     "{given} candidates remain. Keep only {beam} each time, or their number grows V times with each token.",
