@@ -160,6 +160,7 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
 def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
     """Raise Wrong: how many entries differ, in which indices if not everywhere, and the one that is furthest off."""
     gap = (given - right).abs().nan_to_num(float("inf"))
+    gap[given == right] = 0  # infinity minus infinity is NaN
     if not gap.dim():
         words = Words(
             "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
@@ -272,16 +273,61 @@ def require_earlier(slug: str, given: object, right: Tensor) -> None:
     )
 
 
-def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str) -> Any:
-    """The result of a call, whose known exception is explained. text: a part of the message of that exception.
+def require_number(given: object) -> float:
+    """The result as a number; a tensor with one entry counts as one.
+
+    Raises:
+        Wrong: it is none; None usually means that `return` is missing.
+    """
+    if isinstance(given, int | float):
+        return float(given)
+    if isinstance(given, Tensor) and given.numel() == 1:
+        return float(given)
+    if given is None:
+        require_tensor(given)
+    raise Wrong(
+        Words("결과가 {kind}입니다. 수 하나여야 합니다.", "The result is of type {kind}; it should be one number."),
+        kind=type(given).__name__,
+    )
+
+
+def require_tensors(given: object, count: int) -> tuple[Tensor, ...]:
+    """The result as a tuple of so many tensors.
+
+    Raises:
+        Wrong: it is none; None usually means that `return` is missing.
+    """
+    if given is None:
+        require_tensor(given)
+    kind = type(given).__name__
+    if not (isinstance(given, tuple | list) and len(given) == count and all(isinstance(one, Tensor) for one in given)):
+        raise Wrong(
+            Words(
+                "결과가 {kind}입니다. 쉼표로 나눈 텐서 {count}개를 돌려주어야 합니다.",
+                "The result is of type {kind}; return {count} tensors, with commas between them.",
+            ),
+            kind=f"{kind} ({', '.join(type(one).__name__ for one in given)})"
+            if isinstance(given, tuple | list)
+            else kind,
+            count=count,
+        )
+    return tuple(given)
+
+
+def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str | tuple[str, ...]) -> Any:
+    """The result of a call, whose known exception is explained.
+
+    Args:
+        text: a part of "TypeOfTheException: its message", or several of which one must occur.
 
     Raises:
         Wrong: the call raised it. Other exceptions pass.
     """
     try:
         return call()
-    except RuntimeError as error:
-        if text in str(error):
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        if any(part in said for part in ([text] if isinstance(text, str) else text)):
             raise Wrong(words, mistake=mistake) from error
         raise
 

@@ -240,6 +240,44 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "An object does not have that name. Check its spelling. What belongs to self must be made in __init__.",
         ),
     ),
+    "torch.return_types.": (
+        "values-and-indices",
+        Words(
+            "max, sort, topk에 dim을 주면 값과 위치를 함께 돌려줍니다. 값은 .values이고 위치는 .indices입니다.",
+            "With dim, max, sort and topk return both values and places. The values are in .values, the places in "
+            ".indices.",
+        ),
+    ),
+    "bitwise_xor": (
+        "caret",
+        Words("파이썬에서 거듭제곱은 ^가 아니라 **입니다.", "In Python a power is written **, not ^."),
+    ),
+    "Tensors must have same number of dimensions": (
+        "dimensions",
+        Words(
+            "차원의 수가 다른 텐서를 이어 붙였습니다. squeeze()나 번호 하나로 고르기([:, 0])는 차원을 없앱니다. [:, "
+            ":1]은 차원을 남깁니다.",
+            "Tensors with different numbers of dimensions cannot be concatenated. squeeze() and an index ([:, 0]) "
+            "remove a dimension; [:, :1] keeps it.",
+        ),
+    ),
+    "Sizes of tensors must match except in dimension": (
+        "cat-dimension",
+        Words(
+            "torch.cat은 이어 붙이는 차원 말고는 크기가 모두 같아야 합니다. dim을 확인하세요. 쓰지 않으면 dim=0입니다.",
+            "torch.cat needs equal sizes in all dimensions but the one that is concatenated. Check dim; without it, "
+            "it is 0.",
+        ),
+    ),
+    "does not require grad and does not have a grad_fn": (
+        "no-grad",
+        Words(
+            "기울기를 구할 수 없는 손실에 backward를 불렀습니다. 손실을 torch.no_grad() 안에서 계산했거나 item(), "
+            "detach()로 계산 그래프에서 떼어 냈습니다.",
+            "backward was called on a loss without a computation graph. The loss was computed inside torch.no_grad(), "
+            "or item() or detach() cut it off from the graph.",
+        ),
+    ),
     "can't allocate memory": (
         "memory",
         Words(
