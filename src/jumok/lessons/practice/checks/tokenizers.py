@@ -242,14 +242,14 @@ def _compare_pieces(function: Callable[..., Any], word: str, merges: Merges, rig
     given = list(given)
     if given == right:
         return
-    values: dict[str, object] = {"word": word, "given": given, "right": right}
+    values: dict[str, Any] = {"word": word, "given": given, "right": right}
     require(given != list(word), _NOT_MERGED, mistake="not-merged", **values)
     require(len("".join(given)) <= len(word), _OVERLAP, mistake="overlapping", **values)
     require(len("".join(given)) >= len(word), _LAST_LOST, mistake="last-piece-lost", **values)
     require(given != _first_only(word, merges), _FIRST_ONLY, mistake="first-place-only", **values)
     require(given != _replaced(word, merges), _REPLACED, mistake="across-pieces", **values)
     require(given != _any_order(word, merges), _ANY_ORDER, mistake="order-ignored", **values)
-    raise Wrong(_PIECES, mistake=None, **values)
+    raise Wrong(_PIECES, **values)
 
 
 def _applied(word: str, merges: Merges) -> list[str]:
