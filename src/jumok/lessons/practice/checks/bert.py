@@ -141,7 +141,7 @@ _SPECIAL_CHOSEN = Words(
     "[CLS]나 [SEP] 같은 특수 토큰을 골랐습니다. 이들의 자리는 정해져 있어 배울 것이 없고, 모델은 문장의 경계를 "
     "잃습니다.",
     "Special tokens such as [CLS] or [SEP] were chosen. Their places are fixed, so there is nothing to learn, and the "
-    "model loses the ends of the sentences.",
+    "model no longer sees where sentences end.",
 )
 _LABELS_OF_INPUTS = Words(
     "라벨이 [MASK]입니다. 바꾼 뒤의 inputs가 아니라 원래 ids를 라벨로 쓰세요. 그러지 않으면 모델은 [MASK]를 "
@@ -184,10 +184,10 @@ _NEVER_KEPT = Words(
     "are, with a label.",
 )
 _NEVER_RANDOM = Words(
-    "무작위 토큰이 된 것이 없습니다([MASK] {masked:.0f}%, 그대로 {kept:.0f}%). 10%는 무작위 토큰이 되어야 모델이 "
-    "보이는 토큰을 믿지만 않고 문맥과 비교합니다.",
+    "무작위 토큰이 된 것이 없습니다([MASK] {masked:.0f}%, 그대로 {kept:.0f}%). 10%는 무작위 토큰으로 바꿉니다. 그래야 "
+    "모델이 [MASK]가 아닌 토큰도 문맥과 비교해 예측합니다.",
     "No chosen token became a random one ([MASK] {masked:.0f}%, unchanged {kept:.0f}%). 10% become random, so that "
-    "the model compares each token with its context and does not simply trust it.",
+    "the model also compares tokens other than [MASK] with their context.",
 )
 _SECOND_DRAW = Words(
     "[MASK] {masked:.0f}%, 무작위 {random:.0f}%, 그대로 {kept:.0f}%입니다. 10%를 [MASK]가 아닌 나머지 20%에서 다시 "

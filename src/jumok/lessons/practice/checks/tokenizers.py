@@ -42,7 +42,7 @@ def character_tokenizer(code: Code) -> Steps:
     lone = raises(_SURROGATE, lambda: mine.encode("가\ud83d나"), mistake="surrogate", text="UnicodeEncodeError")
     lone = _ids(lone)
     require(lone.count(ord("?")) == 1, _NO_QUESTION, mistake="surrogate-lost")
-    yield Words("깨진 서로게이트가 있어도 실패하지 않습니다.", "A lone surrogate does no harm.")
+    yield Words("깨진 서로게이트가 있어도 실패하지 않습니다.", "A lone surrogate raises no error.")
     half = list("😀".encode())[:2]
     written = raises(_HALF, lambda: mine.decode([*half, 256]), mistake="half-a-character", text="UnicodeDecodeError")
     require(
