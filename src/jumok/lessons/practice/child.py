@@ -12,13 +12,14 @@ import importlib
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from jumok.lessons.practice.carry import USED, is_open, load
-from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Wrong
+from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Steps, Wrong
 from jumok.lessons.practice.course import Words, exercise
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -29,6 +30,7 @@ def main(path: Path, slug: str, result: Path, seconds: float) -> None:
     _limit_memory()
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    _checks(slug)  # imported before the time begins
     with result.with_name(result.name + ".where").open("w", encoding="utf-8") as where:
         faulthandler.dump_traceback_later(seconds, exit=True, file=where)
         verdict = judge(path, slug)
@@ -39,15 +41,13 @@ def main(path: Path, slug: str, result: Path, seconds: float) -> None:
 def judge(path: Path, slug: str) -> dict[str, Any]:
     """Run a file and its check in this process."""
     right: list[dict[str, str]] = []
-    found = exercise(slug)
     USED.clear()
     try:
         source = path.read_text(encoding="utf-8-sig")
         if not source.strip():
             raise Wrong(EMPTY, mistake="empty-file")
         module = load(path, source)
-        check = getattr(importlib.import_module(f"jumok.lessons.practice.checks.{found.part}"), slug)
-        for words in check(Code(module)):
+        for words in _checks(slug)(Code(module)):
             right.append(vars(words))
     except Wrong as wrong:
         words = wrong.words if wrong.mistake else _with_earlier_files(wrong.words)
@@ -61,6 +61,13 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
     except BaseException as error:  # SystemExit and RecursionError, too: the reader's code may raise anything
         return _verdict("wrong", right, *_explained(error), line_of(error, path))
     return _verdict("right", right, None, None, None)
+
+
+def _checks(slug: str) -> Callable[[Code], Steps]:
+    """The check of an exercise."""
+    module = importlib.import_module(f"jumok.lessons.practice.checks.{exercise(slug).part}")
+    check: Callable[[Code], Steps] = getattr(module, slug)
+    return check
 
 
 EMPTY = Words(

@@ -21,7 +21,8 @@ def softmax(code: Code) -> Steps:
             "dimension",
             scores.softmax(-2),
             Words(
-                "행의 합이 1이 아닙니다. 소프트맥스가 뒤에서 두 번째 차원(쿼리)에 있습니다. 키는 마지막 차원입니다.",
+                "행의 합이 1이 아닙니다. 소프트맥스를 뒤에서 두 번째 차원(쿼리)에 적용했습니다. "
+                "키는 마지막 차원입니다.",
                 "The rows do not sum to one: the softmax runs over the second last dimension, the queries. The keys "
                 "are the last dimension.",
             ),
