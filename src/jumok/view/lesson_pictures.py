@@ -2,7 +2,7 @@
 be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
-around zero, and those of `canvas` for lines. Cells of attention that a mask hides are grey.
+around zero, and those of `canvas` for lines. Masked cells of attention are grey.
 """
 
 from __future__ import annotations
