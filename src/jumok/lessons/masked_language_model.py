@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import TrainConfig
-from jumok.lessons.assembly import NO_TARGET, encode
-from jumok.lessons.depth import apply_norm
+from jumok.lessons.block_parts import apply_norm
+from jumok.lessons.three_models import NO_TARGET, encode
 from jumok.models.bert import BERT
 from jumok.text.hangul import josa
 from jumok.tokenizers import Tokenizer

@@ -39,10 +39,11 @@ def rnn_by_hand(rnn: nn.RNN, x: Tensor) -> Tensor:
     Returns:
         (B, T, N), all states; equal to the first result of `rnn(x)`.
     """
+    w, u, b, c = rnn.all_weights[0]  # (N, C), (N, N), (N,), (N,)
     h = x.new_zeros(len(x), rnn.hidden_size)  # (B, N)
     states = []
     for x_t in x.unbind(dim=1):  # (B, C) each
-        h = torch.tanh(F.linear(x_t, rnn.weight_ih_l0, rnn.bias_ih_l0) + F.linear(h, rnn.weight_hh_l0, rnn.bias_hh_l0))
+        h = torch.tanh(F.linear(x_t, w, b) + F.linear(h, u, c))
         states.append(h)
     return torch.stack(states, dim=1)
 
@@ -59,11 +60,12 @@ def gru_by_hand(gru: nn.GRU, x: Tensor) -> Tensor:
     Returns:
         (B, T, N), all states; equal to the first result of `gru(x)`.
     """
+    w, u, b, c = gru.all_weights[0]  # (3N, C), (3N, N), (3N,), (3N,): of r, z and n
     h = x.new_zeros(len(x), gru.hidden_size)  # (B, N)
     states = []
     for x_t in x.unbind(dim=1):  # (B, C) each
-        from_x = F.linear(x_t, gru.weight_ih_l0, gru.bias_ih_l0).chunk(3, dim=-1)  # three times (B, N)
-        from_h = F.linear(h, gru.weight_hh_l0, gru.bias_hh_l0).chunk(3, dim=-1)
+        from_x = F.linear(x_t, w, b).chunk(3, dim=-1)  # three times (B, N)
+        from_h = F.linear(h, u, c).chunk(3, dim=-1)
         r, z = torch.sigmoid(from_x[0] + from_h[0]), torch.sigmoid(from_x[1] + from_h[1])  # (B, N) each
         n = torch.tanh(from_x[2] + r * from_h[2])  # (B, N)
         h = (1 - z) * n + z * h

@@ -10,6 +10,7 @@ https://cdn.openai.com/better-language-models/language_models_are_unsupervised_m
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -33,7 +34,7 @@ class Merge(NamedTuple, Generic[Symbol]):
 
     left: Symbol
     right: Symbol
-    count: int
+    times: int
 
 
 # --- characters -------------------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def count_pairs(words: Mapping[tuple[Symbol, ...], int]) -> Counter[tuple[Symbol
     """How often each two symbols are neighbours within a word."""
     counts: Counter[tuple[Symbol, Symbol]] = Counter()
     for symbols, count in words.items():
-        for pair in zip(symbols, symbols[1:], strict=False):
+        for pair in itertools.pairwise(symbols):
             counts[pair] += count
     return counts
 
@@ -159,12 +160,12 @@ def bigram_loss(train: Sequence[int], test: Sequence[int], vocab_size: int) -> f
     Args:
         train, test: ids less than vocab_size, two or more each. The first id of each is not predicted.
     """
-    pairs = Counter(zip(train, train[1:], strict=False))  # n(a b)
+    pairs = Counter(itertools.pairwise(train))  # n(a b)
     before = Counter(train[:-1])  # n(a)
     different = Counter(a for a, _ in pairs)  # d(a)
     alone = Counter(train[1:])  # n(b)
     nats = 0.0
-    for a, b in zip(test, test[1:], strict=False):
+    for a, b in itertools.pairwise(test):
         p = (alone[b] + 1) / (len(train) - 1 + vocab_size)
         if before[a]:
             p = (pairs[a, b] + different[a] * p) / (before[a] + different[a])
