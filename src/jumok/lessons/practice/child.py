@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from jumok.lessons.practice.carry import USED, is_open, load
-from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Wrong
+from jumok.lessons.practice.checking import NO_SUPER_INIT, NOT_BOOLEAN, Code, Wrong
 from jumok.lessons.practice.course import Words, exercise
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -93,10 +93,6 @@ PRODUCT = Words(
     "transpose(-2, -1) exchanges the last two dimensions. For an nn.Linear, the last dimension of the input must equal "
     "the first argument of the layer.",
 )
-BOOLEAN = Words(
-    "마스크는 True와 False로 된 텐서(bool)여야 합니다. 1과 0으로 된 텐서는 mask == 1로 바꾸세요.",
-    "A mask must be a tensor of True and False (bool). Turn a tensor of ones and zeros into one with mask == 1.",
-)
 
 # Part of the message of a RuntimeError or TypeError -> the name of the mistake, and an explanation.
 KNOWN: dict[str, tuple[str, Words]] = {
@@ -121,8 +117,8 @@ KNOWN: dict[str, tuple[str, Words]] = {
     ),
     "shapes cannot be multiplied": ("product-shapes", PRODUCT),
     "Expected size for first two dimensions of batch2": ("product-shapes", PRODUCT),
-    "only supports boolean masks": ("not-boolean", BOOLEAN),
-    "only implemented on integer and Boolean-type tensors": ("not-boolean", BOOLEAN),
+    "only supports boolean masks": ("not-boolean", NOT_BOOLEAN),
+    "only implemented on integer and Boolean-type tensors": ("not-boolean", NOT_BOOLEAN),
     "softmax() missing 1 required positional arguments": (
         "no-dim",
         Words(
