@@ -50,7 +50,7 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         for words in check(Code(module)):
             right.append(vars(words))
     except Wrong as wrong:
-        words = wrong.words if wrong.mistake else _with_earlier_files(wrong.words)
+        words = wrong.words if wrong.mistake and not wrong.__cause__ else _with_earlier_files(wrong.words)
         return _verdict("wrong", right, words, wrong.mistake, _line(wrong.__cause__, path))
     except NotImplementedError as error:
         if is_open(source):
@@ -181,8 +181,10 @@ def _explained(error: BaseException) -> tuple[Words, str | None]:
     if isinstance(error, MemoryError):
         return KNOWN["can't allocate memory"][1], "memory"
     if isinstance(error, SyntaxError):
+        where = f"{Path(error.filename or '').name}:{error.lineno}"
         return Words(
-            f"파이썬이 읽을 수 없는 줄입니다: {error.msg}", f"Python cannot read this line: {error.msg}"
+            f"파이썬이 읽을 수 없는 줄입니다({where}): {error.msg}",
+            f"Python cannot read this line ({where}): {error.msg}",
         ), "syntax"
     if isinstance(error, SystemExit):
         return Words("코드가 스스로 끝났습니다: exit()를 지우세요.", "The code ended itself: remove exit()."), "exit"

@@ -264,9 +264,7 @@ def masked_mean(code: Code) -> Steps:
 
 
 def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
-    real, padding = mask[:, :, None].float(), (~mask)[:, :, None].float()  # (B, S, 1)
-    total = (x * real).sum(1)
-    inverted = (x * padding).sum(1)
+    total = (x * mask[:, :, None]).sum(1)
     return [
         Mistake(
             "mean-over-padding",
@@ -302,6 +300,25 @@ def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
             Words("합을 토큰의 개수로 나누지 않았습니다.", "The sum is not divided by the number of tokens."),
         ),
         Mistake(
+            "one-too-many",
+            total / (mask.sum(1, keepdim=True) + 1),
+            Words(
+                "개수에 1을 더하여 나누었습니다. 0으로 나누지 않으려면 clamp(min=1)을 쓰세요. 그러면 다른 시퀀스의 "
+                "결과는 그대로입니다.",
+                "The count is one too high. To avoid a division by 0 use clamp(min=1), which leaves the other "
+                "sequences as they are.",
+            ),
+        ),
+        *_wrong_tokens(x, mask),
+    ]
+
+
+def _wrong_tokens(x: Tensor, mask: Tensor) -> list[Mistake]:
+    """Means of other tokens, or of another shape."""
+    real, padding = mask[:, :, None].float(), (~mask)[:, :, None].float()  # (B, S, 1)
+    total, inverted = (x * real).sum(1), (x * padding).sum(1)
+    return [
+        Mistake(
             "mask-inverted",
             lambda given: any(
                 same(given, inverted / count)
@@ -320,16 +337,6 @@ def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
                 "시퀀스마다 하나, (B, C)여야 합니다.",
                 "x[mask] collects the real tokens of the whole batch in one list, (count, C), in which the sequences "
                 "are no longer apart. The result has one vector for each sequence, (B, C).",
-            ),
-        ),
-        Mistake(
-            "one-too-many",
-            total / (mask.sum(1, keepdim=True) + 1),
-            Words(
-                "개수에 1을 더하여 나누었습니다. 0으로 나누지 않으려면 clamp(min=1)을 쓰세요. 그러면 다른 시퀀스의 "
-                "결과는 그대로입니다.",
-                "The count is one too high. To avoid a division by 0 use clamp(min=1), which leaves the other "
-                "sequences as they are.",
             ),
         ),
         Mistake(
