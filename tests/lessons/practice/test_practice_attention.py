@@ -52,6 +52,10 @@ MISTAKES = [
      [(f"    scores = {FILL}\n", ""), (OUTPUT, 'return scores.softmax(-1).masked_fill(~mask, -math.inf) @ v')]),
     ("causal_mask", "plus-infinity", [('float("-inf")', "math.inf")]),
     ("causal_mask", "zero-times-infinity", [(FILL, "scores + ~mask * -math.inf")]),
+    ("causal_mask", "not-boolean", [(MASK, "torch.ones(t, s).tril(diagonal=s - t)")]),
+    ("causal_mask", "counted-from-front",
+     [("causal_mask(q.shape[-2], k.shape[-2])", "causal_mask(q.shape[1], k.shape[1])")]),
+    ("causal_mask", "counted-from-front", [("k.transpose(-2, -1)", "k.transpose(1, 2)")]),
     ("causal_mask", "filled-with-zero", [('float("-inf")', "0")]),
     ("causal_mask", "not-scaled", [(SCORES, UNSCALED)]),
     ("causal_mask", "wrong-width", [("math.sqrt(q.shape[-1])", "math.sqrt(k.shape[-2])")]),
@@ -87,6 +91,9 @@ MISTAKES = [
                                  (DROPPED, "nn.functional.dropout(scores.softmax(dim=-1), self.rate)")]),
     ("head", "dropout-on-output",
      [(DROPPED, "scores.softmax(dim=-1)"), ("return weights @ v", "return self.dropout(weights @ v)")]),
+    # Of several heads: these two modules are tested with them.
+    ("split_heads", "transposed-heads", [("k.transpose(-2, -1)", "k.transpose(1, 2)")]),
+    ("split_heads", "mask-size", [("causal_mask(q.shape[-2], k.shape[-2])", "causal_mask(q.shape[1], k.shape[1])")]),
     ("head", "in-place", [("        t = x.shape[1]", "        x *= 2\n        t = x.shape[1]")]),
 ]  # fmt: skip
 

@@ -55,6 +55,8 @@ MISTAKES = [
     ("masked_mean", "mask-inverted", [("~mask", "mask"), (COUNT, "(~mask).sum(dim=1, keepdim=True)")]),
     ("masked_mean", "mask-inverted", [("~mask", "mask")]),
     ("masked_mean", "batch-averaged", [("return total / count", "return x[mask].mean(dim=0)")]),
+    ("masked_mean", "batch-averaged", [("return total / count", "return x[mask].mean(dim=1)")]),
+    ("masked_mean", "one-too-many", [("clamp(min=1)", "add(1)")]),
     ("masked_mean", "kept-dim", [("return total / count", "return (total / count)[:, None]")]),
     ("masked_mean", "empty-row-nan", [(".clamp(min=1)", "")]),
     ("masked_mean", "in-place", [("x.masked_fill(", "x.masked_fill_(")]),

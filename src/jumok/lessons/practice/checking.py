@@ -144,6 +144,8 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
                 "The result contains NaN: 0 / 0, 0 times infinity, infinity minus infinity, or an exp that overflowed.",
             )
         )
+    if right.dtype is torch.bool and tensor.dtype is not torch.bool:
+        raise Wrong(NOT_BOOLEAN, mistake="not-boolean")
     if tensor.is_floating_point() != right.is_floating_point():
         raise Wrong(
             Words(
@@ -195,6 +197,12 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
 def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
     """A test of a result, for `Mistake`: whether it equals one of these values."""
     return lambda result: any(same(result, value) for value in values)
+
+
+NOT_BOOLEAN = Words(
+    "마스크는 True와 False로 된 텐서(bool)여야 합니다. 1과 0으로 된 텐서는 mask == 1로 바꾸세요.",
+    "A mask must be a tensor of True and False (bool). Turn a tensor of ones and zeros into one with mask == 1.",
+)
 
 
 def require_tensor(given: object) -> Tensor:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from jumok.lessons.practice.carry import USED, is_open, load
-from jumok.lessons.practice.checking import NO_SUPER_INIT, Code, Steps, Wrong
+from jumok.lessons.practice.checking import NO_SUPER_INIT, NOT_BOOLEAN, Code, Steps, Wrong
 from jumok.lessons.practice.course import Words, exercise
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -50,7 +50,7 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         for words in _checks(slug)(Code(module)):
             right.append(vars(words))
     except Wrong as wrong:
-        words = wrong.words if wrong.mistake else _with_earlier_files(wrong.words)
+        words = wrong.words if wrong.mistake and not wrong.__cause__ else _with_earlier_files(wrong.words)
         return _verdict("wrong", right, words, wrong.mistake, line_of(wrong.__cause__, path))
     except NotImplementedError as error:
         if is_open(source):
@@ -102,10 +102,6 @@ PRODUCT = Words(
     "equal "
     "the first argument of the layer.",
 )
-BOOLEAN = Words(
-    "마스크는 True와 False로 된 텐서(bool)여야 합니다. 1과 0으로 된 텐서는 mask == 1로 바꾸세요.",
-    "A mask must be a tensor of True and False (bool). Turn a tensor of ones and zeros into one with mask == 1.",
-)
 
 # Part of the message of a RuntimeError or TypeError -> the name of the mistake, and an explanation.
 KNOWN: dict[str, tuple[str, Words]] = {
@@ -131,8 +127,8 @@ KNOWN: dict[str, tuple[str, Words]] = {
     ),
     "shapes cannot be multiplied": ("product-shapes", PRODUCT),
     "Expected size for first two dimensions of batch2": ("product-shapes", PRODUCT),
-    "only supports boolean masks": ("not-boolean", BOOLEAN),
-    "only implemented on integer and Boolean-type tensors": ("not-boolean", BOOLEAN),
+    "only supports boolean masks": ("not-boolean", NOT_BOOLEAN),
+    "only implemented on integer and Boolean-type tensors": ("not-boolean", NOT_BOOLEAN),
     "softmax() missing 1 required positional arguments": (
         "no-dim",
         Words(
@@ -303,8 +299,10 @@ def _explained(error: BaseException) -> tuple[Words, str | None]:
     if isinstance(error, MemoryError):
         return KNOWN["can't allocate memory"][1], "memory"
     if isinstance(error, SyntaxError):
+        where = f"{Path(error.filename or '').name}:{error.lineno}"
         return Words(
-            f"파이썬이 읽을 수 없는 줄입니다: {error.msg}", f"Python cannot read this line: {error.msg}"
+            f"파이썬이 읽을 수 없는 줄입니다({where}): {error.msg}",
+            f"Python cannot read this line ({where}): {error.msg}",
         ), "syntax"
     if isinstance(error, SystemExit):
         return Words("코드가 스스로 끝났습니다: exit()를 지우세요.", "The code ended itself: remove exit()."), "exit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,7 +65,9 @@ def causal_mask(code: Code) -> Steps:
         weights = attention_weights(heads[0], heads[1], causal=True)
         right = (weights @ heads[2]).view(q.shape)
         compare(
-            result_of(function, q, k, v), right, *attention_mistakes(q, k, v, production_mask(t, s), widths={"S": s})
+            _run_causal(function, q, k, v),
+            right,
+            *attention_mistakes(q, k, v, production_mask(t, s), widths={"S": s}),
         )
         if t == s:
             yield Words("소프트맥스 전에 마스크를 적용했습니다.", "The mask is applied before the softmax.")
@@ -72,6 +75,21 @@ def causal_mask(code: Code) -> Steps:
         "쿼리가 마지막 T개 위치일 때와 헤드의 차원이 있을 때도 맞습니다.",
         "It also works for queries at the last T positions, and with a dimension of heads.",
     )
+
+
+def _run_causal(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor) -> Any:
+    def call() -> Any:
+        return result_of(function, q, k, v)
+
+    if q.dim() == 3:
+        return call()
+    words = Words(
+        "헤드의 차원이 있으면 모양이 (B, H, T, D)라서, 앞에서 센 차원 번호가 달라집니다. 뒤에서 세세요: q.shape[-2], "
+        "k.transpose(-2, -1).",
+        "With a dimension of heads the shape is (B, H, T, D), and dimensions counted from the front move. Count from "
+        "the end: q.shape[-2], k.transpose(-2, -1).",
+    )
+    return raises(words, call, mistake="counted-from-front", text="at non-singleton dimension")
 
 
 def _check_mask(given: object, t: int, s: int) -> None:

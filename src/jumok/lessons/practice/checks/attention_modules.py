@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jumok.lessons.practice.checking import Wrong, hidden, require_shape, require_tensor, same
+from jumok.lessons.practice.checking import Wrong, hidden, raises, require_shape, require_tensor, same
 from jumok.lessons.practice.course import Words
 
 RATE = 0.5
@@ -65,6 +65,32 @@ def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
                 mistake="extra-parameter",
                 name=name,
             )
+
+
+def run_with_heads(call: Callable[[], Any]) -> Any:
+    """The result of code that splits tensors into heads, in shapes of which T, H and D differ.
+
+    Raises:
+        Wrong: dimensions are confused, so that the keys do not fit the queries, or the mask the scores.
+    """
+
+    def swapped() -> Any:
+        return raises(SWAPPED, call, mistake="transposed-heads", text="at non-singleton dimension 1")
+
+    return raises(MASK_SIZE, swapped, mistake="mask-size", text="at non-singleton dimension 3")
+
+
+SWAPPED = Words(
+    "4차원 텐서에서 transpose(1, 2)는 H와 T를 맞바꿉니다. 키의 마지막 두 차원을 맞바꾸는 것은 transpose(-2, -1)입니다.",
+    "On a 4-D tensor transpose(1, 2) exchanges H and T. transpose(-2, -1) exchanges the last two dimensions of the "
+    "keys.",
+)
+MASK_SIZE = Words(
+    "마스크와 점수의 크기가 다릅니다. 헤드로 나눈 텐서의 모양은 (B, H, T, D)여야 합니다(view 다음에 transpose(1, 2)). "
+    "그러면 T는 q.shape[-2]이고 점수는 (B, H, T, T)입니다.",
+    "The mask and the scores differ in size. Split tensors must have the shape (B, H, T, D): view, then transpose(1, "
+    "2). T is then q.shape[-2], and the scores are (B, H, T, T).",
+)
 
 
 def require_repeatable(ours: Callable[[Tensor], Any], x: Tensor) -> None:
@@ -134,10 +160,11 @@ def check_dropout(
     if not same(dropped.float().amin(-1), dropped.float().amax(-1)):
         raise Wrong(
             Words(
-                "드롭아웃이 가중치가 아니라 출력이나 값에 적용되었습니다. 벡터의 일부 수만 0입니다. 가중치에 적용하면 "
-                "토큰 하나를 통째로 참조하지 않게 됩니다.",
-                "Dropout is applied to the output or the values, not to the weights: only some numbers of a vector are "
-                "0. On the weights it removes the attention to a whole token.",
+                "드롭아웃이 가중치가 아닌 것(출력이나 값)에 적용되었습니다. 벡터의 일부 수만 0입니다. 가중치에 "
+                "적용하면 토큰 하나를 통째로 참조하지 않게 됩니다. 이 연습에서는 가중치에만 적용하세요.",
+                "Dropout is applied to something else than the weights, the output or the values: only some numbers of "
+                "a vector are 0. On the weights it removes the attention to a whole token. Apply it to the weights "
+                "only.",
             ),
             mistake="dropout-on-output",
         )

@@ -253,6 +253,12 @@ def _matrix_mistakes(t: int) -> Iterator[Mistake]:
             "the shape (T, 1), and each row is divided by its own sum.",
         ),
     )
+    yield from _which_tokens(past)
+
+
+def _which_tokens(past: Tensor) -> Iterator[Mistake]:
+    """Averages of the wrong tokens. past: (T, T), the lower triangle."""
+    t = len(past)
     yield Mistake(
         "divided-by-t",
         past / t,

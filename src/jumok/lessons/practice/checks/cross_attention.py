@@ -192,10 +192,10 @@ def _check_empty_rows(code: Code) -> None:
     require(
         not bool(given.isnan().any()),
         Words(
-            "모든 키가 패딩인 행이 NaN입니다. 모든 점수가 -∞이면 소프트맥스는 0 ÷ 0을 계산합니다. mask.any(dim=-1, "
-            "keepdim=True)가 False인 행의 가중치를 0으로 바꾸세요.",
-            "The rows of which all keys are padding are NaN: if all scores are -inf, softmax computes 0 / 0. Set the "
-            "weights to 0 in the rows where mask.any(dim=-1, keepdim=True) is False.",
+            "모든 키가 패딩인 행이 NaN입니다. 모든 점수가 -∞이면 소프트맥스는 0 ÷ 0을 계산하고, NaN에 0을 곱해도 "
+            "NaN입니다. mask.any(dim=-1, keepdim=True)가 False인 행의 가중치를 0으로 바꾸세요.",
+            "The rows of which all keys are padding are NaN: if all scores are -inf, softmax computes 0 / 0, and NaN "
+            "times 0 is NaN. Set the weights to 0 in the rows where mask.any(dim=-1, keepdim=True) is False.",
         ),
         mistake="empty-row-nan",
     )
@@ -264,9 +264,7 @@ def masked_mean(code: Code) -> Steps:
 
 
 def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
-    real, padding = mask[:, :, None].float(), (~mask)[:, :, None].float()  # (B, S, 1)
-    total = (x * real).sum(1)
-    inverted = (x * padding).sum(1)
+    total = (x * mask[:, :, None]).sum(1)
     return [
         Mistake(
             "mean-over-padding",
@@ -302,6 +300,25 @@ def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
             Words("합을 토큰의 개수로 나누지 않았습니다.", "The sum is not divided by the number of tokens."),
         ),
         Mistake(
+            "one-too-many",
+            total / (mask.sum(1, keepdim=True) + 1),
+            Words(
+                "개수에 1을 더하여 나누었습니다. 0으로 나누지 않으려면 clamp(min=1)을 쓰세요. 그러면 다른 시퀀스의 "
+                "결과는 그대로입니다.",
+                "The count is one too high. To avoid a division by 0 use clamp(min=1), which leaves the other "
+                "sequences as they are.",
+            ),
+        ),
+        *_wrong_tokens(x, mask),
+    ]
+
+
+def _wrong_tokens(x: Tensor, mask: Tensor) -> list[Mistake]:
+    """Means of other tokens, or of another shape."""
+    real, padding = mask[:, :, None].float(), (~mask)[:, :, None].float()  # (B, S, 1)
+    total, inverted = (x * real).sum(1), (x * padding).sum(1)
+    return [
+        Mistake(
             "mask-inverted",
             lambda given: any(
                 same(given, inverted / count)
@@ -314,10 +331,12 @@ def _mean_mistakes(x: Tensor, mask: Tensor) -> list[Mistake]:
         ),
         Mistake(
             "batch-averaged",
-            x[mask].mean(0),
+            lambda given: any(same(given, x[mask].mean(dim, keepdim=keep)) for dim in (0, 1) for keep in (True, False)),
             Words(
-                "배치의 모든 토큰을 벡터 하나로 평균했습니다. 결과는 시퀀스마다 하나, (B, C)여야 합니다.",
-                "All tokens of the batch are averaged into one vector. The result has one for each sequence, (B, C).",
+                "x[mask]는 배치의 모든 실제 토큰을 한 줄로 모은 (개수, C)이므로 시퀀스를 구별할 수 없습니다. 결과는 "
+                "시퀀스마다 하나, (B, C)여야 합니다.",
+                "x[mask] collects the real tokens of the whole batch in one list, (count, C), in which the sequences "
+                "are no longer apart. The result has one vector for each sequence, (B, C).",
             ),
         ),
         Mistake(

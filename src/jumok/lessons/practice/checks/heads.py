@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,17 @@ from jumok.lessons.practice.checking import (
     compare,
     copy_parameters,
     hidden,
-    raises,
     require_gradients,
     result_of,
 )
 from jumok.lessons.practice.checks.attention import run_module
 from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
-from jumok.lessons.practice.checks.attention_modules import check_dropout, require_no_bias, require_parameters
+from jumok.lessons.practice.checks.attention_modules import (
+    check_dropout,
+    require_no_bias,
+    require_parameters,
+    run_with_heads,
+)
 from jumok.lessons.practice.course import Words
 from jumok.nn import MultiHeadAttention, attention_weights, causal_mask
 
@@ -160,13 +164,14 @@ def split_heads(code: Code) -> Steps:
         split = [x.unflatten(-1, (n_head, d)).transpose(1, 2) for x in (q, k, v)]  # (B, H, T, D)
         heads = attention_weights(split[0], split[1], causal=True) @ split[2]  # (B, H, T, D)
         compare(
-            _attend(function, q, k, v, n_head),
+            run_with_heads(lambda: result_of(function, q, k, v, n_head)),  # noqa: B023
             _merged(heads),
             *attention_mistakes(
                 split[0], split[1], split[2], causal_mask(t, t), widths={"C": n_head * d, "H": n_head, "T": t},
                 finish=_merged,
             ),
             *_merge_mistakes(heads),
+            *view_mistakes([q, k, v], n_head, nn.Identity(), causal=True),
             Mistake(
                 "not-split",
                 attention_weights(q[:, None], k[:, None], causal=True)[:, 0] @ v,
@@ -181,29 +186,30 @@ def split_heads(code: Code) -> Steps:
     yield Words("4차원 행렬곱 하나로 모든 헤드를 계산했습니다.", "One product of 4-D tensors computes all heads.")
 
 
-def _attend(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, n_head: int) -> Any:
-    """The result of `attend`. T, H and D differ, so two mistakes are errors about different dimensions."""
-    swapped = Words(
-        "4차원 텐서에서 transpose(1, 2)는 H와 T를 맞바꿉니다. 키의 마지막 두 차원을 맞바꾸는 것은 transpose(-2, "
-        "-1)입니다.",
-        "On a 4-D tensor transpose(1, 2) exchanges H and T. transpose(-2, -1) exchanges the last two dimensions of "
-        "the "
-        "keys.",
-    )
-    mask = Words(
-        "마스크와 점수의 크기가 다릅니다. 헤드로 나눈 텐서의 모양은 (B, H, T, D)이므로 T는 q.shape[-2]입니다.",
-        "The mask and the scores differ in size. Split tensors have the shape (B, H, T, D), so T is q.shape[-2].",
-    )
+VIEWED = Words(
+    "view만으로 (B, H, T, D)를 만들었습니다. view는 수의 순서를 바꾸지 않으므로 한 헤드에 서로 다른 토큰의 수가 "
+    "섞입니다. view로 (B, T, H, D)를 만든 다음 transpose(1, 2)를 하세요.",
+    "The shape (B, H, T, D) comes from view alone. view does not change the order of the numbers, so a head gets "
+    "numbers of different tokens in one row. Make (B, T, H, D) with view, then transpose(1, 2).",
+)
 
-    def call() -> Any:
-        return raises(
-            swapped,
-            lambda: result_of(function, q, k, v, n_head),
-            mistake="transposed-heads",
-            text="at non-singleton dimension 1",
-        )
 
-    return raises(mask, call, mistake="mask-size", text="at non-singleton dimension 3")
+def view_mistakes(flat: list[Tensor], n_head: int, project: nn.Module | None, *, causal: bool) -> Iterator[Mistake]:
+    """Heads made with view alone, for some of queries, keys and values.
+
+    Args:
+        flat: queries, keys and values, (B, T, H*D) each.
+        project: from the merged heads to the output.
+    """
+    assert project is not None
+    right = [x.unflatten(-1, (n_head, -1)).transpose(1, 2) for x in flat]  # (B, H, T, D) each
+    viewed = [x.reshape(y.shape) for x, y in zip(flat, right, strict=True)]
+    for chosen in product((0, 1), repeat=3):
+        if any(chosen):
+            q, k, v = (pair[choice] for pair, choice in zip(zip(right, viewed, strict=True), chosen, strict=True))
+            heads = attention_weights(q, k, causal=causal) @ v
+            yield Mistake("view-without-transpose", project(_merged(heads)), VIEWED)
+            yield Mistake("view-without-transpose", project(heads.reshape(flat[0].shape)), VIEWED)
 
 
 def _split_mistakes(x: Tensor, n_head: int) -> list[Mistake]:
@@ -213,13 +219,7 @@ def _split_mistakes(x: Tensor, n_head: int) -> list[Mistake]:
         Mistake(
             "view-without-transpose",
             x.view(batch, n_head, t, d),
-            Words(
-                "view만으로 (B, H, T, D)를 만들었습니다. view는 수의 순서를 바꾸지 않으므로 한 헤드에 서로 다른 "
-                "토큰의 "
-                "수가 섞입니다. view로 (B, T, H, D)를 만든 다음 transpose(1, 2)를 하세요.",
-                "The shape (B, H, T, D) comes from view alone. view does not change the order of the numbers, so a "
-                "head gets numbers of different tokens in one row. Make (B, T, H, D) with view, then transpose(1, 2).",
-            ),
+            VIEWED,
         ),
         Mistake(
             "not-transposed",
@@ -303,15 +303,17 @@ def output_projection(code: Code) -> Steps:
         theirs = MultiHeadAttention(d_in, width, n_head)
         copy_parameters(theirs, ours, {name: name for name in names})
         x = hidden(2, t, d_in, scale=3)
+        flat = [p(x) for p in (theirs.q_proj, theirs.k_proj, theirs.v_proj)]
         q, k, v = (
             p(x).unflatten(-1, (n_head, -1)).transpose(1, 2) for p in (theirs.q_proj, theirs.k_proj, theirs.v_proj)
         )
         heads = attention_weights(q, k, causal=True) @ v  # (B, H, T, D)
-        given = run_module(ours, x, whole=True)
+        given = run_with_heads(lambda: run_module(ours, x, whole=True))  # noqa: B023
         compare(
             given,
             theirs(x, causal=True),
             *projection_mistakes(heads, theirs),
+            *view_mistakes(flat, n_head, theirs.o_proj, causal=True),
             *attention_mistakes(
                 q, k, v, causal_mask(t, t), widths={"d_out": width, "n_head": n_head, "T": t},
                 finish=projected(theirs),
