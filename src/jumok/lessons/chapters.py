@@ -221,7 +221,9 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 def offline(prose: str) -> str:
     """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
     that shows it."""
-    prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
+    prose = _CHAPTER_LINK.sub(
+        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
+    )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 
 
