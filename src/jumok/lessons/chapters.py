@@ -6,6 +6,9 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
 - A line with only `![words](file)` is a picture, drawn by an earlier block.
+- `<details>`, `<summary>QUESTION</summary>`, an empty line, the answer, an empty line and `</details>`, each on a line
+  of its own, are a question with its answer. Notebooks, the site and GitHub show the answer after a click, a terminal
+  after the last of several questions. QUESTION is HTML, with `<code>`; the answer is Markdown, without Python fences.
 - A ```sh fence with only `pip install NAME` names a package that the code needs in addition to those of jumok.
 - Everything else is prose.
 
@@ -42,9 +45,11 @@ _TITLE = re.compile(r"# (\d+)\. (.+)")
 _PART = re.compile(
     r"^```python\n(?P<code>.*?)^```$(?:\n\s*^```text\n(?P<output>.*?)^```$)?"
     r"|^!\[(?P<title>[^\]]*)\]\((?P<file>[^)\s]+)\)$"
+    r"|^<details>\n<summary>(?P<question>[^\n]+)</summary>\n\n(?P<answer>.+?)\n\n</details>$"
     r"|(?P<other>^```.*?^```$)",
     re.MULTILINE | re.DOTALL,
 )
+_NOT_AN_ANSWER = re.compile(r"^(?:</?(?:details|summary)>|```python$)", re.MULTILINE)
 _INSTALL = re.compile(r"^```sh\npip install ([\w.-]+)\n```$", re.MULTILINE)
 _CHAPTER_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./\w\w/)?(\d\d|ladder)[a-z0-9-]*\.md\)")
 _INDEX_ROW = re.compile(r"\| *(\d+) *\| *\[([^\]]+)\]\((\w+)/([^)]+)\) *\| *(.+?) *\|")
@@ -81,7 +86,16 @@ class Picture:
     line: int
 
 
-Part = Prose | Code | Picture
+@dataclass(frozen=True)
+class Question:
+    """A question, in HTML (a browser shows a backquote as it is, so code is `<code>`), and its answer in Markdown."""
+
+    question: str
+    answer: str
+    line: int
+
+
+Part = Prose | Code | Picture | Question
 
 
 @dataclass(frozen=True)
@@ -123,7 +137,10 @@ class Chapter:
         return _INSTALL.findall(self.text)
 
     def parts(self) -> list[Part]:
-        """Prose, code and pictures, in order. Raises `LessonError` for a fence that is not closed."""
+        """Prose, code, pictures and questions, in order.
+
+        Raises `LessonError` for a fence that is not closed, and for a question that is written in another way.
+        """
         return list(_parts(self.text, self.path))
 
 
@@ -278,22 +295,39 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
     for match in _PART.finditer(text):
         if match["other"] is not None:  # a fence in another language is part of the prose
             continue
-        yield from _prose(text, begin, match.start())
+        yield from _prose(text, begin, match.start(), path)
         begin = match.end()
         line = text.count("\n", 0, match.start()) + 1
         if match["code"] is not None:
             yield Code(match["code"], match["output"] or "", line + 1)
+        elif match["question"] is not None:
+            if _NOT_AN_ANSWER.search(match["answer"]):
+                raise _bad_question(path, line)
+            yield Question(match["question"], match["answer"].strip("\n"), line)
         else:
             yield Picture(match["title"], (path.parent / match["file"]).resolve(), line)
-    yield from _prose(text, begin, len(text))
+    yield from _prose(text, begin, len(text), path)
 
 
-def _prose(text: str, begin: int, end: int) -> Iterator[Prose]:
+def _prose(text: str, begin: int, end: int, path: Path) -> Iterator[Prose]:
     """The text between two other parts, if it is not empty."""
     prose = text[begin:end]
     if prose.strip():
         begin += len(prose) - len(prose.lstrip("\n"))
-        yield Prose(prose.strip("\n"), text.count("\n", 0, begin) + 1)
+        line = text.count("\n", 0, begin) + 1
+        prose = prose.strip("\n")
+        if found := _NOT_AN_ANSWER.search(prose):
+            raise _bad_question(path, line + prose.count("\n", 0, found.start()))
+        yield Prose(prose, line)
+
+
+def _bad_question(path: Path, line: int) -> LessonError:
+    return LessonError(
+        "{name}, line {line}: a question needs the lines <details> and <summary>QUESTION</summary>, an empty line, "
+        "the answer without Python code, an empty line and </details>.",
+        name=path.name,
+        line=line,
+    )
 
 
 def _chapter(path: Path, language: Language, question: str) -> Chapter:

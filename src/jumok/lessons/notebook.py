@@ -13,14 +13,15 @@ from typing import Any
 
 from jumok.errors import LessonError
 from jumok.files import write_atomic
-from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
+from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
     """The notebook of a chapter, as nbformat's JSON.
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
-    image inside. The same chapter gives the same notebook. Raises `LessonError` if a picture is missing.
+    image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
+    Raises `LessonError` if a picture is missing.
     """
     cells: list[dict[str, Any]] = []
     for number, part in enumerate(chapter.parts(), 1):
@@ -37,6 +38,8 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
                 )  # fmt: skip
             case Picture():
                 cells.append({"cell_type": "markdown", **head, **_embedded(part)})
+            case Question():
+                cells.append({"cell_type": "markdown", **head, "source": _lines(_unfoldable(part))})
     return {
         "cells": cells,
         "metadata": {
@@ -88,6 +91,11 @@ def _embedded(picture: Picture) -> dict[str, Any]:
         ) from None
     name = picture.path.name
     return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+
+
+def _unfoldable(part: Question) -> str:
+    """The question as HTML in Markdown; Jupyter shows the answer after a click."""
+    return f"<details>\n<summary>{part.question}</summary>\n\n{offline(part.answer)}\n\n</details>"
 
 
 def _lines(text: str) -> list[str]:

@@ -6,7 +6,9 @@ after each check. The reader's files are never overwritten.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,12 +78,41 @@ class Practice:
             entry.right = entry.right or verdict.status == "right"
             self._save()
 
+    def restore(self, one: Exercise) -> Path | None:
+        """Write the file of an exercise anew. The old one is renamed; its new path is returned."""
+        file = self.file(one)
+        kept: Path | None = None
+        if file.exists():
+            names = (file.with_suffix(f".old{number}.py") for number in itertools.count(1))
+            kept = file.rename(next(name for name in names if not name.exists()))
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, one.template)
+        return kept
+
+    def files(self) -> Iterator[tuple[Path, Exercise]]:
+        """Each file, with its exercise."""
+        return ((self.file(one), one) for one in exercises())
+
+    def begun(self) -> Iterator[tuple[Path, Exercise]]:
+        """The files that differ from what `write` wrote."""
+        for file, one in self.files():
+            try:
+                written = file.read_bytes()
+            except FileNotFoundError:
+                continue
+            if written.replace(b"\r\n", b"\n") != one.template.encode():
+                yield file, one
+
     def hint(self, one: Exercise) -> int:
         """Count one more hint as shown, and return how many are shown now."""
         entry = self.progress[one.slug]
         entry.hints = min(entry.hints + 1, len(one.hints))
         self._save()
         return entry.hints
+
+    def first(self) -> Path:
+        """The file of the next exercise."""
+        return self.file(self.next() or exercises()[0])
 
     def next(self) -> Exercise | None:
         """The first exercise that has not passed."""

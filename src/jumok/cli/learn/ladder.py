@@ -7,15 +7,90 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
-from jumok.cli.material import read_texts, stories_text
-from jumok.messages import tr
+from jumok.cli.learn.chapter import LANGUAGE, described, read
+from jumok.cli.material import READING, read_texts, stories_text
+from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Language
     from jumok.lessons.ladder.run import LadderFinished
+
+
+MINUTES_PER_RUNG = 1.0
+
+
+@click.command(
+    cls=Verb,
+    short_help="Train ten models on a text, from a bigram to GPT.",
+    examples="""
+    jumok learn ladder
+    jumok learn ladder novel.txt --minutes-per-rung 2 --out runs/ladder
+    """,
+)
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@LANGUAGE
+@option("--out", type=click.Path(path_type=Path), help="folder for the runs and the pictures")
+@option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
+@option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
+@option("--encoding", help="encoding of the text files [detected]")
+@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
+@common(seed=True)
+@click.pass_context
+def ladder(
+    context: click.Context,
+    /,
+    texts: tuple[str, ...],
+    language: Language | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Train the ladder: a series of small models, from a bigram model to the default GPT.
+
+    With a TEXT, the models are trained on it. Without one, the page on the ladder is shown, or, if another option is
+    given, the models are trained on the built-in stories.
+    """
+    chosen = language or users_language()
+    if not texts and not _given(context, ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")):
+        _show_page(chosen, as_json, quiet)
+        return
+    minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
+    if minutes is not None and steps is not None:
+        raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
+    run_ladder(
+        texts,
+        out=flags["out"],
+        minutes_per_rung=minutes if minutes is not None or steps is not None else MINUTES_PER_RUNG,
+        steps_per_rung=steps,
+        language=chosen,
+        reading={name: flags[name] for name in READING},
+        seed=flags["seed"],
+        device=flags["device"],
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
+    """Show the page on the ladder, and the command that trains it."""
+    from jumok.lessons.chapters import ladder_page
+
+    page = ladder_page(language)
+    if as_json:
+        print_json({**described(page), "text": page.text})
+        return
+    read(page)
+    say(tr("To train the ladder: jumok learn ladder TEXT"), quiet=quiet)
+
+
+def _given(context: click.Context, names: tuple[str, ...]) -> bool:
+    """Whether the command line gave one of these parameters."""
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
 def run_ladder(

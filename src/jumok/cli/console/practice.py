@@ -1,0 +1,69 @@
+"""The exercises in a terminal: the course with its progress, a verdict, code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text as Line
+
+from jumok.lessons.chapters import Language
+from jumok.lessons.practice.course import Exercise, exercises
+from jumok.lessons.practice.folder import Practice
+from jumok.lessons.practice.sandbox import Verdict
+from jumok.messages import tr
+from jumok.text import with_signs
+
+
+def show_course(course: Practice, language: Language) -> None:
+    """Print the exercises: the number, whether it is done, the title, the chapter."""
+    table = Table(box=None, pad_edge=False)
+    for heading, justify in ((tr("No."), "right"), ("", "left"), (tr("Exercise"), "left"), (tr("Chapter"), "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for one in exercises():
+        entry = course.progress[one.slug]
+        mark = Line("✓", "green") if entry.right else Line("…" if entry.attempts else "", "yellow")
+        table.add_row(str(one.number), mark, one.title.said(language), str(one.chapter))
+    console = _console()
+    console.print(table)
+    done = sum(entry.right for entry in course.progress.values())
+    console.print(tr("{done} of {count} done", done=done, count=len(exercises())))
+
+
+def show_verdict(one: Exercise, path: Path, verdict: Verdict, language: Language, *, short: bool = False) -> None:
+    """Print what is right and what is not. short: a line for an exercise that is right."""
+    console = _console()
+    console.print(Line.assemble((f"{one.number:2d} {one.title.said(language)}", "bold"), (f"  {path}", "dim")))
+    if not (short and verdict.status == "right"):
+        for words in verdict.right:
+            console.print(Line.assemble(("  ✓ ", "green"), words.said(language)))
+    if verdict.wrong is not None:
+        place = tr("line {line}: ", line=verdict.line) if verdict.line else ""
+        text = verdict.wrong.said(language).replace("{file}", path.name).replace("\n", "\n    ")
+        console.print(Line.assemble(("  ✗ ", "bold red"), with_signs_kept(place + text)))
+    if verdict.printed:
+        console.print(Line("  " + tr("Your code printed:"), "dim"))
+        console.print(Line("    " + with_signs_kept(verdict.printed).replace("\n", "\n    "), "dim"))
+    if verdict.status == "right":
+        console.print(Line("  " + tr("All right."), "green"))
+
+
+def show_code(source: str) -> None:
+    """Print Python code, in colour in a terminal."""
+    if sys.stdout.isatty():
+        _console().print(Syntax(source, "python", word_wrap=True))
+    else:
+        click.echo(source, nl=False)
+
+
+def with_signs_kept(text: str) -> str:
+    """The text with signs for control characters, and its line breaks."""
+    return "\n".join(with_signs(line) for line in text.split("\n"))
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)

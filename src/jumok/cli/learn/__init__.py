@@ -1,0 +1,42 @@
+"""`jumok learn`: the chapters, the exercises and the ladder."""
+
+from __future__ import annotations
+
+import click
+
+from jumok.cli.commands import Group
+from jumok.cli.learn import chapter, ladder, practice, script
+
+
+class Course(Group):
+    """A group whose first word may also be a chapter: `jumok learn 3` is `jumok learn chapter 3`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the command `chapter` where none is named."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["chapter", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=Course,
+    short_help="Read the chapters, write the exercises, and train the ladder.",
+)
+def learn() -> None:
+    """Learn Transformers: read the chapters, write the classes yourself, and train models with them.
+
+    \b
+    Examples:
+      jumok learn
+      jumok learn 3
+      jumok learn practice
+      jumok learn check practice/04_softmax.py
+      jumok learn ladder novel.txt
+    """
+
+
+for command in (
+    chapter.chapter, practice.practice, practice.check, practice.hint, practice.solution, ladder.ladder,
+    script.script,
+):  # fmt: skip
+    learn.add_command(command)

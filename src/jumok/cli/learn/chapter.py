@@ -1,0 +1,161 @@
+"""`jumok learn CHAPTER`: the chapters, in a terminal or as notebooks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
+from jumok.errors import ConfigError
+from jumok.messages import did_you_mean, shell, tr, users_language
+
+if TYPE_CHECKING:
+    from jumok.lessons.chapters import Chapter, Language
+
+OTHERS = ("ladder", "practice", "check", "hint", "solution", "script")  # commands, where a chapter may be expected
+LANGUAGE = option(
+    "--lang",
+    "language",
+    type=click.Choice(["ko", "en"]),
+    help="language [ko if JUMOK_LANG or the locale is Korean, else en]",
+)
+
+
+@click.command(
+    cls=Verb,
+    short_help="List the chapters, read one, or save it as a notebook.",
+    examples="""
+    jumok learn
+    jumok learn 3
+    jumok learn queries-keys-values --lang en
+    jumok learn 3 --notebook 3.ipynb
+    """,
+)
+@click.argument("lesson", required=False, metavar="[CHAPTER]")
+@click.argument("texts", nargs=-1, metavar="")
+@LANGUAGE
+@option("--notebook", type=click.Path(path_type=Path), help="write the chapter to this .ipynb file")
+@option("--force", is_flag=True, help="overwrite an existing file")
+@common(device=False)
+def chapter(
+    lesson: str | None,
+    texts: tuple[str, ...],
+    language: Language | None,
+    notebook: Path | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Read a chapter, from attention to GPT, with code to run. CHAPTER is its number or name.
+
+    The word `chapter` can be left out: `jumok learn 3`. Without a CHAPTER, the chapters are listed.
+    """
+    chosen = language or users_language()
+    if lesson is None:
+        if notebook is not None or force:
+            raise click.UsageError(tr("name a chapter: jumok learn 3 --notebook 3.ipynb"))
+        _list(chosen, as_json)
+        return
+    if lesson in OTHERS:
+        raise click.UsageError(
+            tr("write options after the command: {command}", command=f"jumok learn {lesson} --lang {chosen}")
+        )
+    found = _chapter(lesson, chosen)
+    if texts:
+        raise click.UsageError(
+            tr(
+                "a chapter takes no text (given: {texts}). To train on it: {command}",
+                texts=" ".join(texts),
+                command=shell("jumok", "learn", "ladder", *texts),
+            )
+        )
+    if notebook is not None:
+        _write(found, notebook, force, as_json, quiet)
+    elif as_json:
+        print_json({**described(found), "text": found.text})
+    else:
+        read(found)
+
+
+def _list(language: Language, as_json: bool) -> None:
+    from jumok.lessons.chapters import chapters
+
+    found = chapters(language)
+    if as_json:
+        print_json({"language": language, "chapters": [described(chapter) for chapter in found], "ladder": "ladder"})
+        return
+    from jumok.lessons.terminal import render_list
+
+    show(render_list(found, language, width=_width(), colour=in_colour()))
+
+
+def read(chapter: Chapter) -> None:
+    """Show a chapter, with a pager if it is longer than the terminal."""
+    from jumok.lessons.terminal import render
+
+    show(render(chapter, width=_width(), colour=in_colour()))
+
+
+def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool) -> None:
+    from jumok.lessons.notebook import write_notebook
+
+    write_notebook(chapter, path, force=force)
+    say(
+        tr("Wrote {path}. Open it with: {command}", path=path, command=shell("jupyter", "lab", path)),
+        quiet=quiet,
+    )
+    if as_json:
+        print_json({**described(chapter), "notebook": str(path)})
+
+
+def _chapter(lesson: str, language: Language) -> Chapter:
+    """The chapter that was asked for.
+
+    Raises:
+        ConfigError: there is none; the message also mentions the ladder where that may be meant.
+    """
+    from jumok.lessons.chapters import chapter
+
+    try:
+        return chapter(lesson, language)
+    except ConfigError as error:
+        hint = did_you_mean(lesson, OTHERS)
+        if Path(lesson).exists():
+            hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
+        raise ConfigError("{error}{hint}", error=error, hint=hint) from None
+
+
+def described(chapter: Chapter) -> dict[str, Any]:
+    """A chapter as --json has it."""
+    return {
+        "number": chapter.number, "slug": chapter.slug, "language": chapter.language, "title": chapter.title,
+        "question": chapter.question, "path": str(chapter.path),
+    }  # fmt: skip
+
+
+def show(text: str) -> None:
+    """Print a text, with a pager if stdout is a terminal and the text is longer."""
+    if not (sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines):
+        click.echo(text, nl=False, color=in_colour())
+        return
+    # less needs -R for colours, and a character set for Hangul if the locale is not installed.
+    os.environ["LESS"] = f"-R {os.environ.get('LESS', '')}"
+    if sys.stdout.encoding.lower() == "utf-8":
+        os.environ.setdefault("LESSCHARSET", "utf-8")
+    click.echo_via_pager(text, color=in_colour())
+
+
+def in_colour() -> bool:
+    """Whether stdout is a terminal with colours, and the user allows them (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _width() -> int:
+    """Columns of the terminal (or of COLUMNS); 80 if there is none."""
+    return shutil.get_terminal_size().columns

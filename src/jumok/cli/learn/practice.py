@@ -1,0 +1,275 @@
+"""`jumok learn practice | check | hint | solution`: the exercises."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
+from jumok.cli.learn.chapter import LANGUAGE
+from jumok.errors import LessonError
+from jumok.messages import shell, tr, users_language
+
+if TYPE_CHECKING:
+    from jumok.lessons.chapters import Language
+    from jumok.lessons.practice.course import Exercise
+    from jumok.lessons.practice.folder import Practice
+    from jumok.lessons.practice.sandbox import Verdict
+
+FOLDER = "practice"
+POLLED = 0.3  # seconds between two looks at the files of --watch
+
+
+@click.command(
+    cls=Verb,
+    short_help="Write the exercises to a folder, and show the progress.",
+    examples="""
+    jumok learn practice
+    jumok learn practice my-course --lang ko
+    jumok learn practice --restore 4
+    """,
+)
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
+@LANGUAGE
+@option("--restore", metavar="EXERCISE", help="write this exercise anew; the old file is kept beside it")
+@common(device=False)
+def practice(folder: Path | None, language: Language | None, restore: str | None, as_json: bool, quiet: bool) -> None:
+    """Write the exercises to FOLDER [practice], and show which are done.
+
+    Each exercise is a file with a task and a hole. Complete it in an editor, and check it with `jumok learn check`.
+    Files that exist are not changed.
+    """
+    from jumok.cli.console.practice import show_course
+    from jumok.lessons.practice.course import exercise, exercises
+    from jumok.lessons.practice.folder import Practice
+
+    chosen = language or users_language()
+    course = Practice(folder or _folder())
+    if restore is not None:
+        one = exercise(restore)
+        kept = course.restore(one)
+        say(tr("Wrote {path}.", path=course.file(one)), quiet=quiet)
+        if kept is not None:
+            say(tr("The old file is now {path}.", path=kept), quiet=quiet)
+    written = course.write()
+    if as_json:
+        listed = [
+            {**_named(one, course.file(one), chosen), "chapter": one.chapter, **vars(course.progress[one.slug])}
+            for one in exercises()
+        ]
+        print_json({"folder": str(course.path), "written": len(written), "exercises": listed})
+        return
+    if not quiet:
+        show_course(course, chosen)
+    if written:
+        say(tr("Wrote {count} files to {folder}.", count=len(written), folder=course.path), quiet=quiet)
+    following = course.next()
+    if following is not None:
+        say(tr("Next: complete {path}, then", path=course.file(following)), quiet=quiet)
+        say(f"  {shell('jumok', 'learn', 'check', course.file(following))}", quiet=quiet)
+
+
+@click.command(
+    cls=Verb,
+    short_help="Check an exercise, and say what is wrong and why.",
+    examples="""
+    jumok learn check practice/04_softmax.py
+    jumok learn check 4
+    jumok learn check
+    jumok learn check --watch
+    """,
+)
+@click.argument("file", required=False)
+@LANGUAGE
+@option("--watch", is_flag=True, help="check again whenever the file is saved; Ctrl-C ends it")
+@common(device=False)
+def check(file: str | None, language: Language | None, watch: bool, as_json: bool, quiet: bool) -> None:
+    """Run an exercise in a process of its own, compare it with the modules of jumok, and explain the differences.
+
+    FILE is a file, or the number or the name of an exercise. Without a FILE, all exercises that were begun are checked.
+    The exit code is 0 if all is right, and 1 otherwise.
+    """
+    from jumok.lessons.practice.folder import Practice
+
+    chosen = language or users_language()
+    if file is not None:
+        one, path = _located(file)
+        files = {path: one}
+        course = Practice(path.parent)
+    else:
+        course = _existing()
+        files = dict(course.begun())
+        if not files and not watch:
+            raise LessonError(
+                "No exercise in {folder} was begun. Complete {path} first.", folder=course.path, path=course.first()
+            )
+    results = []
+    for path, one in files.items():
+        results.append(_check(course, one, path, chosen, quiet=quiet or as_json, short=file is None))
+    if watch:
+        for path, one in _saved(course, files if file is not None else None):
+            _check(course, one, path, chosen, quiet=quiet, short=False)
+    if as_json:
+        print_json({"right": all(result["status"] == "right" for result in results), "exercises": results})
+    if any(result["status"] != "right" for result in results):
+        raise click.exceptions.Exit(1)
+
+
+@click.command(
+    cls=Verb,
+    short_help="Show the next of three hints for an exercise.",
+    examples="jumok learn hint practice/04_softmax.py",
+)
+@click.argument("file")
+@LANGUAGE
+@common(device=False)
+def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> None:
+    """Show one more hint for an exercise. FILE is a file, or the number or the name of an exercise.
+
+    Each exercise has three hints, from a direction to nearly the code.
+    """
+    from jumok.lessons.practice.folder import Practice
+
+    chosen = language or users_language()
+    one, path = _located(file)
+    shown = Practice(path.parent).hint(one)
+    hints = [words.said(chosen) for words in one.hints]
+    if as_json:
+        print_json({**_named(one, path, chosen), "hints": hints[:shown], "of": len(hints)})
+        return
+    for number, text in enumerate(hints[:shown], 1):
+        click.echo(tr("Hint {number} of {count}: {text}", number=number, count=len(hints), text=text))
+    if shown == len(hints):
+        say(tr("These are all hints. The solution: {command}", command=_command("solution", path)), quiet=quiet)
+
+
+@click.command(
+    cls=Verb,
+    short_help="Show the solution of an exercise, after an attempt.",
+    examples="jumok learn solution practice/04_softmax.py",
+)
+@click.argument("file")
+@LANGUAGE
+@common(device=False)
+def solution(file: str, language: Language | None, as_json: bool, quiet: bool) -> None:
+    """Show the solution of an exercise. FILE is a file, or the number or the name of an exercise.
+
+    The file must have been checked at least once with something of your own in it.
+    """
+    from jumok.cli.console.practice import show_code
+    from jumok.lessons.practice.folder import Practice
+
+    one, path = _located(file)
+    if not Practice(path.parent).progress[one.slug].attempts:
+        raise LessonError(
+            "Try {path} yourself first, and check it: {command}", path=path, command=_command("check", path)
+        )
+    if as_json:
+        print_json({**_named(one, path, language or users_language()), "solution": one.solution})
+    else:
+        show_code(one.solution)
+
+
+def _check(
+    course: Practice, one: Exercise, path: Path, language: Language, *, quiet: bool, short: bool
+) -> dict[str, Any]:
+    """Check a file, record the attempt and show the verdict. Returns the verdict as --json has it."""
+    from jumok.cli.console.practice import show_verdict
+    from jumok.lessons.practice.sandbox import check as run
+
+    verdict = run(path, one)
+    course.tried(one, verdict)
+    if not quiet:
+        following = course.next() if verdict.status == "right" and not short else None
+        show_verdict(one, path, verdict, language, short=short)
+        if verdict.status == "right" and following is not None:
+            say(tr("Next: {path}", path=course.file(following)))
+        elif verdict.status == "wrong" and not short:
+            say(tr("A hint: {command}", command=_command("hint", path)))
+    return {**_named(one, path, language), **_described(verdict, language)}
+
+
+def _described(verdict: Verdict, language: Language) -> dict[str, Any]:
+    return {
+        "status": verdict.status,
+        "right": [words.said(language) for words in verdict.right],
+        "wrong": verdict.wrong.said(language) if verdict.wrong else None,
+        "mistake": verdict.mistake,
+        "line": verdict.line,
+        "printed": verdict.printed,
+    }
+
+
+def _named(one: Exercise, path: Path, language: Language) -> dict[str, Any]:
+    return {"exercise": one.slug, "number": one.number, "title": one.title.said(language), "file": str(path)}
+
+
+def _saved(course: Practice, files: dict[Path, Exercise] | None) -> Iterator[tuple[Path, Exercise]]:
+    """The files that are saved from now on, until Ctrl-C. files: those to watch, or None for the whole course."""
+    watched = files if files is not None else dict(course.files())
+    say(tr("Waiting for a file to be saved. Ctrl-C ends it."))
+    seen = {path: _changed(path) for path in watched}
+    try:
+        while True:
+            time.sleep(POLLED)
+            for path, one in watched.items():
+                now = _changed(path)
+                if now != seen[path]:
+                    seen[path] = now
+                    if now is not None:
+                        yield path, one
+    except KeyboardInterrupt:
+        return
+
+
+def _changed(path: Path) -> tuple[int, int] | None:
+    """What differs after a file was saved; None while it is absent."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _folder() -> Path:
+    """The folder of the exercises: the current one if it holds their progress, else `practice`."""
+    from jumok.lessons.practice.folder import PROGRESS
+
+    return Path() if Path(PROGRESS).exists() else Path(FOLDER)
+
+
+def _existing() -> Practice:
+    from jumok.lessons.practice.folder import PROGRESS, Practice
+
+    folder = _folder()
+    if not (folder / PROGRESS).exists():
+        raise LessonError(
+            "There are no exercises in {folder}. Write them first: {command}",
+            folder=folder.resolve(),
+            command="jumok learn practice",
+        )
+    return Practice(folder)
+
+
+def _located(file: str) -> tuple[Exercise, Path]:
+    """The exercise of a file, a number or a name, and the reader's file."""
+    from jumok.lessons.practice.course import exercise
+
+    one = exercise(file)
+    path = Path(file)
+    if not path.is_file():
+        if path.suffix == ".py" and len(path.parts) > 1:
+            raise LessonError("There is no file {path}. `jumok learn practice` writes the exercises.", path=path)
+        path = _folder() / one.file
+        if not path.is_file():
+            raise LessonError("There is no file {path}. `jumok learn practice` writes the exercises.", path=path)
+    return one, path
+
+
+def _command(verb: str, path: Path) -> str:
+    return shell("jumok", "learn", verb, path)
