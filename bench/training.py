@@ -150,7 +150,7 @@ def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> Non
             name, options, stack, optimizer="adamw", compile="on", **measured
         )
     works[f"jumok, {config.precision}, Muon{how}"] = ours(name, options, stack, compile=mode, **measured)
-    trainer.folder.write_weights(trainer.model)
+    trainer.folder.write_parameters(trainer.model)
     take_steps(
         works,
         device,

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
-from jumok.runs.state import State
 from jumok.text import Text
 from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
@@ -173,8 +173,8 @@ def events_of(run: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
 
 
-def state_of(run: Path) -> State:
-    state, damaged = RunFolder(run).states.newest()
+def state_of(run: Path) -> Checkpoint:
+    state, damaged = RunFolder(run).checkpoints.newest()
     assert state is not None
     assert damaged == []
     return state

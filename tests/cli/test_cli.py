@@ -449,12 +449,12 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM while the text was being read killed the process with a half-made folder; now it is as Ctrl-C."""
-    from jumok.training import setup
+    from jumok.training import start
 
     def terminated(*args: object, **kwargs: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(setup, "make_plan", terminated)
+    monkeypatch.setattr(start, "make_plan", terminated)
     end = jumok("train", text, "--out", "run", *FLAGS)
     assert end.code == 130
     assert "interrupted" in end.err
@@ -640,7 +640,7 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
 def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
     """Its record could not be written."""
     from jumok import text as reader
-    from jumok.lessons.ladder.record import LadderRecord, TextFacts
+    from jumok.lessons.ladder.results import LadderRecord, TextFacts
     from jumok.lessons.ladder.rungs import LadderConfig
 
     Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")
@@ -911,7 +911,7 @@ def test_learn_writes_a_notebook(jumok: Jumok) -> None:
         ("tales.ipynb", "tales.ipynb exists already; give another name, or --force."),
         ("nowhere/4.ipynb", "cannot write nowhere/4.ipynb: there is no folder nowhere. Make it first."),
         ("tales.ipynb/4.ipynb", "cannot write tales.ipynb/4.ipynb: Not a directory."),
-        ("4.txt", "4.txt is no name for a notebook"),
+        ("4.txt", "4.txt is not the name of a notebook"),
     ],
 )
 def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) -> None:

@@ -20,8 +20,8 @@ from jumok.lessons.ladder.rungs import RUNGS
 from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs
-from jumok.training.progress import TrainingView
 from jumok.training.settings import configurations, given_again
+from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
 STEP = Step(
@@ -118,7 +118,7 @@ def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text
         story_text,
         **configurations({**TINY, "sample_tokens": 0, "attention": "auto"}),
         device="cpu",
-        tell=told.append,
+        report=told.append,
     )
     assert [text.split()[0] for text in told] == ["making", "turning", "measuring"]
     del told[:]

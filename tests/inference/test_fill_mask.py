@@ -243,7 +243,7 @@ def test_too_few_candidates(top: int) -> None:
 def test_a_tokenizer_without_the_token() -> None:
     model = tiny()
     model.tokenizer = train_tokenizer(TEXT, special_tokens=["[PAD]", "[CLS]"])
-    with pytest.raises(TokenizerError, match=r"need a tokenizer with \[MASK\] / <mask>.*this one has \[PAD\], \[CLS"):
+    with pytest.raises(TokenizerError, match=r"needs a tokenizer with \[MASK\] / <mask>.*this one has \[PAD\], \[CLS"):
         fill_mask(model, MASKED)
     model.tokenizer = train_tokenizer(TEXT)
     with pytest.raises(TokenizerError, match="this one has none at all"):
@@ -255,7 +255,7 @@ def test_a_tokenizer_without_the_token() -> None:
 
 def test_a_model_that_fills_nothing() -> None:
     with pytest.raises(
-        JumokError, match='a BERT with head="pooler", and hidden words are found by a BERT with head="mlm"'
+        JumokError, match='a BERT with head="pooler", and masked tokens are predicted by a BERT with head="mlm"'
     ):
         fill_mask(tiny(head="pooler"), MASKED)
     with pytest.raises(JumokError, match="this model is a GPT"):

@@ -91,7 +91,7 @@ def test_nothing_has_no_class(model: GPT):
 
 
 def test_a_model_without_labels_is_no_classifier():
-    with pytest.raises(JumokError, match="this GPT is no classifier"):
+    with pytest.raises(JumokError, match="this GPT is not a classifier"):
         predict(make(()), ["좋아요"])
 
 
@@ -299,12 +299,12 @@ def test_a_run_that_is_no_classifier_is_said(command: Command, tmp_path: Path):
     save(make(()), tmp_path / "writer")
     end = command("좋아요", "--json", folder="writer")
     assert end.code == 1
-    assert "is no classifier" in end.err
-    assert "is no classifier" in json.loads(end.out)["error"]
+    assert "is not a classifier" in end.err
+    assert "is not a classifier" in json.loads(end.out)["error"]
 
 
 def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
-    """They were dropped without a word; and a model of hidden words had a whole text read to it before it said no."""
+    """They were dropped without a word; and a model of masked tokens had a whole text read to it before it said no."""
     tokenizer = train_tokenizer(TEXTS, special_tokens=SPECIAL_TOKENS)
     bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=1, n_head=1, n_embd=8))
     bert.tokenizer = tokenizer
@@ -327,7 +327,7 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
             ("gone.txt", "--beam=2"),
             "--beam does not apply to the model in hidden; its options are --encoding",
         ),
-        ("evaluate", "headless", ("gone.txt",), 'hidden words are found by a BERT with head="mlm"'),
+        ("evaluate", "headless", ("gone.txt",), 'masked tokens are predicted by a BERT with head="mlm"'),
     ):
         end = command(*arguments, folder=folder, verb=verb)
         assert end.code in (1, 2)

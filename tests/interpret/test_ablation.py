@@ -17,9 +17,9 @@ from jumok.evaluation.language_model import score
 from jumok.inference.answer import answer
 from jumok.interpret.ablation import ablate, ablation, losses_without, ranking
 from jumok.interpret.heads import Head, heads_of, profile, repetition
-from jumok.interpret.passage import MASKED_EVERY, Passage
 from jumok.interpret.record import record
 from jumok.interpret.rollout import attention_rollout
+from jumok.interpret.text_loss import MASKED_EVERY, Passage
 from jumok.models import build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer

@@ -31,10 +31,10 @@ from jumok.config import GPTConfig, TrainConfig, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
-from jumok.lessons.ladder import record as record_module
 from jumok.lessons.ladder import report, rungs
+from jumok.lessons.ladder import results as results_module
 from jumok.lessons.ladder import run as ladder_module
-from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
+from jumok.lessons.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.lessons.ladder.verdicts import verdict
@@ -390,11 +390,23 @@ def test_another_text_or_other_settings_are_refused(
 @pytest.mark.slow
 def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     """At the first rung; the others follow, so that they can be compared."""
-    ladder = Ladder(text, tmp_path / "out", config(precision="auto", steps_per_rung=1), device="cpu")
+    asked = config(precision="auto", steps_per_rung=None, minutes_per_rung=0.001)
+    ladder = Ladder(text, tmp_path / "out", asked, device="cpu")
     assert len(only(list(ladder.run()), RungFinished)) == 10
     folders = sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir())
     [precision] = {RunFolder(folder).read_config()["train"]["precision"] for folder in folders}
     assert precision == ladder.record.precision != "auto"
+
+
+def test_a_ladder_by_steps_measures_no_precision() -> None:
+    """It was measured, so that the same command gave other figures on a busy machine."""
+    for rung in RUNGS:
+        _, settings = config(precision="auto").settings(rung)
+        assert settings["precision"] == "float32"
+        _, settings = config(precision="auto", steps_per_rung=None, minutes_per_rung=1.0).settings(rung)
+        assert settings["precision"] == "auto"
+        _, settings = config(precision="bfloat16").settings(rung)
+        assert settings["precision"] == "bfloat16"
 
 
 @pytest.mark.slow
@@ -441,7 +453,7 @@ def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: p
     def refuse(path: Path, content: str | bytes) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(record_module, "write_atomic", refuse)
+    monkeypatch.setattr(results_module, "write_atomic", refuse)
     with pytest.raises(RunError, match=r"cannot write .*ladder\.json: Permission denied.*finished rungs are kept"):
         Ladder(text, tmp_path / "new", config(), device="cpu")
 
@@ -468,7 +480,7 @@ def test_one_process_at_a_time(text: Text, tmp_path: Path) -> None:
     first, second = (Ladder(text, tmp_path / "out", config(), device="cpu") for _ in range(2))
     events = first.run()
     next(events)
-    with pytest.raises(RunError, match="another process is climbing the ladder"):
+    with pytest.raises(RunError, match="another process is training the ladder"):
         next(second.run())
     events.close()  # type: ignore[attr-defined]
     assert isinstance(next(second.run()), RungStarted)

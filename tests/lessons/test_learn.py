@@ -627,8 +627,8 @@ def test_a_picture_is_in_the_notebook(library: Path) -> None:
         ("folder.ipynb", "folder.ipynb exists already"),
         ("nowhere/3.ipynb", "there is no folder nowhere. Make it first"),
         ("there.ipynb/3.ipynb", "cannot write there.ipynb/3.ipynb: Not a directory"),
-        ("3.json", "3.json is no name for a notebook"),
-        ("3", "3 is no name for a notebook"),
+        ("3.json", "3.json is not the name of a notebook"),
+        ("3", "3 is not the name of a notebook"),
     ],
 )
 def test_a_notebook_that_cannot_be_written(library: Path, name: str, message: str) -> None:

@@ -20,7 +20,7 @@ from jumok.lessons.heads import (
     merge,
     split,
 )
-from jumok.lessons.masking import influence
+from jumok.lessons.masked_attention import influence
 from jumok.nn.attention import MultiHeadAttention, attention_weights
 
 FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}

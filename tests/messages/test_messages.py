@@ -25,11 +25,11 @@ from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError
 from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
 from jumok.runs.events import Step
-from jumok.training.progress import TrainingView
+from jumok.training.subscribers.progress import TrainingView
 
 SOURCE = Path(package.__file__).parent
 ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
-SPEAKERS = {"say", "tell", "_tell", "report"}  # functions that show a person what they are given
+SPEAKERS = {"say", "report"}  # functions that show a person what they are given
 BANNED = ("까닭", "견주", "거든요", "눈길")
 ROOMS = sorted(path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
 

@@ -41,8 +41,8 @@ from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training import plan
-from jumok.training.plan import HALF, STEP_NUMBERS
+from jumok.training.planning import plan
+from jumok.training.planning.plan import HALF, STEP_NUMBERS
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]

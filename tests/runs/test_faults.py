@@ -31,13 +31,12 @@ from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import state as states
-from jumok.runs import weights as weight_files
+from jumok.runs import checkpoints, parameters
 from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training import pictures
 from jumok.training.settings import configurations, given_again
+from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")
@@ -131,14 +130,14 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         with opened(path, "wb") as file:
             WatchedFile(file, disk).write(content)
 
-    saved = states.save_file
+    saved = checkpoints.save_file
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
             patch.setattr(os, name, guarded(name, getattr(os, name)))
         patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
         patch.setattr(io, "open", open_watched)
         patch.setattr(builtins, "open", open_watched)
-        for module in (states, weight_files, export):
+        for module in (checkpoints, parameters, export):
             patch.setattr(module, "save_file", save_watched)
         patch.setattr(pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
         patch.setattr(pictures, "DRAW_EVERY", 0.0)
@@ -277,7 +276,7 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
                     break
     folder = RunFolder(run)
     assert state_of(run).step == 1
-    assert not folder.has_weights_of(state_of(run))
+    assert not folder.has_parameters_of(state_of(run))
     return run
 
 

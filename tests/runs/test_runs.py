@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from jumok.errors import ResumeError, RunError
 from jumok.files import LockHeld, locked, write_atomic
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder
-from jumok.runs.state import State
-from jumok.runs.weights import restore_weights, weights
+from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.text import from_rows, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.tasks import TASKS
@@ -195,10 +196,10 @@ def test_weights_of_another_model(run: Path, tokenizer: Tokenizer) -> None:
 
 def test_a_failed_restore_does_not_change_the_model(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)
-    before = {name: tensor.clone() for name, tensor in weights(model).items()}
+    before = {name: tensor.clone() for name, tensor in parameters_of(model).items()}
     with pytest.raises(RunError, match="here does not fit"):
-        restore_weights(model, {"norm.weight": torch.zeros(8)}, where="here")
-    assert all(torch.equal(tensor, before[name]) for name, tensor in weights(model).items())
+        restore_parameters(model, {"norm.weight": torch.zeros(8)}, where="here")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in parameters_of(model).items())
 
 
 def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
@@ -287,6 +288,38 @@ def test_what_only_looks_like_an_unfinished_start(tmp_path: Path, files: list[st
         RunFolder.create(tmp_path)
 
 
+class Killed(BaseException):
+    """Stands for a kill: no handler of errors takes it."""
+
+
+@pytest.mark.parametrize("removals", range(7))
+def test_a_kill_while_discarding_is_not_in_the_way(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, removals: int
+) -> None:
+    """state/ went first, and a kill then left a lone tokenizer.json, which was taken for a file of somebody else."""
+    run = RunFolder.create(tmp_path / "run")
+    run.state.mkdir()
+    (run.state / "train.ids").write_bytes(b"ids")
+    (run.state / "lock").write_bytes(b"")
+    run.write_tokenizer(tokenizer)
+    left = iter(range(removals))
+
+    def counted(remove: Callable[..., None]) -> Callable[..., None]:
+        def removed(*args: Any, **options: Any) -> None:
+            if next(left, None) is None:
+                raise Killed
+            remove(*args, **options)
+
+        return removed
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "rmdir"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        with suppress(Killed):
+            run.discard()
+    RunFolder.create(tmp_path / "run")
+
+
 def test_discarding_leaves_what_is_not_ours(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run")
     with run.lock():
@@ -365,15 +398,15 @@ def test_a_lock_that_cannot_be_made(run: Path) -> None:
 # --- training states ---
 
 
-def state(step: int) -> State:
+def state(step: int) -> Checkpoint:
     tensors = {"model.a": torch.full((3, 2), step + 0.1), "optimizer.0.0.step": torch.tensor(float(step))}
-    return State(step=step, tensors=tensors, numbers={"best": 0.1 + step, "cooldown": None, "logs": {"a": 5}})
+    return Checkpoint(step=step, tensors=tensors, numbers={"best": 0.1 + step, "cooldown": None, "logs": {"a": 5}})
 
 
 def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
     folder = RunFolder(run)
-    folder.write_state(state(7))
-    found, damaged = folder.states.newest()
+    folder.write_checkpoint(state(7))
+    found, damaged = folder.checkpoints.newest()
     assert damaged == []
     assert found is not None
     assert (found.step, found.numbers) == (7, state(7).numbers)
@@ -384,18 +417,18 @@ def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
 def test_the_newest_two_are_kept(run: Path) -> None:
     folder = RunFolder(run)
     for step in (1, 2, 10, 9_999_999_999):
-        folder.write_state(state(step))
+        folder.write_checkpoint(state(step))
     assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000010", "step-9999999999"]
-    found, _ = folder.states.newest()
+    found, _ = folder.checkpoints.newest()
     assert found is not None
     assert found.step == 9_999_999_999
 
 
 def test_the_same_step_again_replaces_it(run: Path) -> None:
     folder = RunFolder(run)
-    folder.write_state(state(5))
-    folder.write_state(State(step=5, tensors=state(5).tensors, numbers={"best": 9.0}))
-    found, _ = folder.states.newest()
+    folder.write_checkpoint(state(5))
+    folder.write_checkpoint(Checkpoint(step=5, tensors=state(5).tensors, numbers={"best": 9.0}))
+    found, _ = folder.checkpoints.newest()
     assert found is not None
     assert found.numbers == {"best": 9.0}
 
@@ -404,14 +437,14 @@ def test_the_same_step_again_leaves_one_of_it(run: Path) -> None:
     """The states of two steps are kept, independent of how often each was saved."""
     folder = RunFolder(run)
     for step in (4, 5, 5, 5):
-        folder.write_state(state(step))
+        folder.write_checkpoint(state(step))
     assert sorted(path.name for path in folder.state.glob("step*")) == ["step-000000004", "step-000000005.2"]
 
 
 def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old state was removed first, so an error before the rename of the new one left none."""
     folder = RunFolder(run)
-    folder.write_state(state(5))
+    folder.write_checkpoint(state(5))
 
     def broken(self: Path, target: Path) -> None:
         raise OSError(5, "Input/output error")
@@ -419,8 +452,8 @@ def test_the_same_step_again_removes_nothing_before_it_is_there(run: Path, monke
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", broken)
         with pytest.raises(RunError, match="cannot write the training state"):
-            folder.write_state(state(5))
-    assert folder.states.newest()[0] is not None
+            folder.write_checkpoint(state(5))
+    assert folder.checkpoints.newest()[0] is not None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
@@ -429,7 +462,7 @@ def test_state_files_have_ordinary_permissions(run: Path) -> None:
     folder = RunFolder(run)
     before = os.umask(0o022)
     try:
-        folder.write_state(state(5))
+        folder.write_checkpoint(state(5))
     finally:
         os.umask(before)
     (path,) = folder.state.glob("step-*")
@@ -440,13 +473,13 @@ def test_state_files_have_ordinary_permissions(run: Path) -> None:
 
 
 def test_no_state_at_all(run: Path) -> None:
-    assert RunFolder(run).states.newest() == (None, [])
+    assert RunFolder(run).checkpoints.newest() == (None, [])
 
 
 def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder(run)
-    folder.write_state(state(1))
-    folder.write_state(state(2))
+    folder.write_checkpoint(state(1))
+    folder.write_checkpoint(state(2))
 
     def full(handle: int) -> None:
         raise OSError(28, os.strerror(28))
@@ -456,9 +489,9 @@ def test_a_state_that_cannot_be_written_leaves_those_before(run: Path, monkeypat
         with pytest.raises(
             RunError, match=r"cannot write the training state .*0\.0 MB needed, [\d.,]+ MB free on that disk"
         ):
-            folder.write_state(state(3))
+            folder.write_checkpoint(state(3))
     assert sorted(path.name for path in folder.state.iterdir()) == ["lock", "step-000000001", "step-000000002"]
-    assert folder.states.newest()[1] == []
+    assert folder.checkpoints.newest()[1] == []
 
 
 # --- logs and files ---

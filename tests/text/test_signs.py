@@ -24,7 +24,7 @@ from jumok.models.framing import SPECIAL_TOKENS
 from jumok.runs.events import Notice, Sample
 from jumok.text import with_signs
 from jumok.tokenizers import train_tokenizer
-from jumok.training.progress import TrainingView
+from jumok.training.subscribers.progress import TrainingView
 
 NASTY = "가\x1b[2J\x00나\r다\x9b31m\u202e라"  # clears the screen, writes over the line, turns it around
 SIGNS = "가␛[2J␀나␍다⟨U+009B⟩31m⟨U+202E⟩라"

@@ -26,12 +26,12 @@ from jumok.nn.attention import Implementation, ScaledDotProductAttention
 from jumok.nn.chunked_attention import chunked_attention
 from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
-from jumok.training import autotune as tuning
 from jumok.training import clock as timing
-from jumok.training import plan as planning
-from jumok.training.autotune import Cost
-from jumok.training.explanation import Explanation, explain
-from jumok.training.plan import require_possible
+from jumok.training.planning import autotune as tuning
+from jumok.training.planning import plan as planning
+from jumok.training.planning.autotune import Cost
+from jumok.training.planning.explanation import Explanation, explain
+from jumok.training.planning.plan import require_possible
 from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
@@ -405,7 +405,7 @@ def test_a_wrong_measurement_is_noticed(
     assert int(said[1]) == pytest.approx(taken, rel=0.25)
     assert trainer.state.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == 4 * per_step  # as it was decided at the start
-    state, _ = trainer.folder.states.newest()
+    state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
     assert state.numbers["planned_tokens"] == trainer.state.planned_tokens  # so that a resumed run goes on with it
     assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step
@@ -464,7 +464,7 @@ def test_steps_are_watched_for_some_seconds(start: Start) -> None:
 
 @pytest.mark.parametrize("planned", [1, 10**9])
 def test_enough_is_validated_whatever_was_planned(start: Start, planned: int) -> None:
-    """Six rows told which weights were best."""
+    """Six rows decided which parameters were best."""
     trainer = start()
     trainer.state.planned_tokens = planned
     reads = trainer.loop.validation.tokens

@@ -1,7 +1,7 @@
 """Classes of texts: the pooling, the classifiers beside their stock classes, and the task from table to figures.
 
 Bad tables first: one class, empty cells, labels that training never saw, texts longer than the context, tabs and quotes
-in cells, other columns; then weights that come from another model.
+in cells, other columns; then parameters that come from another model.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_a_bigram_stands_beside_a_language_model(tokenizer: str, tmp_path: Path,
     assert finish.headline.endswith(f"bigram {wanted:.3f})")
     task = task_of_run(tmp_path / "run")
     assert task is not None
-    assert task.beside(from_string(tales[cut:]))["baseline_nats_per_char"] == pytest.approx(wanted, abs=1e-9)
+    assert task.comparison(from_string(tales[cut:]))["baseline_nats_per_char"] == pytest.approx(wanted, abs=1e-9)
 
 
 def test_frequencies_stand_beside_hidden_words(begin: Callable[..., Trainer], tales: str) -> None:

@@ -173,7 +173,7 @@ def test_texts_of_one_token_have_no_next_one(begin: Callable[..., Trainer]) -> N
 
 @pytest.mark.parametrize("case", ["classify", "seq2seq"])
 def test_rows_count_the_same_in_every_batch(begin: Callable[..., Trainer], case: str) -> None:
-    """A batch held as many texts as its tokens allowed, 16 to 256, and each batch moved the weights as far: a short
+    """A batch held as many texts as its tokens allowed, 16 to 256, and each batch moved the parameters as far: a short
     text counted a sixteenth of a long one. Now all batches of an epoch have as many texts, or as many target tokens.
     """
     task: Any = begin(case).task

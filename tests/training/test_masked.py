@@ -1,4 +1,4 @@
-"""Hidden tokens: which are hidden, what stands there instead, what is learned from it, and what the figures mean."""
+"""Masked tokens: which are masked, what stands there instead, what is learned from it, and what the figures mean."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_what_a_batch_holds(begin: Start) -> None:
 
 
 def test_eighty_ten_ten(begin: Start) -> None:
-    """Of the hidden tokens 80% are [MASK], 10% an ordinary token, 10% themselves, within four standard deviations."""
+    """Of the chosen tokens 80% are [MASK], 10% an ordinary token, 10% themselves, within four standard deviations."""
     task = task_of(begin(batch_size=64))
     batches = [task.batch(number) for number in range(40)]
     shown = torch.cat([ids.gather(1, places) for ids, places, _ in batches]).flatten()
@@ -247,7 +247,7 @@ def naive_nats(model: BERT, ids: Tensor, place: int, target: int) -> float:
     return float(-logits.log_softmax(0)[target])
 
 
-def test_the_loss_is_the_mean_over_hidden_tokens(begin: Start) -> None:
+def test_the_loss_is_the_mean_over_masked_tokens(begin: Start) -> None:
     trainer = begin(dropout=0.0, attention_dropout=0.0)
     task, model = task_of(trainer), bert_of(trainer).double()
     ids, places, targets = task.batch(0)
@@ -255,7 +255,7 @@ def test_the_loss_is_the_mean_over_hidden_tokens(begin: Start) -> None:
     wanted = F.cross_entropy(model.mlm_logits(model(ids)).flatten(0, 1), every.flatten(), ignore_index=IGNORED)
     torch.testing.assert_close(mean_loss(*trainer.loop.objective(ids, places, targets)), wanted, rtol=0, atol=1e-12)
     targets = targets.clone()
-    targets[1:, 1], targets[0] = IGNORED, IGNORED  # rows with fewer hidden tokens, and one with none
+    targets[1:, 1], targets[0] = IGNORED, IGNORED  # rows with fewer masked tokens, and one with none
     fewer = [naive_nats(model, ids[row], int(places[row, 0]), int(targets[row, 0])) for row in (1, 2, 3)]
     assert mean_loss(*trainer.loop.objective(ids, places, targets)).item() == pytest.approx(sum(fewer) / 3)
     nothing = mean_loss(*trainer.loop.objective(ids, places, torch.full_like(targets, IGNORED)))
@@ -393,7 +393,7 @@ def test_nothing_to_ask_for(tmp_path: Path, begin: Start) -> None:
 
 def test_a_bert_without_the_head() -> None:
     model = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
-    with pytest.raises(JumokError, match='head="pooler", and hidden words are found by a BERT with head="mlm"'):
+    with pytest.raises(JumokError, match='head="pooler", and masked tokens are predicted by a BERT with head="mlm"'):
         evaluate_masked(model, "나는")
 
 
@@ -515,7 +515,7 @@ def test_compiled(begin: Start) -> None:
 
 
 def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
-    """One without a head for hidden words gets one, and keeps its encoder."""
+    """One without a head for masked tokens gets one, and keeps its encoder."""
     words = train_tokenizer(SENTENCE * 20, special_tokens=SPECIAL_TOKENS)
     shape = BERTConfig(vocab_size=words.vocab_size, n_layer=1, n_head=2, n_embd=16, context_length=18, head="pooler")
     encoder = build(shape)
@@ -567,8 +567,8 @@ def test_a_rate_of_nothing(begin: Start) -> None:
         begin(mask_rate=0.0)
 
 
-def test_a_tokenizer_that_cannot_hide(begin: Start, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"need a tokenizer with \[MASK\]"):
+def test_a_tokenizer_that_cannot_mask(begin: Start, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"needs a tokenizer with \[MASK\]"):
         begin(tokenizer=train_tokenizer(SENTENCE))
     assert not (tmp_path / "run").exists()
 

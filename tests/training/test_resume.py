@@ -22,9 +22,9 @@ from conftest import TINY, Jumok, assert_same, events_of, fork, tiny_run
 from jumok import cli
 from jumok import text as reader
 from jumok.errors import ResumeError, RunError
+from jumok.runs.checkpoints import STATE_FILES
 from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
-from jumok.runs.state import STATE_FILES
 from jumok.text import Text
 from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
@@ -227,7 +227,7 @@ def test_all_states_damaged_starts_from_the_beginning(stopped: Path, finished: F
     assert "step-000000006.1 is damaged" in texts[0]
     assert "step-000000005 is damaged" in texts[1]
     assert texts[2].startswith(
-        "No whole training state is left, so the run starts from its beginning. The best weights"
+        "No whole training state is left, so the run starts from its beginning. The best parameters"
     )
     assert_same(stopped, finished(save_every=0.0))
 
@@ -268,7 +268,7 @@ def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
 
 
 def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
-    """They hold no best weights, and fewer numbers."""
+    """They hold no best parameters, and fewer numbers."""
     for state in (stopped / "state").glob("step-*"):
         (state / "best.safetensors").unlink(missing_ok=True)
         numbers = json.loads((state / "numbers.json").read_text(encoding="utf-8"))
@@ -282,12 +282,12 @@ def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
     assert_same(stopped, finished(save_every=0.0))
 
 
-# --- the best weights belong to the state ---
+# --- the best parameters belong to the state ---
 
 
 @pytest.mark.slow
 def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
-    """A kill after better weights and before the next state: weights of step 8 were told as those of step 4."""
+    """A kill after better parameters and before the next state: parameters of step 8 were told as those of step 4."""
     run = tmp_path / "run"
     trainer = start(steps=12)
     for event in trainer.run():

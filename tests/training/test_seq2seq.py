@@ -264,7 +264,7 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
 
 
 def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
-    """A plan of 10 steps let each validation read 6 rows, and the best weights were the luckiest ones."""
+    """A plan of 10 steps let each validation read 6 rows, and the best parameters were the luckiest ones."""
     trainer = begin(pairs=table(2500))
     trainer.state.planned_tokens = 1
     assert task_of(trainer).validate(model_of(trainer), trainer.loop.validation.tokens)["rows"] >= 200
@@ -290,7 +290,7 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     real, told = task.validate, iter([(1.0, 0.2), (1.5, 0.4), (2.0, 0.3)])
 
     def validate(model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
-        loss, accuracy = next(told, (1.5, 0.4))  # the last figures, of the best weights
+        loss, accuracy = next(told, (1.5, 0.4))  # the last figures, of the best parameters
         return {**real(model, max_tokens), "loss": loss, "token_accuracy": accuracy}
 
     monkeypatch.setattr(task, "validate", validate)

@@ -1,4 +1,4 @@
-"""A finished run is trained further: another stage from its best weights, which can be interrupted like the first."""
+"""A finished run is trained further: another stage from its best parameters, and can be interrupted like the first."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
     before = (run / "model.safetensors").read_bytes()
     metrics = config_of(run)["metrics"]
     events = list(resume(run, steps=8, learning_rate=3.0, matrix_learning_rate=3.0).run())
-    assert [event.best for event in only(events, Eval)] == [True, False, False], "the first is of the weights before"
+    assert [event.best for event in only(events, Eval)] == [True, False, False], "the first is of the parameters before"
     assert "still those of step 8" in only(events, Notice)[-1].text
     assert (run / "model.safetensors").read_bytes() == before
     assert config_of(run)["metrics"] == metrics
@@ -103,8 +103,8 @@ def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
 
 @pytest.mark.slow
 def test_patience_looks_at_the_stage_alone(run: Path) -> None:
-    """While its rate is high a stage is worse than the weights before; that once ended it within a tenth of it."""
-    losses = iter([1.0, 5.0, 4.0, 3.0, 2.0, 1.5, 1.2])  # of the weights before, then of the stage
+    """While its rate is high a stage is worse than the parameters before; that once ended it within a tenth of it."""
+    losses = iter([1.0, 5.0, 4.0, 3.0, 2.0, 1.5, 1.2])  # of the parameters before, then of the stage
     trainer = resume(run, steps=24, patience=2, sample_tokens=8)
     figures = dict(config_of(run)["metrics"])
     trainer.task.validate = lambda *_: figures | {"loss": next(losses)}  # type: ignore[method-assign]
@@ -127,7 +127,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
     assert again.step == stop
     assert (again.state.stage, again.config.steps) == (1, 8)
     list(again.run())
-    states = [RunFolder(folder).states.newest()[0] for folder in (run, reference)]
+    states = [RunFolder(folder).checkpoints.newest()[0] for folder in (run, reference)]
     assert states[0] is not None
     assert states[1] is not None
     assert states[0].step == states[1].step == 16
@@ -176,15 +176,15 @@ def test_a_stage_mends_the_weights_it_begins_with(run: Path, lost: bytes | None,
 
 
 def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Start, tmp_path: Path) -> None:
-    """The state of the end is damaged, too: the weights are those of the state before, and so are the figures."""
+    """The state of the end is damaged, too: the parameters are those of the state before, and so are the figures."""
     run = tmp_path / "run"
     list(start(save_every=0.0).run())
     damage(max((run / "state").glob("step-*")))
     (run / "model.safetensors").write_bytes(b"half")
     with resume(run, steps=4) as trainer:
-        saved, _ = trainer.folder.states.newest()
+        saved, _ = trainer.folder.checkpoints.newest()
         assert saved is not None
-        assert trainer.folder.has_weights_of(saved)
+        assert trainer.folder.has_parameters_of(saved)
         assert config_of(run)["metrics"] == trainer.state.best_metrics == saved.numbers["best_metrics"]
 
 
@@ -306,7 +306,7 @@ def test_the_command_names_the_one_that_trains_further(jumok: Jumok, run: Path) 
     assert "Training run further" in end.err
 
 
-# --- where stages, states and weights meet ---
+# --- where stages, states and parameters meet ---
 
 
 def damage(state: Path) -> None:
@@ -314,11 +314,11 @@ def damage(state: Path) -> None:
 
 
 def test_a_finished_run_whose_end_is_damaged_is_not_finished(run: Path) -> None:
-    """Its weights were put back to those of the state before, and the result of the others was told for them."""
+    """Its parameters were put back to those of the state before, and the result of the others was told for them."""
     weights = (run / "model.safetensors").read_bytes()
     damage(run / "state" / "step-000000008")
     trainer = resume(run)
-    if trainer.result is None:  # the state before has other weights
+    if trainer.result is None:  # the state before has other parameters
         assert "finished" not in config_of(run)
         assert list(trainer.run())[-1].step == 8
     assert (run / "model.safetensors").read_bytes() == weights
@@ -327,7 +327,7 @@ def test_a_finished_run_whose_end_is_damaged_is_not_finished(run: Path) -> None:
 def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
     run: Path, tmp_path: Path, story_text: Text
 ) -> None:
-    """Killed before the first save, it went on from random weights: no seed makes those of --init again."""
+    """Killed before the first save, it went on from random parameters: no seed makes those of --init again."""
     out = tmp_path / "tuned"
     settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
     trainer = Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
@@ -376,7 +376,7 @@ def test_an_error_while_a_start_saves_other_weights_leaves_nothing(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("jumok.runs.state.save_file", full)
+    monkeypatch.setattr("jumok.runs.checkpoints.save_file", full)
     settings = configurations({"steps": 1}, init=run)
     with pytest.raises(RunError, match="then start again"):
         Trainer.start(tmp_path / "tuned", story_text, **settings, init=run, device="cpu")
@@ -384,7 +384,7 @@ def test_an_error_while_a_start_saves_other_weights_leaves_nothing(
 
 
 def test_a_goal_that_is_reached_already_ends_the_stage_with_its_weights(run: Path) -> None:
-    """The first look that still met the goal replaced better weights by worse ones."""
+    """The first look that still met the goal replaced better parameters by worse ones."""
     weights = (run / "model.safetensors").read_bytes()
     events = list(resume(run, steps=40, stop_at=99.0).run())
     assert only(events, Step) == []
@@ -395,7 +395,7 @@ def test_a_goal_that_is_reached_already_ends_the_stage_with_its_weights(run: Pat
 
 
 def test_figures_go_with_the_weights_that_had_them(start: Start, tmp_path: Path) -> None:
-    """After a kill between a validation and the first state, config.json told the figures of weights that were gone."""
+    """A kill between a validation and the first state left the figures of lost parameters in config.json."""
     trainer = start()
     for event in trainer.run():
         if isinstance(event, Eval):

@@ -14,9 +14,9 @@ import jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
-from jumok.runs.state import State
 from jumok.training.optim import rate
 from jumok.training.settings import given_again
 from jumok.training.state import LEAST_WITH_A_GOAL
@@ -78,7 +78,7 @@ class Scripted:
 
 
 def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> None:
-    """The figure that ends the run is the one that is told, and that of the weights on the disk, which are the last."""
+    """The figure that ends the run is the one that is told, and that of the parameters on disk, which are the last."""
     trainer = start(**LONG, stop_at=6.0)
     events = list(trainer.run())
     finish = finish_of(events)
@@ -88,7 +88,7 @@ def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> N
     assert len(only(events, Step)) == finish.step
     model = jumok.load(tmp_path / "run")
     assert trainer.task.final(model, 10**9)["nats_per_char"] == pytest.approx(finish.figures["nats_per_char"], rel=1e-6)
-    state, _ = trainer.folder.states.newest()
+    state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
     assert torch.equal(model.token_embedding.weight, state.tensors["model.token_embedding.weight"])
     metrics = trainer.folder.read_config()["metrics"]
@@ -277,12 +277,12 @@ def test_a_state_of_before_can_be_resumed(start: Start, tmp_path: Path) -> None:
         if event.step == 3:
             trainer.request_stop()
     folder = RunFolder(tmp_path / "run")
-    state, _ = folder.states.newest()
+    state, _ = folder.checkpoints.newest()
     assert state is not None
     numbers = {k: v for k, v in state.numbers.items() if k not in ("reached", "goal_ratio", "eval_tokens")}
     assert len(numbers) == len(state.numbers) - 3
     of_old = {"next_glance": 0.5, "outlook": 0.95, "foreseen": 0.1}  # which nothing reads any more
-    folder.write_state(State(step=state.step, tensors=state.tensors, numbers={**numbers, **of_old}))
+    folder.write_checkpoint(Checkpoint(step=state.step, tensors=state.tensors, numbers={**numbers, **of_old}))
     assert finish_of(list(Trainer.resume(tmp_path / "run", device="cpu").run())).step == 8
 
 

@@ -25,8 +25,8 @@ from jumok.models import Model, build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.text import from_rows, from_string, read
 from jumok.tokenizers import train_tokenizer
-from jumok.training import progress
 from jumok.training.settings import configurations
+from jumok.training.subscribers import progress
 from jumok.training.trainer import Trainer
 
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다.\n" * 4

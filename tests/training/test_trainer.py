@@ -27,9 +27,9 @@ from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
 from jumok.text import Text
-from jumok.training import pictures
 from jumok.training.optim import rate
 from jumok.training.settings import configurations
+from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -45,7 +45,7 @@ def only(events: list[Event], kind: type) -> list[Any]:
 
 def stored(folder: Path) -> dict[str, Tensor]:
     """The tensors of the newest training state."""
-    state, damaged = checkpoint.RunFolder(folder).states.newest()
+    state, damaged = checkpoint.RunFolder(folder).checkpoints.newest()
     assert state is not None
     assert damaged == []
     return state.tensors
@@ -246,7 +246,7 @@ def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest
     assert isinstance(finish, Finish)
     assert (finish.step, finish.reason, finish.figures) == (12, "early stop", {})
     assert only(events, Notice)[-1].text == (
-        "No validation had a finite loss; the weights are those of the last step, 12."
+        "No validation had a finite loss; the parameters are those of the last step, 12."
     )
     assert torch.equal(
         jumok.load(tmp_path / "run").token_embedding.weight, stored(tmp_path / "run")["model.token_embedding.weight"]
@@ -340,7 +340,7 @@ def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monke
 @pytest.mark.slow
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""
-    monkeypatch.setattr("jumok.training.plan.LEAST_STEPS", 10)
+    monkeypatch.setattr("jumok.training.planning.plan.LEAST_STEPS", 10)
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
@@ -426,7 +426,7 @@ def test_three_in_a_row_end_the_run_with_its_state_saved(
     seen: list[Event] = []
     with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
         seen.extend(trainer.run())
-    state, _ = trainer.folder.states.newest()
+    state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
     assert state.step == 4
     assert all(torch.isfinite(tensor).all() for tensor in state.tensors.values())

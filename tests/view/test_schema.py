@@ -22,7 +22,11 @@ from jumok.errors import ConfigError
 from jumok.inference.generate import generate
 from jumok.inference.sampling import Sampling
 from jumok.models import build
-from jumok.view.coding import (
+from jumok.view.live import live
+from jumok.view.page import page_of
+from jumok.view.schema import budget, opened_layer, to_json
+from jumok.view.trace import trace
+from jumok.view.weight_encoding import (
     FACTORS,
     FINEST,
     Floats,
@@ -32,10 +36,6 @@ from jumok.view.coding import (
     encode_weights,
     factorise,
 )
-from jumok.view.live import live
-from jumok.view.page import page_of
-from jumok.view.schema import budget, opened_layer, to_json
-from jumok.view.trace import trace
 
 
 def softmax(scores: Floats, causal: bool) -> Floats:

@@ -23,7 +23,7 @@ from jumok.interpret.ablation import ablation
 from jumok.models import build
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer
-from jumok.view.coding import decode_weights
+from jumok.view.weight_encoding import decode_weights
 
 TEXT = "나는 학교에 갔다"
 WORDS = "나는 학교에 갔다. 너는 밥을 먹었다.\n" * 3

@@ -101,14 +101,14 @@ def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[s
     from jumok.training.tasks import task_of_run
 
     trained = task_of_run(run)
-    beside: dict[str, Any] = {} if trained is None else trained.beside(material)
+    comparison: dict[str, Any] = {} if trained is None else trained.comparison(material)
     found: dict[str, Any] = {}
     for name, value in figures.items():
         found[name] = value
         baseline = f"baseline_{name}"
-        if baseline in beside:
-            found[baseline] = beside[baseline]
-    return {**found, "seen_in_training": beside.get("seen_in_training")}
+        if baseline in comparison:
+            found[baseline] = comparison[baseline]
+    return {**found, "seen_in_training": comparison.get("seen_in_training")}
 
 
 def _measure(task: str, model: Any, material: Any, beam: int) -> Any:

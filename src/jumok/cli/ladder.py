@@ -1,4 +1,4 @@
-"""`jumok learn ladder`: train ten models on a text, each with one component more than the one before."""
+"""`jumok learn ladder`: train ten models on a text, each with more components than the one before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_ladder(
         minutes_per_rung, steps_per_rung: one of the two, the other None.
     """
     from jumok.cli.console.ladder import LadderView, show_ladder
-    from jumok.lessons.ladder.record import command_of
+    from jumok.lessons.ladder.results import command_of
     from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
     from jumok.lessons.ladder.rungs import LadderConfig
 

@@ -70,7 +70,7 @@ def learn(
 
     LESSON is the number or the name of a chapter, or `ladder`. Without a LESSON the chapters are listed.
 
-    The ladder is a series of small models, each with one component more than the one before. `ladder` with a TEXT
+    The ladder is a series of small models, each with more components than the one before. `ladder` with a TEXT
     trains them on it. Without a TEXT it shows the page on the ladder, or, if an option of the ladder is given, trains
     them on the built-in stories.
     """

@@ -22,7 +22,7 @@ from jumok.errors import ConfigError
 from jumok.messages import shell, tr
 
 if TYPE_CHECKING:
-    from jumok.training.progress import TrainingView
+    from jumok.training.subscribers.progress import TrainingView
     from jumok.training.trainer import Trainer
 
 # Makes a trainer that writes to a folder, and a sentence for the user; the function takes what is being done.
@@ -107,7 +107,7 @@ def train(
     and --resume continues it.
 
     A finished run is trained further with --resume and --minutes or --steps. The new stage starts from the best
-    weights, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes and --compile may
+    parameters, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes and --compile may
     differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies to one stage.
     """
     began = time.monotonic()
@@ -144,7 +144,7 @@ def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]
 
 def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
     """Train with a progress bar, then print how to use or to continue the run."""
-    from jumok.training.progress import TrainingView
+    from jumok.training.subscribers.progress import TrainingView
 
     summary: dict[str, Any] = {}
     with TrainingView(folder, quiet=quiet) as view:
@@ -187,8 +187,8 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
 def _explain(make: Making, quiet: bool, as_json: bool) -> None:
     """Start the run in a temporary folder and print its plan."""
     from jumok.cli.console.explanation import show_explanation
-    from jumok.training.explanation import explain
-    from jumok.training.progress import TrainingView
+    from jumok.training.planning.explanation import explain
+    from jumok.training.subscribers.progress import TrainingView
 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         with TrainingView(Path(folder), quiet=quiet) as view:

@@ -47,8 +47,8 @@ class TrainRequest:
         others = {*self.reading, *TOKENIZER_OPTIONS, "size", "tokenizer", "model"}
         self.settings = {name: value for name, value in settings.items() if name not in others}
 
-    def start(self, out: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
-        """The trainer of a new run in the folder `out`, and a sentence on its text. tell: takes what is being done."""
+    def start(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
+        """The trainer of a new run in the folder `out`, and a sentence on its text. report: as in `Trainer.start`."""
         from jumok.models import KINDS
         from jumok.runs.folder import RunFolder
         from jumok.training.settings import configurations
@@ -67,7 +67,7 @@ class TrainRequest:
                 "- was given as a text and as {--val -}, but standard input can be read only once; hold out a file."
             )
         if self.texts:
-            tell(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
+            report(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
         held_out = self._held_out_file(task)
         text = read_material(task, self.texts, self.reading) if self.texts else built_in_material(task)
         kind = None if self.model is None else KINDS[self.model]
@@ -81,11 +81,11 @@ class TrainRequest:
             init=self.init,
             device=self.device,
             began=self.began,
-            tell=tell,
+            report=report,
         )
         return trainer, text.describe()
 
-    def resume(self, out: Path, tell: Callable[[str], None]) -> tuple[Trainer, str]:
+    def resume(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
         """The trainer that continues the run in the folder `out`, and a sentence on where it is."""
         from jumok.runs.folder import RunFolder
         from jumok.training.settings import given_again
@@ -103,7 +103,7 @@ class TrainRequest:
         text = read_material(task, self.texts, self.reading, recorded) if self.texts else None
         training = given_again(out, self.settings, self.size)
         trainer = Trainer.resume(
-            out, text, training, val_text=held_out, device=self.device, began=self.began, tell=tell
+            out, text, training, val_text=held_out, device=self.device, began=self.began, report=report
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)

@@ -1,1 +1,1 @@
-"""Figures of a model: on text, on hidden tokens, on labels, on targets; and baselines beside them."""
+"""Figures of a model: on text, on masked tokens, on labels, on targets; and baselines beside them."""

@@ -51,7 +51,7 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
             out and counted.
 
     Raises:
-        JumokError: the model is no classifier, or its losses are not finite.
+        JumokError: the model is not a classifier, or its losses are not finite.
         TextError: the table has other columns, no whole row, or labels that the model does not know.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """

@@ -62,7 +62,7 @@ def evaluate(
 
     Args:
         model: with its tokenizer, as `jumok.load` returns it. A GPT predicts each token of a text
-            (`jumok.evaluate`), a BERT finds what is hidden in it (`jumok.evaluation.masked`); a classifier is held
+            (`jumok.evaluate`), a BERT predicts masked tokens of it (`jumok.evaluation.masked`); a classifier is held
             against the labels of a table (`jumok.predict`), an encoder–decoder against its targets
             (`jumok.evaluation.seq2seq`).
         material: a text or a table. A string is the text itself, a `Path` a file; or what `jumok.text` has read. For a

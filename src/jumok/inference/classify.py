@@ -63,7 +63,7 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 
     Raises:
         ConfigError: a text is the name of a file.
-        JumokError: the model is no classifier, or its numbers are not finite for any text.
+        JumokError: the model is not a classifier, or its numbers are not finite for any text.
         TextError: a text is empty, or the tokenizer makes nothing of it.
         TokenizerError: the model has no tokenizer, or one with other ids.
     """
@@ -119,8 +119,8 @@ def require_classifier(model: Model) -> Classifier:
     """
     if not isinstance(model, GPT | BERT) or not model.config.labels:
         raise JumokError(
-            "this {kind} is no classifier: it has no labels to choose from. Train one with `jumok "
-            "train reviews.tsv --task classify`; with {--init} it begins with the weights of this "
+            "this {kind} is not a classifier: it has no labels to choose from. Train one with `jumok "
+            "train reviews.tsv --task classify`; with {--init} it begins with the parameters of this "
             "model, if it is a GPT or a BERT.",
             kind=type(model).__name__,
         )

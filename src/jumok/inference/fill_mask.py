@@ -101,7 +101,7 @@ def require_masked_model(model: Model) -> BERT:
             tr('BERT with head="{head}"', head=model.config.head) if isinstance(model, BERT) else type(model).__name__
         )
         raise JumokError(
-            'this model is a {found}, and hidden words are found by a BERT with head="mlm"; train '
+            'this model is a {found}, and masked tokens are predicted by a BERT with head="mlm"; train '
             "one with `jumok train TEXT --task mlm`, or load a BertForMaskedLM.",
             found=found,
         )
@@ -119,7 +119,7 @@ def mask_token(tokenizer: Tokenizer) -> str:
     if found is None:
         has = ", ".join(tokenizer.special_tokens) or tr("none at all")
         raise TokenizerError(
-            "hidden words need a tokenizer with {names} as a special token, and this one has {has}; "
+            "predicting masked tokens needs a tokenizer with {names} as a special token, and this one has {has}; "
             'train one with jumok.train_tokenizer(..., special_tokens=["[PAD]", "[CLS]", "[SEP]", '
             '"[MASK]"]), as `jumok train --task mlm` does by default.',
             names=" / ".join(names),

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from jumok.config import require_range
 from jumok.errors import ConfigError, ViewError
 from jumok.interpret.heads import Head, attention_layers, heads_of
-from jumok.interpret.passage import Passage
+from jumok.interpret.text_loss import Passage
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jumok.lessons.masking import weights_masked_before
+from jumok.lessons.masked_attention import weights_masked_before
 from jumok.nn.attention import MultiHeadAttention, causal_mask
 
 

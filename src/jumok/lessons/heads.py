@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.lessons.masking import masked_weights
+from jumok.lessons.masked_attention import masked_weights
 from jumok.nn.attention import MultiHeadAttention, combined_mask
 
 
@@ -142,7 +142,7 @@ def head_weights(
 
     Args:
         attention: any layer. h: 0 to n_head - 1. turn: the rotation of queries and keys by rotary positions, each
-            (B, T, D), see `jumok.lessons.order.rotate_by_loop`. The rest: as in the production layer.
+            (B, T, D), see `jumok.lessons.positions.rotate_by_loop`. The rest: as in the production layer.
 
     Returns:
         (B, T, S), or (T, S).

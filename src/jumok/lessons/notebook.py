@@ -56,7 +56,7 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     it cannot be written. An existing file is then unchanged.
     """
     if path.suffix != ".ipynb":
-        raise LessonError("{path} is no name for a notebook: Jupyter opens files that end in .ipynb.", path=path)
+        raise LessonError("{path} is not the name of a notebook: Jupyter opens files that end in .ipynb.", path=path)
     if path.exists() and not force:
         raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
     content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"

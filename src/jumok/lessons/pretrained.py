@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.errors import LessonError
-from jumok.lessons.assembly import encode
-from jumok.lessons.depth import apply_norm
+from jumok.lessons.block_parts import apply_norm
 from jumok.lessons.heads import head_weights, key_head, split
-from jumok.lessons.order import embed
+from jumok.lessons.positions import embed
 from jumok.lessons.projections import project
+from jumok.lessons.three_models import encode
 from jumok.models.bert import BERT
 from jumok.nn.blocks import Block
 from jumok.runs.load import load

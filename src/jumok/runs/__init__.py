@@ -2,7 +2,7 @@
 
     RUN/config.json         format version, model, training settings, data, metrics of the best evaluation
     RUN/tokenizer.json      Hugging Face tokenizers format
-    RUN/model.safetensors   the best weights so far
+    RUN/model.safetensors   the best parameters so far
     RUN/state/              for `--resume`: the ids of the text, and the last two training states
     RUN/metrics.jsonl       one JSON object per event
     RUN/samples.txt         a generated text for each validation
@@ -13,8 +13,8 @@ pickle.
 
     folder.py      RunFolder: the files of one folder, its lock, and errors of the file system
     config.py      config.json: reading, checks, writing
-    state.py       training states: writing, verification, removal of old ones
+    checkpoints.py training states: writing, verification, removal of old ones
     logs.py        metrics.jsonl and samples.txt: appending, truncation on resume, reading
-    weights.py     the tensors of a model by name, and model.safetensors
+    parameters.py  the tensors of a model by name, and model.safetensors
     load.py        load and save: run folders, and Hugging Face folders
 """

@@ -19,17 +19,17 @@ from jumok.files import LockHeld, copy_or_link, locked, space, sync_folder, writ
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.models.tensors import load_tensors
+from jumok.runs.checkpoints import Checkpoint, Checkpoints
 from jumok.runs.config import model_config_of, parse_config, require_tokenizer_of
 from jumok.runs.logs import Logs
-from jumok.runs.state import State, States
-from jumok.runs.weights import (
+from jumok.runs.parameters import (
     holds,
     numbers_in,
+    parameters_of,
     replace_by_copy,
-    restore_weights,
+    restore_parameters,
     second_name,
     size_of,
-    weights,
     write_tensors,
 )
 from jumok.tokenizers import Tokenizer
@@ -50,7 +50,7 @@ class RunFolder:
         self.state = path / "state"
         self.model_file = path / "model.safetensors"
         self.logs = Logs(path)
-        self.states = States(self.state)
+        self.checkpoints = Checkpoints(self.state)
 
     # --- the folder -------------------------------------------------------------------------------------------------
 
@@ -120,10 +120,11 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the files of a start that failed; other files in the folder stay."""
-        shutil.rmtree(self.state, ignore_errors=True)
-        with suppress(OSError):
+        with suppress(OSError):  # before state/, without which a rest would not be taken for an unfinished start
             for name in MODEL_FILES:
                 (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.state, ignore_errors=True)
+        with suppress(OSError):
             self.path.rmdir()  # fails if it is not empty
 
     def is_trained(self) -> bool:
@@ -189,7 +190,7 @@ class RunFolder:
             RunError: config.json does not describe a model, or one that is far larger than model.safetensors.
         """
         config = model_config_of(self.read_config(), self.path)
-        with suppress(SafetensorError, OSError):  # missing or damaged; `read_weights` reports that
+        with suppress(SafetensorError, OSError):  # missing or damaged; `read_parameters` reports that
             require_stored(config, numbers_in(self.model_file), str(self.path))
         return config
 
@@ -212,7 +213,7 @@ class RunFolder:
         with self.writing("tokenizer.json"):
             tokenizer.save(self.path / "tokenizer.json")
 
-    def read_weights(self, model: nn.Module) -> None:
+    def read_parameters(self, model: nn.Module) -> None:
         """Load model.safetensors into the model.
 
         Raises:
@@ -229,22 +230,22 @@ class RunFolder:
                 error=error,
                 command=shell("jumok", "train", "--resume", "--out", self.path),
             ) from None
-        restore_weights(model, tensors, where=str(path))
+        restore_parameters(model, tensors, where=str(path))
 
-    def write_weights(self, model: nn.Module) -> None:
+    def write_parameters(self, model: nn.Module) -> None:
         """Write model.safetensors."""
-        tensors = weights(model)
+        tensors = parameters_of(model)
         with self.writing("model.safetensors", needed=size_of(tensors)):
             write_tensors(self.model_file, tensors)
 
-    def has_weights_of(self, state: State) -> bool:
+    def has_parameters_of(self, state: Checkpoint) -> bool:
         """Return whether model.safetensors is unchanged since `state` was written.
 
         It has changed if it is damaged, or if the run was killed after it saved better parameters.
         """
         return state.best is None or holds(self.model_file, state.best[1])
 
-    def put_back_weights(self, state: State) -> bool:
+    def put_back_parameters(self, state: Checkpoint) -> bool:
         """Restore model.safetensors from the copy in `state`; return False if that copy is missing or damaged."""
         if state.best is None or not holds(*state.best):
             return False
@@ -253,7 +254,7 @@ class RunFolder:
             replace_by_copy(self.model_file, copy)
         return True
 
-    def keep_weights(self) -> Path | None:
+    def set_aside_parameters(self) -> Path | None:
         """Keep model.safetensors under another name before a new run replaces it; return its path, or None."""
         if not self.model_file.is_file():
             return None
@@ -277,7 +278,7 @@ class RunFolder:
 
     # --- training states --------------------------------------------------------------------------------------------
 
-    def write_state(self, state: State) -> None:
+    def write_checkpoint(self, state: Checkpoint) -> None:
         """Write a training state; then remove damaged states, and those before the last two steps.
 
         Raises:
@@ -285,13 +286,13 @@ class RunFolder:
         """
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
             self.logs.sync()  # the state records their sizes
-            self.states.write(state, best=self.model_file)
-        self.states.prune()
+            self.checkpoints.write(state, best=self.model_file)
+        self.checkpoints.prune()
 
-    def clear_states(self) -> None:
+    def _checkpoints(self) -> None:
         """Remove the training states that an unfinished start left behind; call this only inside `lock`."""
         with self.writing(tr("the training state")):
-            self.states.clear()
+            self.checkpoints.clear()
 
     # --- logs -------------------------------------------------------------------------------------------------------
 

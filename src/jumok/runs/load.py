@@ -36,7 +36,7 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     with run.lock():
         run.write_config(describe_model(model.config, model.tokenizer))
         run.write_tokenizer(model.tokenizer)
-        run.write_weights(model)
+        run.write_parameters(model)
 
 
 @overload
@@ -78,7 +78,7 @@ def _load_run(path: Path) -> Model:
     run = RunFolder.open(path)
     model = build_blank(run.model_config())
     model.tokenizer = run.read_tokenizer()
-    run.read_weights(model)
+    run.read_parameters(model)
     return model.eval()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from jumok.messages import tr
 from jumok.runs.events import Notice
 from jumok.training.optim import rate
-from jumok.training.plan import most_tokens
+from jumok.training.planning.plan import most_tokens
 from jumok.training.state import TrainingRun
 
 # The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.

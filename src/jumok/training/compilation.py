@@ -29,7 +29,7 @@ class Compilation:
 
         Training goes on without compiling then.
         """
-        self._run.tell(tr("compiling, which can take a minute"))
+        self._run.report(tr("compiling, which can take a minute"))
         blocks = [part for part in self._run.model.modules() if isinstance(part, Block)]
         try:
             for block in blocks:

@@ -1,8 +1,8 @@
 """The training loop: steps, validations, samples and saves, in this order, as events.
 
-A run by steps is a pure function of its configuration and its text: the initial weights, each batch and each dropout
+A run by steps is a pure function of its configuration and its text: the initial parameters, each batch and each dropout
 mask depend on the seed and the step alone. So a run that was killed continues from its last saved state to the same
-weights and figures, bit for bit, on the same machine.
+parameters and figures, bit for bit, on the same machine.
 """
 
 from __future__ import annotations
@@ -63,18 +63,20 @@ class Loop:
         if not is_over(run):
             yield from self._interrupt()
             return
-        # A run that has reached its goal has its best weights, unless their file was damaged and it was resumed.
+        # A run that has reached its goal has its best parameters, unless their file was damaged and it was resumed.
         if state.validated != state.step and (not state.reached or state.best is None):
             yield from self._validate(with_sample=True)
         if state.best is None and self.task.has_validation:
-            run.folder.write_weights(self.model)
+            run.folder.write_parameters(self.model)
             text = tr(
-                "No validation had a finite loss; the weights are those of the last step, {step:,}.", step=state.step
+                "No validation had a finite loss; the parameters are those of the last step, {step:,}.", step=state.step
             )
             yield Notice(step=state.step, text=text)
         yield self.saving.save()
         if run.stages and state.best is not None and state.best_step <= run.first_step:
-            text = tr("Nothing better was found; the weights are still those of step {step:,}.", step=state.best_step)
+            text = tr(
+                "Nothing better was found; the parameters are still those of step {step:,}.", step=state.best_step
+            )
             yield Notice(step=state.step, text=text)
         yield self._finish()
 
@@ -123,11 +125,10 @@ class Loop:
 
     def _loss(self, part: tuple[Tensor, ...], counts: list[int], number: int, place: int = 0) -> Tensor:
         """The share of a part of batch `number` in the loss of its step."""
-        batch = [tensor.to(self.run.device, non_blocking=True) for tensor in part]
         # Dropout is the same after a resume, and another one for each part of a batch.
         seed_random(self.run.device, (self.config.seed * 1_000_003 + number + (place << 40)) % 2**63)
         with autocast(self.run.device, self.config.precision):
-            sums, _ = self.objective(*batch)
+            sums, _ = self.objective(*part)
             return mean_loss(sums, counts)
 
     # --- between steps ------------------------------------------------------------------------------------------------
@@ -168,19 +169,19 @@ class Loop:
         run, state = self.run, self.state
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
         if state.best is None and (self.task.has_validation or not run.stages):
-            run.folder.write_weights(self.model)
+            run.folder.write_parameters(self.model)
         yield self.saving.save()
         figures = {} if state.best is None else run.folder.read_config()["metrics"]
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
     def _finish(self) -> Finish:
-        """Take the last figures, of the best weights, which the model has from then on, in eval mode."""
+        """Take the last figures, of the best parameters, which the model has from then on, in eval mode."""
         run, state, wanted = self.run, self.state, self.config.stop_at
-        run.tell(tr("reading the held-out part for the last figure"))
+        run.report(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
         self.model.eval()
         if state.best is not None:
-            run.folder.read_weights(self.model)
+            run.folder.read_parameters(self.model)
             figures = self.stopping_at.figures or self.validation.final()
             run.put_metrics({"step": state.best_step, **figures})
         reason = "done" if state.cooldown is None else "early stop"

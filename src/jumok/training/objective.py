@@ -28,8 +28,14 @@ class Objective(nn.Module):
         self._task = task
 
     def forward(self, *batch: Tensor) -> tuple[Sums, Counts]:
-        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them."""
-        return self._task.sums(self.model, batch), self._task.counts(batch)
+        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them.
+
+        Args:
+            batch: on the CPU, where counting does not wait for the device of the model, to which it is copied.
+        """
+        counts = self._task.counts(batch)
+        device = self.model.token_embedding.weight.device
+        return self._task.sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
 
 
 def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:

@@ -14,14 +14,14 @@ from jumok.config import TrainConfig, given_fields
 from jumok.device import describe_machine, differences
 from jumok.errors import RunError
 from jumok.messages import tr
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
-from jumok.runs.state import State
 from jumok.text import Table, Text
 from jumok.training.memory import memory_errors
-from jumok.training.record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
-from jumok.training.saving import LOGS, cut_logs, restore_state
-from jumok.training.setup import new_run
+from jumok.training.run_record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
+from jumok.training.saving import LOGS, cut_logs, restore_checkpoint
 from jumok.training.stages import add_stage, go_to_stage
+from jumok.training.start import new_run
 from jumok.training.state import TrainingRun
 
 
@@ -32,7 +32,7 @@ def resume(
     val_text: Text | Table | None,
     device: torch.device,
     began: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> TrainingRun:
     """The run in a folder, where it goes on. The arguments are those of `Trainer.resume`."""
     folder = RunFolder.open(out)
@@ -50,9 +50,9 @@ def resume(
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
         with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, tell)
+            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report)
         run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
-        saved, run.notices = folder.states.newest()
+        saved, run.notices = folder.checkpoints.newest()
         if further:
             add_stage(run, record, saved, machine)
         _place(run, record, saved)
@@ -61,7 +61,8 @@ def resume(
             run.notices.append(
                 tr(
                     "The machine or the versions are not those that this run began with ({differences}). The run "
-                    "continues, but the last bits of its weights may differ from those of a run on the first machine.",
+                    "continues, but the last bits of its parameters may differ from those of a run on the first "
+                    "machine.",
                     differences="; ".join(moved),
                 )
             )
@@ -69,14 +70,14 @@ def resume(
     return run
 
 
-def _place(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
+def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
     """Put a run where it goes on."""
     ended, folder = record.finished, run.folder
-    at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_weights_of(saved)
+    at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_parameters_of(saved)
     if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
         if run.notices:
-            run.notices.append(tr("The newest stage begins anew, with the best weights so far."))
-        go_to_stage(run, _mended_weights(run, record, saved))
+            run.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
+        go_to_stage(run, _mended_parameters(run, record, saved))
     elif ended is not None and at_end and not _unreadable(run):
         _go_to_end(run, ended, record.content["metrics"], saved)
     else:
@@ -86,18 +87,18 @@ def _place(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
 # --- to the last state ------------------------------------------------------------------------------------------------
 
 
-def _go_back(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
+def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
     """To a saved state; without one, to the beginning."""
     folder, init = run.folder, record.data.get("init")
     if saved is None and init:
         raise RunError(
-            "{path} began with the weights of {init}, and no whole training state is left to continue; "
+            "{path} began with the parameters of {init}, and no whole training state is left to continue; "
             "start a new run with {--init {init}} and another folder.",
             path=folder.path,
             init=init,
         )
     if saved is None and run.notices:
-        run.notices.append(_new_beginning(folder.keep_weights()))
+        run.notices.append(_new_beginning(folder.set_aside_parameters()))
     if record.finished is not None:  # and its end is damaged
         folder.write_config({key: value for key, value in record.content.items() if key != "finished"})
     if saved is None:
@@ -105,50 +106,50 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: State | None) -> None:
             folder.truncate(name, 0)
         run.put_metrics({})
         return
-    lost = _lost_weights(run, saved)
-    restore_state(run, saved)
+    lost = _lost_parameters(run, saved)
+    restore_checkpoint(run, saved)
     cut_logs(run, run.state.logs)
-    if run.state.best is None or lost:  # what metrics there are belong to weights that are gone
+    if run.state.best is None or lost:  # what metrics there are belong to parameters that are gone
         run.put_metrics({})
     if lost:
         run.state.best, run.state.validated = None, -1  # so that the next validation writes them, also at the end
         run.notices.append(
-            tr("{lost} The best weights are chosen anew from step {step} on.", lost=lost, step=run.state.step)
+            tr("{lost} The best parameters are chosen anew from step {step} on.", lost=lost, step=run.state.step)
         )
 
 
 def _new_beginning(kept: Path | None) -> str:
-    """A message for a run whose states are all damaged. kept: where its best weights are now, too."""
+    """A message for a run whose states are all damaged. kept: where its best parameters are now, too."""
     if kept is None:
         return tr("No whole training state is left, so the run starts from its beginning.")
     return tr(
-        "No whole training state is left, so the run starts from its beginning. The best weights that it had are kept "
-        "in {path}.",
+        "No whole training state is left, so the run starts from its beginning. The best parameters that it had are "
+        "kept in {path}.",
         path=kept,
     )
 
 
-def _mended_weights(run: TrainingRun, record: RunRecord, saved: State | None) -> Mapping[str, Any]:
-    """Put damaged weights, with which a stage begins, back from a state; return the figures of the weights then."""
+def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> Mapping[str, Any]:
+    """Restore damaged parameters, with which a stage begins, from a state; return the figures of the parameters."""
     metrics: Mapping[str, Any] = record.content["metrics"]
-    if saved is None or run.folder.has_weights_of(saved):
+    if saved is None or run.folder.has_parameters_of(saved):
         return metrics
     at_end = saved.step == run.stages[-1]["step"]
-    if not at_end:  # the weights may be newer than the state
+    if not at_end:  # the parameters may be newer than the state
         if not _unreadable(run):
             return metrics
         metrics = saved.numbers["best_metrics"]
         run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
-    run.folder.put_back_weights(saved)
+    run.folder.put_back_parameters(saved)
     return metrics
 
 
-def _lost_weights(run: TrainingRun, saved: State) -> str:
-    """Put the best weights back that belong to a state; what is wrong with them if that cannot be, or ""."""
+def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
+    """Put the best parameters back that belong to a state; what is wrong with them if that cannot be, or ""."""
     numbers = saved.numbers
-    if saved.best is not None and not run.folder.has_weights_of(saved):
+    if saved.best is not None and not run.folder.has_parameters_of(saved):
         run.put_metrics(numbers["best_metrics"])  # first, or a kill in between would leave them wrong
-        if not run.folder.put_back_weights(saved):
+        if not run.folder.put_back_parameters(saved):
             path = run.folder.path / "model.safetensors"
             return tr("{path} is damaged, and so is its copy in the training state.", path=path)
     expected = numbers["validated"] > 0 if not run.task.has_validation else numbers["best"] is not None
@@ -156,9 +157,9 @@ def _lost_weights(run: TrainingRun, saved: State) -> str:
 
 
 def _unreadable(run: TrainingRun) -> str:
-    """What is wrong with the best weights that should be there, or ""."""
+    """What is wrong with the best parameters that should be there, or ""."""
     try:
-        run.folder.read_weights(run.model)
+        run.folder.read_parameters(run.model)
     except RunError as error:
         return str(error)
     return ""
@@ -167,9 +168,11 @@ def _unreadable(run: TrainingRun) -> str:
 # --- to the end of a finished run -------------------------------------------------------------------------------------
 
 
-def _go_to_end(run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: State | None) -> None:
-    """To the best weights of a finished run, in eval mode, and to its result."""
-    run.folder.read_weights(run.model)
+def _go_to_end(
+    run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: Checkpoint | None
+) -> None:
+    """To the best parameters of a finished run, in eval mode, and to its result."""
+    run.folder.read_parameters(run.model)
     run.model.eval()
     run.state.step = ended["step"]
     if saved is not None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from jumok.messages import tr
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Save
-from jumok.runs.state import State
-from jumok.runs.weights import restore_weights, weights
+from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.training.clock import Clock
 from jumok.training.state import TrainingRun, TrainingState
 
@@ -39,31 +39,31 @@ class Saving:
     def save(self) -> Save:
         """Write the state to the run folder."""
         began = time.perf_counter()
-        write_state(self._run)
+        write_checkpoint(self._run)
         self._clock.save_seconds = time.perf_counter() - began
         self._saved_at = time.monotonic()
         return Save(step=self._run.state.step, seconds=self._clock.save_seconds)
 
 
-def write_state(run: TrainingRun) -> None:
-    """Add a training state to the run folder: weights, moments of the optimizers, and numbers."""
-    tensors = {f"model.{name}": tensor for name, tensor in weights(run.model).items()}
+def write_checkpoint(run: TrainingRun) -> None:
+    """Add a training state to the run folder: parameters, moments of the optimizers, and numbers."""
+    tensors = {f"model.{name}": tensor for name, tensor in parameters_of(run.model).items()}
     for number, optimizer in enumerate(run.optimizers):
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{index}.{key}": moment for key, moment in moments.items()}
     run.state.seconds = run.seconds
     run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
-    run.folder.write_state(State(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers()))
+    run.folder.write_checkpoint(Checkpoint(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers()))
 
 
-def restore_state(run: TrainingRun, saved: State) -> None:
-    """Go back to a saved state: the reverse of `write_state`. The logs are left as they are.
+def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
+    """Go back to a saved state: the reverse of `write_checkpoint`. The logs are left as they are.
 
     Raises:
-        RunError: the weights do not fit the model.
+        RunError: the parameters do not fit the model.
     """
     named = {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
-    restore_weights(run.model, named, where=f"the training state of {run.folder.path}")
+    restore_parameters(run.model, named, where=f"the training state of {run.folder.path}")
     for number, optimizer in enumerate(run.optimizers):
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in saved.tensors.items():

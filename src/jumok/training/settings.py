@@ -12,7 +12,7 @@ from jumok.config import ModelConfig, TrainConfig
 from jumok.config.huggingface import our_config, read_stock
 from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.folder import RunFolder
-from jumok.training.record import RunRecord, refuse_other_settings
+from jumok.training.run_record import RunRecord, refuse_other_settings
 from jumok.training.tasks import TASKS
 
 

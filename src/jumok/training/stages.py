@@ -1,4 +1,4 @@
-"""Stages: a finished run is trained further, with a new schedule and fresh optimizers, from its best weights.
+"""Stages: a finished run is trained further, with a new schedule and fresh optimizers, from its best parameters.
 
 Steps and batches are counted on.
 """
@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jumok import config as configuration
+from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Event, Stage
-from jumok.runs.state import State
-from jumok.training.plan import most_tokens
-from jumok.training.record import RunRecord
+from jumok.training.planning.plan import most_tokens
+from jumok.training.run_record import RunRecord
 from jumok.training.saving import LOGS, Saving, cut_logs
 from jumok.training.state import TrainingRun
 from jumok.training.stopping import StoppingAt
 from jumok.training.validation import Validation
 
 
-def add_stage(run: TrainingRun, record: RunRecord, saved: State | None, machine: Mapping[str, Any]) -> None:
+def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, machine: Mapping[str, Any]) -> None:
     """Plan another stage of a finished run, by its configuration; nothing is written yet."""
     ended, metrics = record.content["finished"], record.content["metrics"]
     seconds = 0.0 if saved is None else saved.numbers["seconds"]
@@ -45,12 +45,12 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: State | None, machine:
 
 
 def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
-    """To the beginning of the newest stage, with the best weights; no state is needed for that.
+    """To the beginning of the newest stage, with the best parameters; no state is needed for that.
 
     Args:
-        metrics: of these weights, as config.json has them.
+        metrics: of these parameters, as config.json has them.
     """
-    run.folder.read_weights(run.model)
+    run.folder.read_parameters(run.model)
     stage, state = run.stages[-1], run.state
     if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
         state.seconds_per_step = stage["seconds"] / max(1, stage["step"])
@@ -62,7 +62,7 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
 
 
 def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingAt, saving: Saving) -> Iterator[Event]:
-    """Record the stage, validate the weights it begins with as it will validate its own, and save."""
+    """Record the stage, validate the parameters it begins with as it will validate its own, and save."""
     state, config = run.state, run.config
     state.stage = len(run.stages)
     figures = validation.figures() if run.task.has_validation else {}
@@ -79,5 +79,5 @@ def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingA
     if figures:
         state.best = run.task.to_minimise(figures)
         yield validation.event(figures, best=True)
-        yield from stopping_at.check(figures)  # or the first weights that reach it would replace better ones
+        yield from stopping_at.check(figures)  # or the first parameters that reach it would replace better ones
     yield saving.save()

@@ -18,7 +18,7 @@ from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
-from jumok.training.plan import Plan
+from jumok.training.planning.plan import Plan
 from jumok.training.tasks import Task
 
 # The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token
@@ -29,7 +29,7 @@ LEAST_WITH_A_GOAL = 1 << 18
 
 @dataclass(kw_only=True)
 class TrainingState:
-    """Everything that a resumed run needs besides its configuration, its weights, and the optimizers' moments.
+    """Everything that a resumed run needs besides its configuration, its parameters, and the optimizers' moments.
 
     It is saved by the names of its fields. A state that an older version saved may lack some, which then have their
     defaults, and may have others, which are ignored.
@@ -50,9 +50,9 @@ class TrainingState:
     eval_tokens: int = 0  # that each validation reads, always the same so that they compare; 0 before the first
     validated: int = 0  # step of the last validation
     validation_read: int = 0  # tokens or rows that it read
-    best: float | None = None  # `Task.to_minimise` of the best weights
+    best: float | None = None  # `Task.to_minimise` of the best parameters
     best_step: int = 0
-    best_metrics: dict[str, Any] = field(default_factory=dict)  # of the best weights, as config.json has them
+    best_metrics: dict[str, Any] = field(default_factory=dict)  # of the best parameters, as config.json has them
     # stopping
     lowest: float | None = None  # `Task.to_minimise` of the best validation of this stage
     worse: int = 0  # validations since that one
@@ -82,7 +82,7 @@ class TrainingRun:
     train_tokens: length of the training part. stages: the records of the stages after the first, as config.json has
     them; the newest one begins with the first event if `state.stage` has not counted it yet. began: `time.monotonic()`
     at which the run's clock stood at zero. notices: messages for the user, to be yielded first. plan: of a run that was
-    just started. result: of one that had finished. tell: called with what is being done, in a few words.
+    just started. result: of one that had finished. report: called with what is being done, in a few words.
     """
 
     folder: RunFolder
@@ -95,7 +95,7 @@ class TrainingRun:
     train_tokens: int
     began: float
     lock: ExitStack
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     stages: list[dict[str, Any]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     plan: Plan | None = None
@@ -134,18 +134,18 @@ class TrainingRun:
             yield
 
     def keep_best(self, figures: Mapping[str, float]) -> None:
-        """Make the weights of now the best ones of the run, which the folder then holds with these figures."""
+        """Make the parameters of now the best ones of the run, which the folder then holds with these figures."""
         self.state.best, self.state.best_step = self.task.to_minimise(figures), self.state.step
-        self.folder.write_weights(self.model)
+        self.folder.write_parameters(self.model)
         self.state.best_metrics = {"step": self.state.step, **figures}
         self.put_metrics(self.state.best_metrics)
 
     def put_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Write the figures of the weights in the folder to config.json."""
+        """Write the figures of the parameters in the folder to config.json."""
         self.folder.write_config({**self.folder.read_config(), "metrics": metrics})
 
     def finish(self, reason: str, figures: dict[str, float]) -> Finish:
-        """The last event. figures: of the best weights."""
+        """The last event. figures: of the best parameters."""
         return Finish(
             step=self.state.step,
             reason=reason,

@@ -10,8 +10,8 @@ from jumok.evaluation.evaluate import columns_of
 from jumok.runs.load import load
 from jumok.text import Given, with_columns
 from jumok.tokenizers import Tokenizer
-from jumok.training.progress import TrainingView
 from jumok.training.settings import configurations
+from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
 
@@ -28,7 +28,7 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> Any:
-    """Train a model, with a progress bar in a terminal and in a notebook, and return it with its best weights.
+    """Train a model, with a progress bar in a terminal and in a notebook, and return it with its best parameters.
 
     >>> model = jumok.train(Path("novel.txt"), out="runs/novel", minutes=5)
 

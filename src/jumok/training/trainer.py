@@ -15,13 +15,13 @@ from jumok.errors import RunError
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.logs import Ending, Logs
 from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
-from jumok.training.pictures import Pictures
 from jumok.training.resume import resume
-from jumok.training.setup import Source, Start
+from jumok.training.start import Source, Start
 from jumok.training.state import TrainingRun
+from jumok.training.subscribers.event_log import Ending, EventLog
+from jumok.training.subscribers.pictures import Pictures
 
 
 class Trainer:
@@ -47,7 +47,7 @@ class Trainer:
         self.plan, self.result = run.plan, run.result
         self._reports: list[str] = []  # of the subscribers, not yielded yet
         self.subscribers: list[Callable[[Event], None]] = [
-            Logs(run.folder),
+            EventLog(run.folder),
             Pictures(run.folder, run.task, run.model, self._reports.append),
             Ending(run.folder),
         ]
@@ -67,7 +67,7 @@ class Trainer:
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -86,10 +86,10 @@ class Trainer:
             tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
                 tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`; a string or a `Path` as there.
-            init: a run folder or a stock folder to begin with the weights of; the shape and the tokenizer are its own.
+            init: a run folder or a stock folder that gives the initial parameters, the shape and the tokenizer.
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
-            tell: called with what is being done, in a few words, before anything that may take long.
+            report: called with what is being done, in a few words, before anything that may take long.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
@@ -106,7 +106,7 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            tell=tell or _silent,
+            report=report or _silent,
         )
         return cls(begun.run())
 
@@ -120,13 +120,13 @@ class Trainer:
         val_text: Text | Table | None = None,
         device: str = "auto",
         began: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
 
         With a length, `TrainConfig(steps=...)` or `TrainConfig(minutes=...)`, a finished run is trained further:
-        another stage begins with the best weights, fresh optimizers, and a rate that rises and falls anew. The settings
-        in `jumok.training.record.OF_A_STAGE` may differ then; `stop_at` holds for one stage. Without a length `run`
+        another stage begins with the best parameters, new optimizers and a new schedule. The settings in
+        `jumok.training.run_record.OF_A_STAGE` may differ then; `stop_at` holds for one stage. Without a length `run`
         yields the result of a finished run again, and writes nothing.
 
         Args:
@@ -139,7 +139,7 @@ class Trainer:
         """
         began = time.monotonic() if began is None else began
         place = choose_device(device)
-        return cls(resume(Path(out), text, training, val_text, place, began, tell or _silent))
+        return cls(resume(Path(out), text, training, val_text, place, began, report or _silent))
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

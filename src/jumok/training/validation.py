@@ -1,4 +1,4 @@
-"""Validation: when it is due, how much of the held-out part it reads, which weights are the best, and samples."""
+"""Validation: when it is due, how much of the held-out part it reads, which parameters are the best, and samples."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Validation:
         return found
 
     def run(self) -> Generator[Event, None, dict[str, float]]:
-        """Validate, and keep the weights if they are the best so far.
+        """Validate, and keep the parameters if they are the best so far.
 
-        Without a held-out part the newest weights are the best.
+        Without a held-out part the newest parameters are the best.
 
         Returns:
             The figures; {} where there are none.
@@ -93,9 +93,9 @@ class Validation:
         run, state = self._run, self._run.state
         state.validated = state.step
         if not run.task.has_validation:
-            run.folder.write_weights(run.model)
+            run.folder.write_parameters(run.model)
             return {}
-        run.tell(tr("validating"))
+        run.report(tr("validating"))
         began = time.perf_counter()
         try:
             figures = self.figures()
@@ -105,7 +105,7 @@ class Validation:
             return {}
         self._clock.evaluation_speed = figures["tokens"] / (time.perf_counter() - began)
         found = run.task.to_minimise(figures)
-        # A new stage is worse than the best weights until its rate has fallen, so patience counts in the stage alone.
+        # A new stage is worse than the best parameters until its rate has fallen: patience counts in the stage alone.
         lower = state.lowest is None or found < state.lowest
         state.lowest, state.worse = (found, 0) if lower else (state.lowest, state.worse + 1)
         best = state.best is None or found < state.best

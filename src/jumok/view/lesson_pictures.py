@@ -1,7 +1,7 @@
 """Pictures that teach: matrices as heatmaps, and curves. Each function draws one PNG; its words may be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
-around zero, and those of `canvas` for lines. Cells of attention that a mask hides are grey.
+around zero, and those of `canvas` for lines. Masked cells of attention are grey.
 """
 
 from __future__ import annotations

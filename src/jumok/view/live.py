@@ -22,11 +22,11 @@ from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
-from jumok.view.coding import FINEST
-from jumok.view.pieces import Pieces, Reader
 from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
+from jumok.view.token_text import Pieces, Reader
 from jumok.view.trace import trace
+from jumok.view.weight_encoding import FINEST
 
 GROUPINGS = ("character", "word")
 

@@ -19,10 +19,10 @@ from jumok.errors import ViewError
 from jumok.inference.sampling import Candidate
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
-from jumok.view.coding import Floats
-from jumok.view.pieces import Reader
-from jumok.view.reading import PredictedPlaces
+from jumok.view.model_input import PredictedPlaces
+from jumok.view.token_text import Reader
 from jumok.view.traced_attention import float_array
+from jumok.view.weight_encoding import Floats
 
 LENS_TOP = 3
 SMALLEST = 1e-45  # a probability below it is zero in float32
@@ -51,7 +51,7 @@ class TokenPredictions:
 
     Fields:
         sequence: which of the trace's. kind: "next" (from the tokens before the place), "here" (from the tokens
-            around it; the token itself is masked, and some others with it, see `jumok.interpret.passage`).
+            around it; the token itself is masked, and some others with it, see `jumok.interpret.text_loss`).
         tokens: for each place, or None where nothing is predicted, as at the first of a text.
         after: of the token that would follow the last one (kind "next").
     """
@@ -89,7 +89,7 @@ def require_finite_stream(recording: Recording) -> None:
     for name, stream in recording.residual.items():
         if not bool(torch.isfinite(stream[-1]).all()):
             raise ViewError(
-                "the model's numbers are not finite (residual stream {name!r}): its weights are damaged "
+                "the model's numbers are not finite (residual stream {name!r}): its parameters are damaged "
                 "or its training diverged. Train again with a lower learning rate, or load an earlier "
                 "copy.",
                 name=name,

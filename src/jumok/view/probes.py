@@ -10,14 +10,14 @@ import torch
 
 from jumok.interpret.ablation import Ranking, ranking
 from jumok.interpret.heads import Head, Repetition, repetition
-from jumok.interpret.passage import Passage, require_language_head
 from jumok.interpret.rollout import attention_rollout
+from jumok.interpret.text_loss import Passage, require_language_head
 from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.view.coding import Floats, encode_weights
 from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
+from jumok.view.weight_encoding import Floats, encode_weights
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 

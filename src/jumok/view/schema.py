@@ -2,7 +2,7 @@
 
 Weights have 255 levels where that fits into the budget, else fewer levels, the same for all heads. The rounding error
 is measured and written under "error"; the page shows it. Queries and keys take the room that is left. Heads are encoded
-by `jumok.view.coding`.
+by `jumok.view.weight_encoding`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from jumok.messages import tr
 from jumok.version import __version__
-from jumok.view.coding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
 from jumok.view.predictions import TokenPrediction
 from jumok.view.trace import TokenSequence, Trace
 from jumok.view.traced_attention import Attention, head_statistics
+from jumok.view.weight_encoding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
 
 FORMAT, VERSION = "jumok-trace", 1
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first

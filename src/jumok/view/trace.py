@@ -24,7 +24,7 @@ from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
-from jumok.view.pieces import Pieces, Reader
+from jumok.view.model_input import ModelInput, Note, model_input
 from jumok.view.predictions import (
     Lens,
     TokenPredictions,
@@ -33,7 +33,7 @@ from jumok.view.predictions import (
     require_finite_stream,
     stages_of,
 )
-from jumok.view.reading import Note, Reading, read
+from jumok.view.token_text import Pieces, Reader
 from jumok.view.traced_attention import Attention, attentions_of
 
 Neurons = Literal["auto", "all", "none"]
@@ -131,20 +131,20 @@ def trace(
     require_range("top", top, 1)
     reader = Reader(require_tokenizer(model))
     with eval_mode(model):
-        reading = read(model, text, target, tokens, sampling, seed)
+        given = model_input(model, text, target, tokens, sampling, seed)
         with record(model, layers, heads, residual=True, values=False) as recording:
-            reading.run()
-        attentions = tuple(attentions_of(recording, len(reading.parts)))
+            given.run()
+        attentions = tuple(attentions_of(recording, len(given.parts)))
         _require_layers(attentions, open_layer, neurons)
         require_finite_stream(recording)
-        predictions, logit_lens = _predictions(model, recording, reading, reader, top, lens)
+        predictions, logit_lens = _predictions(model, recording, given, reader, top, lens)
     return Trace(
         model=model_facts(model, os.fsencode(name or type(model).__name__).decode(errors="replace")),
-        sequences=tuple(TokenSequence(one.name, one.prompt, reader.read(one.ids)) for one in reading.parts),
+        sequences=tuple(TokenSequence(one.name, one.prompt, reader.read(one.ids)) for one in given.parts),
         attentions=attentions,
         predictions=predictions,
         lens=logit_lens,
-        notes=tuple(reading.notes),
+        notes=tuple(given.notes),
         exact=exact,
         neurons=neurons if isinstance(neurons, str) else tuple(neurons),
         open_layer=open_layer,
@@ -153,13 +153,13 @@ def trace(
 
 
 def _predictions(
-    model: Model, recording: Recording, reading: Reading, reader: Reader, top: int, lens: bool
+    model: Model, recording: Recording, given: ModelInput, reader: Reader, top: int, lens: bool
 ) -> tuple[TokenPredictions | None, Lens | None]:
-    """The predictions and the logit lens of a reading, where the model predicts tokens."""
-    places = reading.predicted
+    """The predictions and the logit lens of an input, where the model predicts tokens."""
+    places = given.predicted
     if places is None:
         return None, None
-    length, stages = len(reading.parts[-1].ids), stages_of(model, recording, places)
+    length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
     predictions = predict_places(places, stages[-1], length, top, reader)
     return predictions, lens_of(places, stages, length, reader) if lens else None
 

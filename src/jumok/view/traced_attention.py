@@ -14,7 +14,7 @@ from torch import Tensor
 
 from jumok.interpret.heads import profile
 from jumok.interpret.record import AttentionRecord, BlockKind, Recording
-from jumok.view.coding import Floats
+from jumok.view.weight_encoding import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-from jumok.training.progress import BarView
+from jumok.training.subscribers.progress import BarView
 
 
 class DownloadView(BarView):

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.training.explanation import Explanation
-from jumok.training.progress import clock
+from jumok.training.planning.explanation import Explanation
+from jumok.training.subscribers.progress import clock
 
 
 def show_explanation(found: Explanation) -> None:

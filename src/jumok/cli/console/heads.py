@@ -11,8 +11,8 @@ from rich.text import Text as Line
 
 from jumok.interpret.ablation import Ablation, Ranking
 from jumok.messages import tr
-from jumok.view.pieces import visible
 from jumok.view.probes import Row
+from jumok.view.token_text import visible
 
 MOST_HEADS = 40  # rows of the table; of more heads, the first and the last ones are shown
 

@@ -7,14 +7,14 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from jumok.lessons.chapters import Language
-from jumok.lessons.ladder.record import LadderRecord
 from jumok.lessons.ladder.report import table as table_of
+from jumok.lessons.ladder.results import LadderRecord
 from jumok.lessons.ladder.run import LadderEvent, RungFinished, RungStarted
 from jumok.lessons.ladder.rungs import RUNGS
 from jumok.lessons.ladder.words import say
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
-from jumok.training.progress import BarView, beside_bar, clock, moving_bar, on_one_line
+from jumok.training.subscribers.progress import BarView, beside_bar, clock, moving_bar, on_one_line
 
 
 class LadderView(BarView):

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from jumok.lessons.chapters import Language
-from jumok.lessons.ladder.record import LadderRecord, RungResult, write_output
+from jumok.lessons.ladder.results import LadderRecord, RungResult, write_output
 from jumok.lessons.ladder.rungs import RUNGS
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.lessons.ladder.words import say, words

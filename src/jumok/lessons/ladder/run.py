@@ -26,9 +26,8 @@ from jumok.device import choose_device
 from jumok.errors import RunError, TextError
 from jumok.files import LockHeld, locked
 from jumok.lessons.chapters import LANGUAGES, Language
-from jumok.lessons.ladder import record as records
-from jumok.lessons.ladder import report
-from jumok.lessons.ladder.record import LadderRecord, Point, RungResult, TextFacts
+from jumok.lessons.ladder import report, results
+from jumok.lessons.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.lessons.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.runs.events import Event, Finish
@@ -136,7 +135,7 @@ class Ladder:
                 if self._is_finished(number, rung):
                     yield self._finished(number, rung, earlier=True)
                 elif not self._stop:
-                    yield from self._climb(number, rung)
+                    yield from self._train_rung(number, rung)
             reason = "done" if self.record.finished else "interrupted"
             yield LadderFinished(reason=reason, record=self.record, out=self.out, outputs=self._write_outputs())
 
@@ -154,7 +153,7 @@ class Ladder:
         self.record = self.record.without_result(rung)
         return False
 
-    def _climb(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
+    def _train_rung(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
         folder = self._folder(number, rung)
         with self._make_trainer(rung, folder) as trainer:
             self._trainer = trainer
@@ -182,7 +181,7 @@ class Ladder:
 
     def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
         kind, settings = self.record.config.settings(rung)
-        if self.record.precision is not None:  # measured on the first rung
+        if self.record.precision is not None:  # that of the first rung
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
             settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
@@ -262,7 +261,7 @@ class Ladder:
 
     def _write_outputs(self) -> tuple[Path, ...]:
         """Write table, picture and report, if there are finished rungs; returns the paths of all outputs."""
-        written = [self.out / records.FILE]
+        written = [self.out / results.FILE]
         if self.record.results:
             written += report.write(self.record, self.out, self.language)
         return tuple(written)
@@ -303,7 +302,7 @@ def _require_enough(text: Text, config: LadderConfig) -> None:
 def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | None) -> LadderRecord:
     """The record in `out`, or a new one in a new folder."""
     facts = TextFacts.of(text)
-    if (out / records.FILE).exists():
+    if (out / results.FILE).exists():
         record = LadderRecord.read(out)
         record.refuse_another(facts, config, out)
         return dataclasses.replace(record, asked=asked or record.asked)
@@ -338,7 +337,7 @@ def _lock(out: Path) -> Iterator[None]:
             held.enter_context(locked(out / ".lock"))
         except LockHeld:
             raise RunError(
-                "another process is climbing the ladder in {out}; wait for it, or choose another {--out}.", out=out
+                "another process is training the ladder in {out}; wait for it, or choose another {--out}.", out=out
             ) from None
         except OSError as error:
             raise RunError(

@@ -150,7 +150,8 @@ class LadderConfig:
     learning_rate: of AdamW, on all rungs but the last, which uses jumok's defaults.
     eval_tokens: held-out tokens evaluated for each point of a curve.
     sample_tokens: length of the sample that each rung generates before and after training.
-    precision: "auto" measures once, on the first rung; all rungs use the result.
+    precision: of all rungs. "auto" is float32 with steps_per_rung, so that the same ladder gives the same figures;
+        with minutes_per_rung it is measured once, on the first rung.
 
     Raises:
         ConfigError: a value is out of range, or both budgets were given.
@@ -212,10 +213,12 @@ class LadderConfig:
             shape = {name: value for name, value in shape.items() if name not in PARTS}
         if shape["family"] == "classic":
             shape["learning_rate"] = self.learning_rate
-        common = ("n_embd", "context_length", "batch_size", "eval_tokens", "save_every", "seed", "precision")
+        common = ("n_embd", "context_length", "batch_size", "eval_tokens", "save_every", "seed")
+        pinned = self.precision == "auto" and self.steps_per_rung is not None
         return GPTConfig if rung.whole else RungConfig, {
             **shape,
             **{name: getattr(self, name) for name in common},
+            "precision": "float32" if pinned else self.precision,
             "steps": self.steps_per_rung,
             "minutes": self.minutes_per_rung,
             "val": HELD_OUT,

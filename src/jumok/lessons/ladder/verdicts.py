@@ -7,7 +7,7 @@ meaningful gets none.
 from __future__ import annotations
 
 from jumok.lessons.chapters import Language
-from jumok.lessons.ladder.record import LadderRecord
+from jumok.lessons.ladder.results import LadderRecord
 from jumok.lessons.ladder.rungs import RUNGS, LadderRung
 from jumok.lessons.ladder.words import say, words
 

@@ -270,7 +270,7 @@ class Classification(TableTask[Any]):
         rows = (part.rows[row] for row in range(len(part.rows)))
         return presentable(self.tokenizer.decode(self.framing.inside(ids)) for ids in rows)
 
-    def beside(self, material: Text | Table) -> dict[str, float]:
+    def comparison(self, material: Text | Table) -> dict[str, float]:
         """The share of the rows that are training rows, and the accuracy of the most frequent label."""
         encoded = [(self.tokenizer.encode(text), label) for text, label in whole_pairs(labelled(table_of(material)))]
         rows = [(self.framing.frame(ids).ids.astype(np.int64).tobytes(), label) for ids, label in encoded if len(ids)]

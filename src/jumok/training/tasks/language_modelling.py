@@ -182,8 +182,8 @@ class LanguageModelling(Task[GPT]):
         """The first two words of a line."""
         return opening(self.val if len(self.val) else self.train, self.tokenizer, words=2)
 
-    def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share in the training part, and the nats per character of a bigram; see `Task.beside`."""
+    def comparison(self, material: Text | Table) -> dict[str, float]:
+        """The share in the training part, and the nats per character of a bigram; see `Task.comparison`."""
         with encoded(_text(material), self.tokenizer) as ids:
             baseline = _bigram_nats(self.train, ids, self.tokenizer)
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}

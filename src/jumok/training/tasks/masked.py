@@ -1,4 +1,4 @@
-"""Masked language modelling: predict hidden tokens of a text from the tokens on both sides.
+"""Masked language modelling: predict masked tokens of a text from the tokens on both sides.
 
 As in BERT (https://arxiv.org/abs/1810.04805, section 3.1), 15% of the tokens of a window are chosen by default; of
 these 80% are replaced by [MASK], 10% by a random ordinary token, and 10% are kept. Because of the last two the model
@@ -44,13 +44,13 @@ ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for th
 
 
 class MaskedLanguageModelling(Task[BERT]):
-    """Predict hidden tokens of a text."""
+    """Predict masked tokens of a text."""
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
     later_keys = frozenset(["repeated"])
-    goal = Goal(figure="nats_per_hidden_token", unit=message("nats per hidden token"))
-    loss_label = "nats/hidden token"
+    goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
+    loss_label = "nats/masked token"
     fixed_shapes = True
 
     def __init__(
@@ -112,16 +112,16 @@ class MaskedLanguageModelling(Task[BERT]):
         return len(batch[0]) / self.batches.batch_size
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """Hidden tokens."""
+        """Masked tokens."""
         return (int((batch[2] != IGNORED).sum()),)
 
     def sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Cross-entropy of the hidden tokens."""
+        """Cross-entropy of the masked tokens."""
         ids, places, targets = batch
         return (self._losses(model, at_places(model(ids), places), targets).sum(),)
 
     def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """Nats per hidden token, and how many of them are found, on windows that do not overlap.
+        """Nats per masked token, and how many of them are found, on windows that do not overlap.
 
         All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
         """
@@ -150,7 +150,7 @@ class MaskedLanguageModelling(Task[BERT]):
         return min(len(self.val), max_tokens - alone) + alone
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per hidden token, and the accuracy."""
+        """Nats per masked token, and the accuracy."""
         said = f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
         if "baseline_accuracy" not in figures:
             return said
@@ -159,7 +159,7 @@ class MaskedLanguageModelling(Task[BERT]):
         )
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
-        """A passage with hidden tokens, as the model fills it (→), and the original (=)."""
+        """A passage with masked tokens, as the model fills it (→), and the original (=)."""
         source = self.val if len(self.val) else self.train
         width = min(tokens, self.framing.room, len(source))
         start = int(random_for(seed, 0, SAMPLE).integers(len(source) - width + 1))
@@ -182,8 +182,8 @@ class MaskedLanguageModelling(Task[BERT]):
                 return prompt
         return ""
 
-    def beside(self, material: Text | Table) -> dict[str, float]:
-        """The share in the training part, and the figures of the baseline; see `Task.beside`."""
+    def comparison(self, material: Text | Table) -> dict[str, float]:
+        """The share in the training part, and the figures of the baseline; see `Task.comparison`."""
         assert isinstance(material, Text)
         with encoded(material, self.tokenizer) as ids:
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}

@@ -297,7 +297,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         rows = range(len(self.held_out) or len(self.sources))
         return presentable(self._shown(row)[0] for row in rows)
 
-    def beside(self, material: Text | Table) -> dict[str, float]:
+    def comparison(self, material: Text | Table) -> dict[str, float]:
         """The share of the pairs that are training pairs, and the exact match of the most frequent answer."""
         coded = [encode_pair(self.tokenizer, self.model, pair) for pair in whole_pairs(as_pairs(table_of(material)))]
         known = {hash((self.sources[i].tobytes(), self.targets[i].tobytes())) for i in range(len(self.sources))}

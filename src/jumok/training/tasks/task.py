@@ -179,7 +179,7 @@ class Task(ABC, Generic[M]):
         """A short prompt of the run's own material to try the model with; "" where there is none."""
 
     @abstractmethod
-    def beside(self, material: Text | Table) -> dict[str, float]:
+    def comparison(self, material: Text | Table) -> dict[str, float]:
         """What to compare the figures on other material with.
 
         Returns:

@@ -11,12 +11,12 @@ const TEXT_RANKED = 12; // heads shown before "show all"
 const TEXT_BLANK = "␣";
 const TEXT_LINE_END = "⏎";
 
-/** Whether a token stands for one that was hidden from the model. */
+/** Whether a token stands for one that was masked. */
 function textIsMask(token) {
   return token.special && /mask/i.test(token.piece ?? token.text);
 }
 
-/** Whether the token that stands there has a probability: of a hidden one only what was guessed is known. */
+/** Whether the token that stands there has a probability: of a masked one only the prediction is known. */
 function textWasExpected(prediction) {
   return prediction?.p !== null && prediction?.p !== undefined;
 }

@@ -99,7 +99,7 @@ function normaliseRow(data, at, count) {
 
 /**
  * The weights (t, s) in row-major order out of one uncompressed stream, whose first byte says how they are written:
- * as roots, as roots less those of the row above, or as factors of the scores (jumok/view/coding.py).
+ * as roots, as roots less those of the row above, or as factors of the scores (jumok/view/weight_encoding.py).
  */
 export function decodeWeights(stream, t, s, causal, encoding) {
   if (encoding === "sqrt-u8" && stream[0] === WEIGHTS_AS_FACTORS) return decodeFactors(stream, t, s, causal);

@@ -28,7 +28,7 @@ const WORDS = {
   "fact.parameters": ["파라미터 {n}개", "{n} parameters"],
   "fact.tokens": ["토큰 {n}개", "{n} tokens"],
   "fact.tokensGenerated": ["토큰 {n}개(생성 {m}개)", "{n} tokens ({m} generated)"],
-  "fact.tokensBoth": ["원문 {n}토큰, 출력 {m}토큰", "{n} source and {m} target tokens"],
+  "fact.tokensBoth": ["소스 {n}토큰, 타깃 {m}토큰", "{n} source and {m} target tokens"],
 
   // --- the views: tab, and one line on what it shows ---
   views: ["보기", "Views"],
@@ -61,10 +61,10 @@ const WORDS = {
   "about.textHidden": [
     "토큰을 일곱 개마다 하나씩 차례로 마스킹하여 예측한 결과입니다. 색이 진할수록 손실이 큽니다. 토큰을 클릭하면 "
       + "예측 후보를 표시합니다.",
-    "Every seventh token was hidden at once, in turn, and guessed from the rest. Stronger: more surprising. Click a token.",
+    "Every seventh token was masked at once, in turn, and predicted from the rest. Stronger: higher loss. Click a token.",
   ],
   "about.cross": [
-    "디코더가 다음 토큰을 예측할 때, 출력 토큰(왼쪽)이 원문의 각 토큰(오른쪽)에 주는 가중치를 표시합니다.",
+    "디코더가 다음 토큰을 예측할 때, 타깃 토큰(왼쪽)이 소스의 각 토큰(오른쪽)에 주는 가중치를 표시합니다.",
     "Which source tokens (right) the decoder looks at as it reads a token (left) and predicts the next one.",
   ],
 
@@ -127,8 +127,8 @@ const WORDS = {
   keys: ["키", "keys"],
   looks: ["쿼리 토큰", "looks (query)"],
   looked: ["키 토큰", "is looked at (key)"],
-  source: ["원문", "Source"],
-  target: ["출력", "Target"],
+  source: ["소스", "Source"],
+  target: ["타깃", "Target"],
   token: ["토큰", "Token"],
   position: ["위치", "Position"],
   "position.n": ["{n}번 위치", "position {n}"],
@@ -245,7 +245,7 @@ const WORDS = {
   nats: ["nats", "nats"],
   "text.candidates": ["예측 후보", "What the model would have put"],
   "text.candidatesFor": ["{n}번 위치의 예측 후보", "Candidates for position {n}"],
-  "text.here": ["이 위치를 마스킹했을 때 예측한 토큰", "What the model puts here when this place is hidden"],
+  "text.here": ["이 위치를 마스킹했을 때 예측한 토큰", "What the model predicts here when this token is masked"],
   "text.next": ["앞의 토큰으로 예측한 토큰", "Predicted from the text before it"],
   "text.after": ["다음 토큰", "What comes next"],
   "text.afterAbout": ["글 다음에 올 토큰의 예측", "What the model would write after the text"],

@@ -10,7 +10,7 @@ from jumok.runs.events import Event, Finish, Notice, Sample, Save
 from jumok.runs.folder import RunFolder
 
 
-class Logs:
+class EventLog:
     """A subscriber of events: each is a line of metrics.jsonl, notices and saves excepted."""
 
     def __init__(self, folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""Training states for `--resume`, in folders `state/step-N`.
+"""Checkpoints: training states for `--resume`, in folders `state/step-N`.
 
 A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. It
 is written atomically (`jumok.files.atomic_folder`). If the same step is saved again, the new folder is `step-N.1`, and
@@ -23,13 +23,13 @@ from jumok.messages import tr
 from jumok.models.tensors import load_tensors
 
 STATE_FILES = ("tensors.safetensors", "numbers.json")
-BEST_WEIGHTS = "best.safetensors"  # copy of model.safetensors, if there is one
+BEST_PARAMETERS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """The state of a run after `step` steps, without its configuration.
+class Checkpoint:
+    """The training state of a run after `step` steps, without its configuration.
 
     Attributes:
         step: steps of the optimizer so far.
@@ -44,14 +44,14 @@ class State:
     best: tuple[Path, str] | None = None
 
 
-class States:
+class Checkpoints:
     """The training states in one folder `state/`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._damaged: set[Path] = set()  # states that `newest` skipped
 
-    def write(self, state: State, best: Path) -> None:
+    def write(self, state: Checkpoint, best: Path) -> None:
         """Write a state, with a link to the file `best` if it exists. Earlier states are not changed.
 
         Raises:
@@ -64,7 +64,7 @@ class States:
             numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
             (folder / "numbers.json").write_text(numbers, encoding="utf-8")
             if best.is_file():
-                copy_or_link(best, folder / BEST_WEIGHTS)
+                copy_or_link(best, folder / BEST_PARAMETERS)
             manifest = {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
             (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
@@ -87,7 +87,7 @@ class States:
         for folder in self._found():
             shutil.rmtree(folder)
 
-    def newest(self) -> tuple[State | None, list[str]]:
+    def newest(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest undamaged state, or None, and a message for each damaged one."""
         sentences: list[str] = []
         for folder in self._found():
@@ -103,15 +103,15 @@ class States:
         return sorted(found, key=_place, reverse=True)  # newest first
 
 
-def _read(folder: Path) -> State:
+def _read(folder: Path) -> Checkpoint:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     wrong = [name for name in STATE_FILES if sha256_of(folder / name) != manifest[name]]
     if wrong:
         raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
     numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
     tensors = load_tensors(folder / "tensors.safetensors")
-    best = (folder / BEST_WEIGHTS, manifest[BEST_WEIGHTS]) if BEST_WEIGHTS in manifest else None
-    return State(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best)
+    best = (folder / BEST_PARAMETERS, manifest[BEST_PARAMETERS]) if BEST_PARAMETERS in manifest else None
+    return Checkpoint(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best)
 
 
 def _place(state: Path) -> tuple[int, int]:

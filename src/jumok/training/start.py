@@ -24,14 +24,14 @@ from jumok.nn.attention import train_attention_by
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import load
-from jumok.runs.weights import adopt_weights
+from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
-from jumok.training.plan import Plan, make_plan, must_measure, require_possible
-from jumok.training.record import require_reachable, size_of
-from jumok.training.saving import write_state
+from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
+from jumok.training.run_record import require_reachable, size_of
+from jumok.training.saving import write_checkpoint
 from jumok.training.state import TrainingRun, TrainingState
 from jumok.training.tasks import TASKS, Material, Task
 
@@ -52,7 +52,7 @@ class Start:
     init: str | os.PathLike[str] | None
     device: torch.device
     began: float
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
@@ -94,7 +94,7 @@ class Start:
         if init is not None and kind is not type(init.config):
             raise ConfigError(
                 "{init} holds a model of the kind {found!r}, and one of the kind {kind!r} cannot begin "
-                "with its weights; leave the kind out.",
+                "with its parameters; leave the kind out.",
                 init=self.init,
                 found=kind_name(type(init.config)),
                 kind=kind_name(kind),
@@ -103,7 +103,7 @@ class Start:
 
     def _material(self, task: type[Task[Any]], training: TrainConfig) -> Material:
         if isinstance(self.text, os.PathLike):
-            self.tell(tr("reading {path}", path=self.text))
+            self.report(tr("reading {path}", path=self.text))
         text = material_of(self.text, task.columns)
         val_text = None if self.val_text is None else material_of(self.val_text, task.columns)
         return task.material(text, val_text, training)
@@ -113,7 +113,7 @@ class Start:
         if isinstance(self.tokenizer, Tokenizer):
             return self.tokenizer
         usual = "char" if "alphabet" in self.tokenizer_options else task.usual_tokenizer(material)
-        self.tell(tr("making a tokenizer"))
+        self.report(tr("making a tokenizer"))
         return task.make_tokenizer(material, self.tokenizer or usual, self.tokenizer_options)
 
     def _shape(
@@ -156,23 +156,23 @@ class Start:
             held.enter_context(folder.lock())
             folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
-                folder.clear_states()
-                self.tell(tr("turning {size} into tokens", size=size_of(material.source)))
+                folder._checkpoints()
+                self.report(tr("turning {size} into tokens", size=size_of(material.source)))
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
                 if must_measure(training, self.device):
-                    self.tell(tr("measuring what is fastest on this machine"))
+                    self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
                 plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
                 run = new_run(
-                    folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.tell
+                    folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.report
                 )
                 run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
                 if math.isfinite(plan.seconds_per_step):
                     run.state.seconds_per_step = plan.seconds_per_step
                 if init is not None:
-                    adopt_weights(run.model, init)
-                    write_state(run)  # no seed could make these weights again
+                    adopt_parameters(run.model, init)
+                    write_checkpoint(run)  # no seed could make these parameters again
                 self._write(folder, plan, tokenizer, data)  # last: with config.json the folder is a run
             except BaseException:
                 folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
@@ -205,9 +205,9 @@ def new_run(
     device: torch.device,
     data: Mapping[str, Any],
     began: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> TrainingRun:
-    """A run before its first step, with the first weights of its model, which depend on the seed alone."""
+    """A run before its first step, with the first parameters of its model, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
         model = build(shape)
@@ -226,5 +226,5 @@ def new_run(
         train_tokens=data["train_tokens"],
         began=began,
         lock=ExitStack(),
-        tell=tell,
+        report=report,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jumok.errors import TokenizerError
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.pieces import Pieces, Reader, visible
+from jumok.view.token_text import Pieces, Reader, visible
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 

@@ -1,4 +1,4 @@
-"""How a model of each kind reads a text: the ids, the call, and the places at which it predicts tokens."""
+"""The input of a model of each kind, for a text: the ids, the call, and the places at which it predicts tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jumok.inference.fill_mask import mask_token
 from jumok.inference.generate import generate
 from jumok.inference.sampling import Sampling
 from jumok.inference.targets import Search
-from jumok.interpret.passage import masked_in_turn
+from jumok.interpret.text_loss import masked_in_turn
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
@@ -68,7 +68,7 @@ class PredictedPlaces:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ModelInput:
     """What to run, and what a trace shows of it. predicted: None if the model predicts no tokens."""
 
     parts: list[Part]
@@ -77,10 +77,10 @@ class Reading:
     notes: list[Note]
 
 
-def read(
+def model_input(
     model: Model, text: str, target: str | None, tokens: int, sampling: Sampling | None, seed: int | None
-) -> Reading:
-    """How a model reads a text; arguments and errors as for `jumok.view.trace.trace`."""
+) -> ModelInput:
+    """The input of a model for a text; arguments and errors as for `jumok.view.trace.trace`."""
     require_range("tokens", tokens, 0)
     if target is not None and not isinstance(model, EncoderDecoder):
         raise ConfigError(
@@ -102,7 +102,7 @@ def read(
     return _read_by_encoder_decoder(model, text, target, tokens)
 
 
-def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: int | None) -> Reading:
+def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: int | None) -> ModelInput:
     tokenizer = require_tokenizer(model)
     context = model.config.context_length
     ids: list[int] = tokenizer.encode(text).tolist()
@@ -114,7 +114,7 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
         ids = [int(i) for i in framed.ids]
         part = Part(name="text", ids=ids, prompt=len(ids))
         notes += [_cut_end(context)] * framed.cut + [_no_language_head()]
-        return Reading(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
+        return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
     ids = ids or [start_id(tokenizer)]
     prompt = len(ids)
     if tokens:
@@ -138,10 +138,10 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
         wanted=[*ids[1:], -1],
     )
     part = Part(name="text", ids=ids, prompt=prompt)
-    return Reading(parts=[part], run=_runner(model.hidden, model, ids), predicted=predicted, notes=notes)
+    return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=predicted, notes=notes)
 
 
-def _read_by_bert(model: BERT, text: str) -> Reading:
+def _read_by_bert(model: BERT, text: str) -> ModelInput:
     tokenizer = require_tokenizer(model)
     mask = -1
     parts = [text]
@@ -169,7 +169,7 @@ def _read_by_bert(model: BERT, text: str) -> Reading:
     else:
         notes.append(_no_language_head())
     whole = Part(name="text", ids=ids, prompt=len(ids))
-    return Reading(parts=[whole], run=_runner(model, model, ids), predicted=predicted, notes=notes)
+    return ModelInput(parts=[whole], run=_runner(model, model, ids), predicted=predicted, notes=notes)
 
 
 def _masked_places(model: BERT, ids: list[int], mask: int) -> PredictedPlaces:
@@ -191,7 +191,7 @@ def _masked_places(model: BERT, ids: list[int], mask: int) -> PredictedPlaces:
     )
 
 
-def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | None, tokens: int) -> Reading:
+def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | None, tokens: int) -> ModelInput:
     tokenizer, config = require_answering(model), model.config
     context = config.context_length
     if not len(tokenizer.encode(text)):
@@ -233,7 +233,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
         places=list(range(1, len(ids) + 1)),
         wanted=[*ids[1:], -1],
     )
-    return Reading(parts=parts, run=run, predicted=predicted, notes=notes)
+    return ModelInput(parts=parts, run=run, predicted=predicted, notes=notes)
 
 
 def _runner(call: Callable[..., object], model: Model, ids: list[int]) -> Callable[[], object]:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import BlockConfig
-from jumok.lessons.crossing import cross_attention_by_loop, decoder_block, encoder_block, pad, padding_mask
+from jumok.lessons.cross_attention import cross_attention_by_loop, decoder_block, encoder_block, pad, padding_mask
 from jumok.lessons.heads import attend_by_heads
-from jumok.lessons.masking import influence
+from jumok.lessons.masked_attention import influence
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.blocks import Block
 

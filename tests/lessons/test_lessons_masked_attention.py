@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.lessons.masking import (
+from jumok.lessons.masked_attention import (
     causal_attention_by_loop,
     causal_weights,
     drop,

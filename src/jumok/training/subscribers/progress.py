@@ -126,7 +126,7 @@ class TrainingView(BarView):
                 length = by_steps if event.minutes is None else by_time
                 self.say(
                     tr(
-                        "training for {length} more, from the best weights (step {step:,})",
+                        "training for {length} more, from the best parameters (step {step:,})",
                         length=length,
                         step=event.best_step,
                     )

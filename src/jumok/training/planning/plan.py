@@ -19,7 +19,7 @@ from jumok.device import free_memory, has_compiler, require_memory
 from jumok.errors import ConfigError
 from jumok.messages import message, tr
 from jumok.models import require_room
-from jumok.training.autotune import Cost, measure
+from jumok.training.planning.autotune import Cost, measure
 from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig
-from jumok.lessons.depth import apply_norm, run_block
-from jumok.lessons.order import (
+from jumok.lessons.block_parts import apply_norm, run_block
+from jumok.lessons.positions import (
     attend_with_rotary,
     embed,
     frequency,

@@ -33,7 +33,7 @@ class Pictures:
         self._drawn, self._failed = -math.inf, False
 
     def __call__(self, event: Event) -> None:
-        """Draw what the event has changed; the model has its best weights at the end."""
+        """Draw what the event has changed; the model has its best parameters at the end."""
         if isinstance(event, Eval) and time.monotonic() - self._drawn >= DRAW_EVERY:
             self._try(self._draw_loss)
         if isinstance(event, Finish) and event.reason != "interrupted":

@@ -19,7 +19,7 @@ from jumok.models.tensors import misfits
 # --- in memory --------------------------------------------------------------------------------------------------------
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def parameters_of(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a model by name; a shared tensor occurs once."""
     seen: set[int] = set()
     tensors = {}
@@ -30,7 +30,7 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
-def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+def restore_parameters(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Load tensors by name into a model.
 
     Args:
@@ -39,7 +39,7 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
     Raises:
         RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
-    faults = misfits(tensors, {name: tensor.shape for name, tensor in weights(model).items()})
+    faults = misfits(tensors, {name: tensor.shape for name, tensor in parameters_of(model).items()})
     if faults:
         raise RunError(
             "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
@@ -47,7 +47,7 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str)
     model.load_state_dict(dict(tensors), strict=False)  # not strict: a shared tensor occurs under one name
 
 
-def adopt_weights(model: nn.Module, other: nn.Module) -> None:
+def adopt_parameters(model: nn.Module, other: nn.Module) -> None:
     """Copy the tensors of `other` that have the same name and shape in `model`; other tensors are not changed.
 
     The classifier is copied only if both models have the same labels, because each of its rows belongs to a label.

@@ -116,7 +116,7 @@ class _Trial:
         rows = len(batch[0])
         if device.type == "cpu":  # other devices are only as fast as they are filled
             rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
-        self.batch = tuple(tensor[:rows].to(device) for tensor in batch)
+        self.batch = tuple(tensor[:rows] for tensor in batch)
         self.scale, self.device = 1 / task.share(self.batch), device
         self.model = build(shape).to(device)
         self.objective, self.optimizers = Objective(task, self.model), make_optimizers(self.model, config)

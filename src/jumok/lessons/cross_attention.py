@@ -1,7 +1,7 @@
 """Chapter 6, two sequences and padding: cross-attention, batches of different lengths, encoder and decoder blocks.
 
 In cross-attention the queries come from one sequence, and keys and values from another; nothing else changes. Padding
-fills a batch up to its longest sequence, and a mask keeps it out of the result. Chapter 7 (`jumok.lessons.depth`)
+fills a batch up to its longest sequence, and a mask keeps it out of the result. Chapter 7 (`jumok.lessons.block_parts`)
 covers the parts of a block and how they are combined.
 
 Shapes use the legend of `jumok.nn.attention`.
@@ -19,7 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from jumok.lessons.depth import run_block
+from jumok.lessons.block_parts import run_block
 from jumok.lessons.dot_product import attend_by_loop
 from jumok.lessons.heads import attend_by_heads, key_head, split
 from jumok.nn.attention import MultiHeadAttention

@@ -11,7 +11,7 @@ import torch
 from jumok.config import count_parameters
 from jumok.device import processor_name
 from jumok.models import kind_of
-from jumok.training.plan import Choice, Plan, measured, memory_of, speedup
+from jumok.training.planning.plan import Choice, Plan, measured, memory_of, speedup
 from jumok.training.tasks import Task
 
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig
-from jumok.lessons.crossing import decoder_block, encoder_block
-from jumok.lessons.depth import apply_norm, run_block
-from jumok.lessons.order import attend_with_rotary, embed
+from jumok.lessons.block_parts import apply_norm, run_block
+from jumok.lessons.cross_attention import decoder_block, encoder_block
+from jumok.lessons.positions import attend_with_rotary, embed
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder, Placement
 from jumok.models.gpt import GPT
@@ -183,7 +183,7 @@ def next_tokens(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def masked_tokens(ids: Tensor, places: Sequence[int], mask_id: int) -> tuple[Tensor, Tensor]:
-    """The task of BERT: predict hidden tokens from both sides.
+    """The task of BERT: predict masked tokens from both sides.
 
     The paper hides 15 % of the tokens, chosen at random each time. It replaces 80 % of them by the mask token and 10 %
     by a random token, and leaves 10 % unchanged, because there are no mask tokens when the model is used.

@@ -131,7 +131,7 @@ def run_block(
     Args:
         block: any block; dropout is not applied. x: (B, T, C), or (T, C).
         attend: the self-attention, from (B, T, C) to (B, T, C). None: that of chapter 5 with the block's `causal`.
-            For rotary positions see `jumok.lessons.order.attend_with_rotary`.
+            For rotary positions see `jumok.lessons.positions.attend_with_rotary`.
         context: (B, S, C), for a block with cross-attention. context_mask: broadcastable to (B, H, T, S), as in the
             production block.
 

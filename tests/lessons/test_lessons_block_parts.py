@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import BlockConfig, GPTConfig
-from jumok.lessons.depth import (
+from jumok.lessons.block_parts import (
     apply_mlp,
     apply_norm,
     gradient_norms,

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig
-from jumok.lessons import assembly
-from jumok.lessons.crossing import padding_mask
-from jumok.lessons.masking import influence
+from jumok.lessons import three_models
+from jumok.lessons.cross_attention import padding_mask
+from jumok.lessons.masked_attention import influence
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -76,7 +76,7 @@ def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Te
 @torch.no_grad()
 def test_a_gpt_by_hand_equals_the_production_model(dtype: torch.dtype, shape: dict[str, Any], batch: int, t: int):
     model, ids = tiny(dtype, **shape), some_ids(batch, t)
-    torch.testing.assert_close(assembly.gpt_logits(model, ids), model(ids), rtol=0, atol=EXACT[dtype])
+    torch.testing.assert_close(three_models.gpt_logits(model, ids), model(ids), rtol=0, atol=EXACT[dtype])
 
 
 @TYPES
@@ -90,7 +90,7 @@ def test_an_encoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str,
         expected = x
         for block in blocks:
             expected = block(expected, mask=mask)
-        found = assembly.encode(blocks, x, mask=mask)
+        found = three_models.encode(blocks, x, mask=mask)
         torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
 
 
@@ -105,7 +105,7 @@ def test_a_decoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str, 
         expected = x
         for block in blocks:
             expected = block(expected, context=encoded, context_mask=mask)
-        found = assembly.decode(blocks, x, encoded, encoded_mask=mask)
+        found = three_models.decode(blocks, x, encoded, encoded_mask=mask)
         torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
 
 
@@ -118,14 +118,14 @@ def test_a_bert_by_hand_equals_the_production_model(dtype: torch.dtype, t: int):
     randomise(model, dtype)
     ids = some_ids(3, t)
     torch.testing.assert_close(
-        assembly.bert_logits(model, ids), model.mlm_logits(model(ids)), rtol=0, atol=EXACT[dtype]
+        three_models.bert_logits(model, ids), model.mlm_logits(model(ids)), rtol=0, atol=EXACT[dtype]
     )
 
 
 def test_a_bert_with_another_head_is_refused():
     model = BERT(BERTConfig(vocab_size=23, n_layer=1, n_head=2, n_embd=8, head="pooler"))
     with pytest.raises(ValueError, match="the head is 'pooler'"):
-        assembly.bert_logits(model, some_ids(1, 3))
+        three_models.bert_logits(model, some_ids(1, 3))
 
 
 @TYPES
@@ -140,7 +140,7 @@ def test_an_encoder_decoder_by_hand_equals_the_production_model(dtype: torch.dty
     randomise(model, dtype)
     nn.init.normal_(model.output_bias)
     source, target = some_ids(2, s), some_ids(2, t)
-    found = assembly.encoder_decoder_logits(model, source, target)
+    found = three_models.encoder_decoder_logits(model, source, target)
     torch.testing.assert_close(found, model(source, target), rtol=0, atol=EXACT[dtype])
 
 
@@ -153,10 +153,10 @@ def test_blocks_of_the_wrong_kind_are_refused():
     )
     for blocks in (causal, crossing, both_ways):
         with pytest.raises(ValueError, match="causal=False"):
-            assembly.encode(blocks, x)
+            three_models.encode(blocks, x)
     for blocks in (causal, both_ways):
         with pytest.raises(ValueError, match="cross=True"):
-            assembly.decode(blocks, x, x)
+            three_models.decode(blocks, x, x)
 
 
 # --- who looks at whom ------------------------------------------------------------------------------------------------
@@ -170,19 +170,19 @@ def test_masks_are_what_the_models_really_see():
     gpt = make_stack(torch.float64, causal=True, cross=False)
 
     def encoder_decoder(x: Tensor) -> Tensor:
-        encoded = assembly.encode(encoder, x[:, :s])
-        return torch.cat((encoded, assembly.decode(decoder, x[:, s:], encoded)), dim=1)
+        encoded = three_models.encode(encoder, x[:, :s])
+        return torch.cat((encoded, three_models.decode(decoder, x[:, s:], encoded)), dim=1)
 
     x = random(2, s + t, 8)
-    assert torch.equal(influence(nn.Sequential(*gpt), x), assembly.gpt_mask(s + t))
-    assert torch.equal(influence(lambda z: assembly.encode(encoder, z), x), assembly.bert_mask(s + t))
-    assert torch.equal(influence(encoder_decoder, x), assembly.encoder_decoder_mask(s, t))
+    assert torch.equal(influence(nn.Sequential(*gpt), x), three_models.gpt_mask(s + t))
+    assert torch.equal(influence(lambda z: three_models.encode(encoder, z), x), three_models.bert_mask(s + t))
+    assert torch.equal(influence(encoder_decoder, x), three_models.encoder_decoder_mask(s, t))
 
 
 def test_an_encoder_decoder_mask_by_hand():
     rows = ["11100", "11100", "11100", "11110", "11111"]
     expected = [[sign == "1" for sign in row] for row in rows]
-    assert assembly.encoder_decoder_mask(3, 2).tolist() == expected
+    assert three_models.encoder_decoder_mask(3, 2).tolist() == expected
 
 
 # --- what is to be predicted ------------------------------------------------------------------------------------------
@@ -190,11 +190,11 @@ def test_an_encoder_decoder_mask_by_hand():
 
 def test_what_each_model_predicts():
     ids = torch.tensor([[5, 6, 7, 8]])
-    inputs, targets = assembly.next_tokens(ids)
+    inputs, targets = three_models.next_tokens(ids)
     assert (inputs.tolist(), targets.tolist()) == ([[5, 6, 7]], [[6, 7, 8]])
-    inputs, targets = assembly.masked_tokens(ids, [1, 3], mask_id=2)
+    inputs, targets = three_models.masked_tokens(ids, [1, 3], mask_id=2)
     assert (inputs.tolist(), targets.tolist()) == ([[5, 2, 7, 2]], [[-100, 6, -100, 8]])
-    inputs, targets = assembly.shifted_target(ids, start_id=0, end_id=1)
+    inputs, targets = three_models.shifted_target(ids, start_id=0, end_id=1)
     assert (inputs.tolist(), targets.tolist()) == ([[0, 5, 6, 7, 8]], [[5, 6, 7, 8, 1]])
     assert ids.tolist() == [[5, 6, 7, 8]]
 
@@ -202,13 +202,13 @@ def test_what_each_model_predicts():
 @TYPES
 def test_the_loss_is_cross_entropy_over_what_counts(dtype: torch.dtype):
     logits, targets = random(2, 5, 23, dtype=dtype) * 3, some_ids(2, 5)
-    targets[0, 1:4] = assembly.NO_TARGET
+    targets[0, 1:4] = three_models.NO_TARGET
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
-    torch.testing.assert_close(assembly.mean_loss(logits, targets), expected, rtol=0, atol=EXACT[dtype])
+    torch.testing.assert_close(three_models.mean_loss(logits, targets), expected, rtol=0, atol=EXACT[dtype])
 
 
 def test_a_loss_of_nothing_is_no_number():
-    assert assembly.mean_loss(torch.zeros(1, 2, 3), torch.full((1, 2), assembly.NO_TARGET)).isnan()
+    assert three_models.mean_loss(torch.zeros(1, 2, 3), torch.full((1, 2), three_models.NO_TARGET)).isnan()
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
@@ -217,8 +217,8 @@ def test_a_fresh_model_is_as_surprised_as_a_die(family: str):
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=50, n_embd=32, n_layer=2, n_head=2, family=family, tie_embeddings=False)).eval()
     ids = torch.randint(50, (8, 65), generator=torch.Generator().manual_seed(1))
-    inputs, targets = assembly.next_tokens(ids)
-    assert float(assembly.mean_loss(assembly.gpt_logits(model, inputs), targets)) == pytest.approx(
+    inputs, targets = three_models.next_tokens(ids)
+    assert float(three_models.mean_loss(three_models.gpt_logits(model, inputs), targets)) == pytest.approx(
         math.log(50), abs=0.05
     )
 
@@ -229,7 +229,7 @@ def test_a_fresh_model_is_as_surprised_as_a_die(family: str):
 @ALL_SHAPES
 def test_parameters_by_formula_are_those_of_the_model(shape: dict[str, Any]):
     model = tiny(**shape)
-    table = assembly.parameter_table(model.config)
+    table = three_models.parameter_table(model.config)
     assert sum(table.values()) == model.parameter_count()
     parts = {"attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "mlp": ("up_proj", "gate_proj", "down_proj")}
     for part, layers in parts.items():
@@ -255,4 +255,4 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize(("shape", "count"), PUBLISHED.values(), ids=PUBLISHED)
 def test_published_models_have_as_many_numbers_as_the_formula_says(shape: dict[str, Any], count: int):
     """Without building them."""
-    assert sum(assembly.parameter_table(GPTConfig(**shape)).values()) == count
+    assert sum(three_models.parameter_table(GPTConfig(**shape)).values()) == count

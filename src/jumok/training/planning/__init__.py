@@ -1,0 +1,1 @@
+"""Before the first step: measure the speed, and decide every automatic setting."""
