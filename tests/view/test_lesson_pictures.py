@@ -17,13 +17,14 @@ from matplotlib import font_manager
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
 from jumok.view.canvas import MASKED, canvas, line_look
-from jumok.view.lesson_pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
+from jumok.view.lesson_pictures import _colour_range, _short, _step, draw_boxes, draw_lines, draw_matrices, draw_matrix
 
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
 
 DRAWINGS: dict[str, Callable[[Path], None]] = {
     "matrix": lambda path: draw_matrix(torch.eye(5), path, rows=WORDS, columns=WORDS, title="주목", label="가중치"),
     "matrices": lambda path: draw_matrices([torch.eye(5)] * 6, path, titles=["머리"] * 6, rows=WORDS, columns=WORDS),
+    "boxes": lambda path: draw_boxes({"글자": [("가", 1), ("나", 1)], "단어": [("가나", 2)]}, path),
     "lines": lambda path: draw_lines({"가": ([1, 2], [3, 4]), "나": ([1, 2], [4, 3])}, path, x_label="길이"),
 }
 each_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
@@ -362,3 +363,30 @@ def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(font_manager, "fontManager", fresh)
     draw_lines({"책": ([1], [1])}, tmp_path / "a.png")
     assert {font.name for font in fresh.ttflist} & set(canvases.HANGUL_FONTS)
+
+
+# --- sequences ---
+
+
+def test_boxes_stand_below_the_text_that_they_cover(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    rows = {"글자": [("책", 1), ("을", 1)], "바이트": [("ec", 0.5), ("b1", 0.5), ("을", 1.0)]}
+    draw_boxes(rows, tmp_path / "a.png", title="제목")
+    axes = shown[0].axes[0]
+    boxes = [patch.get_bbox() for patch in axes.patches]
+    assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 2), (0, 0.5), (0.5, 1), (1, 2)]
+    assert [round((box.y0 + box.y1) / 2) for box in boxes] == [0, 0, 1, 1, 1]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is above"
+    assert [text.get_text() for text in axes.texts] == ["책", "을", "ec", "b1", "을"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["글자", "바이트"]
+    assert axes.get_title() == "제목"
+    colours = [patch.get_facecolor() for patch in axes.patches]
+    assert colours[2] != colours[3], "neighbours can be told apart"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [({}, "rows is empty"), ({"가": []}, "rows is empty"), ({"가": [("나", 0)]}, "the box '나' has no width")],
+)
+def test_boxes_that_cannot_be_drawn(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        draw_boxes(rows, tmp_path / "a.png")

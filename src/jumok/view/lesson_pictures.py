@@ -1,4 +1,5 @@
-"""Pictures that teach: matrices as heatmaps, and curves. Each function draws one PNG; its words may be Hangul.
+"""Pictures that teach: matrices as heatmaps, curves, and sequences as boxes. Each function draws one PNG; its words may
+be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
 around zero, and those of `canvas` for lines. Masked cells of attention are grey.
@@ -30,6 +31,7 @@ WIDEST = 7.0  # inches; 910 pixels fit a README
 CELL = 0.62  # inches, of a matrix that has room
 NUMBERED = 16  # columns up to which a cell has room for its number
 PER_ROW = 4  # matrices side by side
+BOXES = ("#cfe1f2", "#f3e3c3")  # of neighbouring boxes
 
 
 def draw_matrix(
@@ -270,6 +272,45 @@ def draw_lines(
         _dress(axes, x_label, y_label, title)
         if any(points):
             axes.legend(frameon=False, fontsize=9.5)
+
+
+def draw_boxes(
+    rows: Mapping[str, Sequence[tuple[str, float]]], path: Path | str, *, title: str = "", unit: float = 0.5
+) -> None:
+    """Draw sequences as rows of boxes, one below the other, e.g. one text in the tokens of several tokenizers.
+
+    Args:
+        rows: {label: boxes}; a box is its text and its width. Boxes at the same distance from the left stand below
+            each other, so that widths can show which part of the text a token covers.
+        path: where the PNG goes. title: above. unit: inches for a width of 1; less where the picture would be too wide.
+
+    Raises `ConfigError` for nothing to draw, and for a box without a width.
+    """
+    if not rows or not all(rows.values()):
+        raise ConfigError("rows is empty, or one of its rows is; give at least one box for each label.")
+    thin = next((text for boxes in rows.values() for text, width in boxes if not width > 0), None)
+    if thin is not None:
+        raise ConfigError("the box {text!r} has no width; give a width above 0.", text=thin)
+    widest = max(sum(width for _, width in boxes) for boxes in rows.values())
+    unit = min(unit, (WIDEST - 1.2) / widest)
+    height = 0.55  # inches of a row
+    with canvas(path, unit * widest + 1.4, height * len(rows) + 0.7, dpi=DPI, tight=True) as figure:
+        axes = figure.add_subplot()
+        for row, boxes in enumerate(rows.values()):
+            left = 0.0
+            for index, (text, width) in enumerate(boxes):
+                axes.barh(row, width, 0.72, left, color=BOXES[index % 2], edgecolor="white", linewidth=1.5)
+                columns = sum(1.0 if unicodedata.east_asian_width(char) in "WF" else 0.6 for char in text)
+                size = min(10.0, 0.92 * unit * width * 72 / max(columns, 0.6))
+                axes.text(left + width / 2, row, text, ha="center", va="center", fontsize=size, color=INK)
+                left += width
+        axes.set(xlim=(0, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.set_yticks(range(len(rows)), list(rows), fontsize=9.5, color=INK)
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        if title:
+            axes.set_title(title, fontsize=12, color=INK, pad=10)
 
 
 def _axes_at(
