@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from jumok.config import BERTConfig
-from jumok.config import Head
+from jumok.config import BERTConfig, Head
 from jumok.lessons import masked_language_model as mlm
 from jumok.lessons.three_models import NO_TARGET
 from jumok.models.bert import BERT

@@ -7,7 +7,7 @@ import torch
 
 from jumok.config import GPTConfig, TrainConfig
 from jumok.lessons import training
-from jumok.lessons.masking import influence
+from jumok.lessons.masked_attention import influence
 from jumok.models.gpt import GPT
 from jumok.models.losses import cross_entropies
 from jumok.training import optim

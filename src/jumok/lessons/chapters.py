@@ -117,9 +117,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """One chapter in one language. question: the question that it answers ("" if the index has none)."""
+    """One chapter in one language.
 
-    number: int
+    number: from 0; None for the page on the ladder. question: the question that it answers ("" if the index has none).
+    """
+
+    number: int | None
     slug: str
     language: Language
     title: str
@@ -200,7 +203,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder as a `Chapter` with number 0 and no question.
+    """The page on the ladder as a `Chapter` without a number and without a question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -212,7 +215,7 @@ def ladder_page(language: Language = "ko") -> Chapter:
         )
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
-    return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
+    return Chapter(number=None, slug="ladder", language=language, title=title, question="", path=path)
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
