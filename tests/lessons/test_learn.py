@@ -44,6 +44,7 @@ SECTIONS = {
     "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기"],
     "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading"],
 }
+EXERCISES = {"ko": ["확인 문제", "연습"], "en": ["Questions", "Practice"]}
 LARGEST_PICTURE = 150_000  # bytes
 
 
@@ -114,8 +115,13 @@ def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
     """In this order, after what is its own; and it ends by pointing to the next one."""
     prose = [part.text for part in chapter.parts() if isinstance(part, Prose)]
     headings = [heading for text in prose for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)]
-    assert headings[-4:] == SECTIONS[chapter.language]
+    ends = [SECTIONS[chapter.language], [*SECTIONS[chapter.language], *EXERCISES[chapter.language]]]
+    assert headings[-4:] == ends[0] or headings[-6:] == ends[1]
     assert len(headings) > 4
+    if chapter.number >= 7:
+        assert headings[-6:] == ends[1]
+        assert len(re.findall(r"^<summary>\d\. ", chapter.text, re.MULTILINE)) == 3
+        assert "\njumok learn check " in chapter.text
     following = next((each for each in written(chapter.language) if each.number == chapter.number + 1), None)
     if following:
         assert f"]({following.path.name})" in prose[-1].split("\n\n")[-1]
@@ -123,9 +129,9 @@ def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
 
 @each_chapter
 def test_a_chapter_has_pictures(chapter: Chapter) -> None:
-    """One or two; in the folder of its language; small enough for a page, and described in words."""
+    """One to three; in the folder of its language; small enough for a page, and described in words."""
     pictures = pictures_of(chapter)
-    assert 1 <= len(pictures) <= 2
+    assert 1 <= len(pictures) <= 3
     for picture in pictures:
         assert picture.path.parent == LEARN / "pictures" / chapter.language
         assert picture.path.name.startswith(f"{chapter.number:02d}-")
