@@ -34,7 +34,7 @@ OBJECTS: Mapping[str, str] = {
     goods: goods + ("을" if (ord(goods[-1]) - ord("가")) % 28 else "를") for goods in COUNTERS
 }
 NUMBERS = ("한", "두", "세", "네", "다섯")
-FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "혼자")
+FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "조용히")
 SHOP = ("파는", "가게에서")
 VERBS: Mapping[str, str] = {  # honorific -> plain
     "사셨다": "샀다", "고르셨다": "골랐다", "찾으셨다": "찾았다", "챙기셨다": "챙겼다",
