@@ -168,9 +168,9 @@ def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
 
 @each_chapter
 def test_a_chapter_has_pictures(chapter: Chapter) -> None:
-    """One or two; in the folder of its language; small enough for a page, and described in words."""
+    """One to three; in the folder of its language; small enough for a page, and described in words."""
     pictures = pictures_of(chapter)
-    assert 1 <= len(pictures) <= 2
+    assert 1 <= len(pictures) <= 3
     for picture in pictures:
         assert picture.path.parent == LEARN / "pictures" / chapter.language
         assert picture.path.name.startswith(f"{chapter.number:02d}-")
