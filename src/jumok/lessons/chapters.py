@@ -117,9 +117,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """One chapter in one language. question: the question that it answers ("" if the index has none)."""
+    """One chapter in one language.
 
-    number: int
+    number: from 0; None for the page on the ladder. question: the question that it answers ("" if the index has none).
+    """
+
+    number: int | None
     slug: str
     language: Language
     title: str
@@ -184,9 +187,10 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         if slug == each.slug:
             return each
     slugs = [each.slug for each in known]
-    hint = did_you_mean(slug, slugs)
-    if not hint:  # readers often remember only one word of a slug
-        words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    # Readers often remember only one word of a slug.
+    words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    hint = "" if slug in words else did_you_mean(slug, slugs)
+    if not hint:
         close = closest(slug, words)
         hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""
     raise ConfigError(
@@ -200,7 +204,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder as a `Chapter` with number 0 and no question.
+    """The page on the ladder as a `Chapter` without a number and without a question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -212,7 +216,7 @@ def ladder_page(language: Language = "ko") -> Chapter:
         )
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
-    return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
+    return Chapter(number=None, slug="ladder", language=language, title=title, question="", path=path)
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
@@ -238,7 +242,9 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 def offline(prose: str) -> str:
     """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
     that shows it."""
-    prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
+    prose = _CHAPTER_LINK.sub(
+        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
+    )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 
 

@@ -24,8 +24,9 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     Raises `LessonError` if a picture is missing.
     """
     cells: list[dict[str, Any]] = []
+    name = chapter.slug if chapter.number is None else f"{chapter.number:02d}"
     for number, part in enumerate(chapter.parts(), 1):
-        head: dict[str, Any] = {"id": f"{chapter.number:02d}-{number:03d}", "metadata": {}}
+        head: dict[str, Any] = {"id": f"{name}-{number:03d}", "metadata": {}}
         match part:
             case Prose():
                 cells.append({"cell_type": "markdown", **head, "source": _lines(offline(part.text))})
@@ -45,7 +46,7 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
-            "title": f"{chapter.number}. {chapter.title}",
+            "title": chapter.title if chapter.number is None else f"{chapter.number}. {chapter.title}",
         },
         "nbformat": 4,
         "nbformat_minor": 5,
