@@ -96,6 +96,7 @@ def test_both_languages_have_the_same_chapters() -> None:
     assert len({number for number, _ in korean}) == len(korean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chapter",
     [

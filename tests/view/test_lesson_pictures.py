@@ -29,6 +29,8 @@ from jumok.view.lesson_pictures import (
     draw_sums,
 )
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
 
 DRAWINGS: dict[str, Callable[[Path], None]] = {

@@ -8,6 +8,8 @@ import pytest
 
 from jumok.lessons.practice.course import HERE
 
+pytestmark = pytest.mark.slow
+
 SCORES = "scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])"
 UNSCALED = "scores = q @ k.transpose(-2, -1)"
 FILL = 'scores.masked_fill(~mask, float("-inf"))'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SPLIT = "x.view(batch, t, n, width // n)"
 SWAP = "x.transpose(-2, -1)"
 SUM = "scores.sum(dim=-1)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
+
 CHOSEN = "(torch.rand(ids.shape) < 0.15) & ordinary"
 MASKED = "ids.masked_fill(chosen & (fate < 0.8), mask_id)"
 RANDOM = "chosen & (fate >= 0.8) & (fate < 0.9)"

@@ -9,6 +9,8 @@ import pytest
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
 
+pytestmark = pytest.mark.slow
+
 NORMED = "(x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias"
 VARIANCE = "x.var(dim=-1, unbiased=False, keepdim=True)"
 RETURN_NORMED = f"return {NORMED}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Q, K, V = "self.q_proj(x)", "self.k_proj(context)", "self.v_proj(context)"
 ROOT = "math.sqrt(q.shape[-1])"
 LENGTHS = "torch.arange(s) < lengths[:, None]"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=-2, keepdim=True)"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LIST = "nn.ModuleList([Head(n_embd, head_dim, context_length, dropout) for _ in range(n_head)])"
 CAT = "torch.cat([head(x) for head in self.heads], dim=-1)"
 SPLIT = "x.view(batch, t, n_head, width // n_head).transpose(1, 2)"

@@ -9,6 +9,8 @@ import pytest
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = "nn.ModuleList(Block(n_embd, n_head, dropout) for _ in range(n_layer))"
 EMBEDDED = "x = self.drop(self.positions(self.token_embedding(ids)))  # (B, T, C)"
 LOOP = "        for block in self.blocks:\n            x = block(x)\n"

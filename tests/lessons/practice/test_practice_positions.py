@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ARANGE = "torch.arange(x.shape[1], device=x.device)"
 PLACED = "return x + self.table(positions)  # (T, C) is added to each of the B sequences"
 FREQUENCY = "-torch.arange(0, width, 2) / width"

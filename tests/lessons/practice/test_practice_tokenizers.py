@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 UNKNOWN = 'ids.extend(character.encode("utf-8", errors="replace"))'
 WRITTEN = 'written.decode("utf-8", errors="replace")'
 MOVE = "                place += 2\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("get_batch", "not-shifted", [("start + 1 : start + 1 + context_length", "start : start + context_length")]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MASK = 'logits.masked_fill(logits < least, float("-inf"))'
 BACK = "torch.empty_like(logits).scatter(-1, places, ordered)"
 OUT = 'ordered.masked_fill(before >= p, float("-inf"))'
