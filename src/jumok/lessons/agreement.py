@@ -1,9 +1,10 @@
 """Chapter 11, a model trained here: Korean sentences in which two words depend on earlier ones.
 
 An example is 할머니께서 장미 파는 가게에서 연필을 어제 세 자루 사셨다: yesterday Grandmother bought three pencils in a
-shop that sells roses. The counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the subject
-할머니께서. The number of words between them varies, so neither is at a fixed distance. Two distractors, the goods of the
-shop (장미) and a companion (such as 동생과), are independent of object and subject. Every other word is drawn uniformly.
+shop that sells roses. The counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the
+subject 할머니께서. The number of words between them varies, so neither is at a fixed distance. There are two
+distractors: the goods of the shop (장미), which are independent of the object, and a companion (such as 동생과), anyone
+but the subject. Every other word is drawn uniformly.
 
 A token is a word between spaces (eojeol). Shapes use the legend of `jumok.nn.attention`.
 """
