@@ -15,6 +15,8 @@ from jumok.errors import LessonError
 from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
 
+MIME = {".png": "image/png", ".svg": "image/svg+xml"}
+
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
     """The notebook of a chapter, as nbformat's JSON.
@@ -87,7 +89,8 @@ def _embedded(picture: Picture) -> dict[str, Any]:
             reason=error.strerror,
         ) from None
     name = picture.path.name
-    return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+    kind = MIME[picture.path.suffix]
+    return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
 
 
 def _lines(text: str) -> list[str]:

@@ -61,7 +61,7 @@ def attention() -> Diagram:
 def multi_head() -> Diagram:
     """Multi-head attention with one projection that is split, as `MultiHeadAttention` computes it."""
     d = Diagram(
-        ("멀티 헤드 어텐션", "Multi-head attention"),
+        ("멀티헤드 어텐션", "Multi-head attention"),
         (
             "쿼리, 키, 값을 한 번에 투영한 다음 헤드 H개로 나눕니다. 헤드마다 어텐션을 계산하고, 이어 붙이고, 출력 "
             "투영을 곱합니다.",

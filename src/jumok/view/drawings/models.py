@@ -50,7 +50,7 @@ def block() -> Diagram:
     d = Diagram(
         ("GPT의 블록", "The block of GPT"),
         (
-            "입력은 LayerNorm, 멀티 헤드 어텐션, 드롭아웃을 거쳐 자기 자신과 더해지고, 다시 LayerNorm, MLP, "
+            "입력은 LayerNorm, 멀티헤드 어텐션, 드롭아웃을 거쳐 자기 자신과 더해지고, 다시 LayerNorm, MLP, "
             "드롭아웃을 거쳐 더해집니다.",
             "The input passes through LayerNorm, multi-head attention and dropout and is added to itself; the sum "
             "passes through LayerNorm, an MLP and dropout and is added again.",
@@ -79,7 +79,7 @@ def gpt() -> Diagram:
     names = (("토큰 임베딩", "token embedding"), ("위치 임베딩", "position embedding"))
     total = _embedded(d, ids, 78, names, x, width)
     drop = _row(d, total, x, total.bottom[1] + 16, width, (_DROPOUT, "(B, T, C)", "dropout", "dropout"))
-    attention = (("멀티 헤드 어텐션", "multi-head attention"), ("인과 마스크", "causal mask"), "attention")
+    attention = (("멀티헤드 어텐션", "multi-head attention"), ("인과 마스크", "causal mask"), "attention")
     y = _short_block(d, drop, x, width, [attention, ("MLP", "C → 4C → C", "mlp")], pre_norm=True)
     last = d.box(x, y, width, _NORM, "(B, T, C)", kind="learned", part="norm")
     head = _row(
@@ -121,7 +121,7 @@ def bert() -> Diagram:
     norm = _row(d, total, x, total.bottom[1] + 16, width, (_NORM, "(B, T, C)", "learned", "norm"))
     drop = _row(d, norm, x, norm.y + _STEP, width, (_DROPOUT, "(B, T, C)", "dropout", "dropout"))
     attention = (
-        ("멀티 헤드 어텐션", "multi-head attention"),
+        ("멀티헤드 어텐션", "multi-head attention"),
         ("인과 마스크 없음, 패딩 마스크", "padding mask, no causal mask"),
         "attention",
     )
@@ -262,7 +262,7 @@ def _block_body(
     y = above.bottom[1] + 18 if top is None else top
     shape = "(B, T, C)" if shapes else ""
     sub_layers: Sequence[tuple[Words, Sequence[_Row], str]] = (
-        (("멀티 헤드 어텐션", "multi-head attention" if shapes else "attention"), _ATTENTION, "attention"),
+        (("멀티헤드 어텐션", "multi-head attention" if shapes else "attention"), _ATTENTION, "attention"),
         ("MLP", _MLP, ""),
     )
     source: Box | Plus = above
