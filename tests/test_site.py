@@ -145,6 +145,19 @@ SEARCH = """async words => {
 }"""
 
 
+def test_a_question_unfolds_its_answer(tmp_path: Path) -> None:
+    """The answer is Markdown like the rest of a page, inside an element that every browser unfolds."""
+    docs, site = tmp_path / "docs", tmp_path / "site"
+    question = "<details>\n<summary>1. Why?</summary>\n\nBecause of `dim`, *always*.\n\n</details>"
+    small(docs, index=f"# Start\n\n## Questions\n\n{question}\n\nThe end.\n")
+    done = build(docs, site, "en")
+    assert done.returncode == 0, done.stderr
+    [block] = re.findall(r"<details>.*?</details>", (site / "index.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert "<summary>1. Why?</summary>" in block
+    assert re.search(r"<p>Because of <code[^>]*><span[^>]*>dim</span></code>, <em>always</em>\.</p>", block)
+    assert "The end." not in block
+
+
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """The site with its search and with a page that has 어텐션 only in 어텐션을, on a server of this machine."""

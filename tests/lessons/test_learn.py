@@ -1,6 +1,6 @@
 """The chapters do what they say, in both languages alike; they can be read in a terminal, and run as notebooks.
 
-What is not written yet is not tested, but for one test: all eleven chapters are there.
+What is not written yet is not tested, but for one test: all chapters are there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -29,8 +30,9 @@ from rich.cells import cell_len
 from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
-from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, check, offline
+from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
 from jumok.lessons.notebook import MIME, notebook, write_notebook
+from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
 from jumok.view.drawings import ARCHITECTURES
 
@@ -38,12 +40,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LEARN = ROOT / "docs" / "learn"
 
 SLUGS = [
-    "average-the-past", "dot-product", "queries-keys-values", "causal-mask", "many-heads",
-    "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words",
+    "before-you-start", "average-the-past", "dot-product", "queries-keys-values", "causal-mask", "many-heads",
+    "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words", "bigram-and-batches",
+    "training", "writing", "tokenizers", "bert", "from-recurrent-networks", "the-2017-paper",
 ]  # fmt: skip
 SECTIONS = {
-    "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기"],
-    "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading"],
+    "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기", "확인 문제", "연습"],
+    "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
 }
 LARGEST_PICTURE = 150_000  # bytes
 DRAWINGS = {
@@ -83,14 +86,24 @@ def installed(package: str) -> bool:
     return False
 
 
-# --- the eleven chapters ---
+# --- the chapters of the project ---
 
+# Chapter 4 prints published tables with dropout, whose zeros PyTorch draws in another way elsewhere.
+as_in_the_book = pytest.mark.xfail(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="dropout draws other numbers", strict=False
+)
 TRAINS = 7  # the chapters from here on train models or measure times; both languages have the same code
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_all_eleven_chapters_are_there(language: Language) -> None:
-    assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS, 1))
+def test_all_chapters_are_there(language: Language) -> None:
+    assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS))
+
+
+def test_both_languages_have_the_same_chapters() -> None:
+    korean, english = ([(each.number, each.slug) for each in written(language)] for language in LANGUAGES)
+    assert korean == english
+    assert len({number for number, _ in korean}) == len(korean)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,8 @@ def test_all_eleven_chapters_are_there(language: Language) -> None:
         pytest.param(
             each,
             id=f"{each.language}-{each.number:02d}",
-            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en"),
+            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en")
+            + [as_in_the_book] * (each.number == 4),
         )
         for each in CHAPTERS
     ],
@@ -124,11 +138,42 @@ def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
     """In this order, after what is its own; and it ends by pointing to the next one."""
     prose = [part.text for part in chapter.parts() if isinstance(part, Prose)]
     headings = [heading for text in prose for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)]
-    assert headings[-4:] == SECTIONS[chapter.language]
-    assert len(headings) > 4
+    assert headings[-6:] == SECTIONS[chapter.language]
+    assert len(headings) > 6
     following = next((each for each in written(chapter.language) if each.number == chapter.number + 1), None)
     if following:
         assert f"]({following.path.name})" in prose[-1].split("\n\n")[-1]
+
+
+def ending_of(chapter: Chapter, section: int) -> str:
+    """The text of a section by its place in SECTIONS."""
+    name = re.escape(SECTIONS[chapter.language][section])
+    [text] = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", chapter.text, re.MULTILINE | re.DOTALL)
+    assert isinstance(text, str)
+    return text
+
+
+@each_chapter
+def test_a_chapter_asks_three_questions(chapter: Chapter) -> None:
+    """With answers of more than a word, in the section for it, and nothing else there."""
+    asked = [part for part in chapter.parts() if isinstance(part, Question)]
+    assert [part.question[:3] for part in asked] == ["1. ", "2. ", "3. "]
+    assert all(len(part.answer) > 20 for part in asked)
+    assert re.fullmatch(r"\s*(?:<details>.*?</details>\s*){3}", ending_of(chapter, 4), re.DOTALL)
+
+
+@each_chapter
+def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
+    """All that belong to it by the table of the course, perhaps others too; and how to check one of them."""
+    text = ending_of(chapter, 5)
+    listed = re.findall(r"^(?:- |\| )`(\d\d_\w+\.py)`(?::| \|) \S", text, re.MULTILINE)  # a list or a table
+    own = [each.file for each in exercises() if each.chapter == chapter.number]
+    assert [file for file in listed if file in own] == own
+    assert set(listed) <= {each.file for each in exercises()}
+    commands = re.findall(r"^jumok learn check (\S+\.py)", text, re.MULTILINE)
+    assert set(commands) <= set(listed)
+    assert bool(commands) == bool(listed)
+    assert text.strip()
 
 
 @each_chapter
@@ -159,6 +204,15 @@ def test_the_drawings_stand_where_they_belong(language: Language) -> None:
         parts = each.parts()
         last = max(n for n, part in enumerate(parts) if isinstance(part, Picture) and part.path.suffix == ".svg")
         assert not any(isinstance(part, Prose) and "\n## " in part.text for part in parts[:last])
+
+
+@each_chapter
+def test_a_question_is_html_and_its_answer_is_not(chapter: Chapter) -> None:
+    """GitHub, Jupyter and the site show Markdown in a summary as it is, with its signs."""
+    for part in chapter.parts():
+        if isinstance(part, Question):
+            assert not re.search(r"[`*]|\]\(", part.question)
+            assert not re.search(r"</?\w+>", part.answer)
 
 
 @each_chapter
@@ -236,7 +290,9 @@ def test_nothing_is_left_over(language: Language) -> None:
 def test_the_index_has_each_chapter(language: Language) -> None:
     index = (LEARN / "README.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| (\d+) \| \[(.+)\]\({language}/(\d\d)-([\w-]+)\.md\) \| (.+) \|$", index, re.MULTILINE)
-    assert [(int(number), slug) for number, _, _, slug, _ in rows] == list(enumerate(SLUGS, 1))
+    assert [(int(number), slug) for number, _, _, slug, _ in rows] == [
+        (each.number, each.slug) for each in written(language)
+    ]
     titles = {int(number): (title, question) for number, title, _, _, question in rows}
     for each in written(language):
         assert titles[each.number] == (each.title, each.question)
@@ -344,6 +400,87 @@ def test_the_packages_that_a_chapter_needs(library: Path) -> None:
         assert all(f"pip install {name}" in first.text for name in each.packages)
 
 
+QUESTIONS = """\
+Words.
+
+<details>
+<summary>1. <code>dim</code>이란? 0 &lt; 1?</summary>
+
+첫 문단, [4장](04-causal-mask.md).
+
+```text
+print(1)
+```
+
+</details>
+
+<details>
+<summary>2. 왜?</summary>
+
+그래서.
+
+</details>
+
+The end.
+"""
+
+
+def test_questions_are_parts(library: Path) -> None:
+    """With what fences an answer has; none of them is run, nor taken for an output."""
+    parts = chapter_of(library, QUESTIONS).parts()
+    assert parts == [
+        Prose("# 3. 셋\n\nWords.", 1),
+        Question(
+            "1. <code>dim</code>이란? 0 &lt; 1?",
+            "첫 문단, [4장](04-causal-mask.md).\n\n```text\nprint(1)\n```",
+            5,
+        ),
+        Question("2. 왜?", "그래서.", 16),
+        Prose("The end.", 23),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<details>\n<summary>1. Why?</summary>\nno empty line\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\nno empty line\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\nno end\n",
+        "<details>\n\nno question\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\n```python\nnever_run()\n```\n\n</details>\n",
+        "<details>\n<summary>1. Why?</summary>\n\n" * 2 + "one in another\n\n</details>\n\n</details>\n",
+    ],
+)
+def test_a_question_that_is_written_in_another_way(library: Path, text: str) -> None:
+    """It would be shown in a terminal as HTML, or its code would never be checked."""
+    with pytest.raises(LessonError, match=r"03-three\.md, line 5: a question needs the lines <details> and <summary>"):
+        chapter_of(library, f"Words.\n\n{text}").parts()
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_terminal_shows_all_questions_before_the_answers(library: Path, colour: bool) -> None:
+    text = render(chapter_of(library, QUESTIONS), width=40, colour=colour)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert f"1 {'' if colour else '`'}dim{'' if colour else '`'}이란? 0 < 1?" in plain
+    order = ["Words.", "1 ", "이란? 0", "2 왜?", "답", "1 첫 문단, 4장 (", "print(1)", "2 그래서.", "The end."]
+    found = [plain.index(words, 0 if n < 5 else plain.index("\n답")) for n, words in enumerate(order)]
+    assert found == sorted(found)
+    assert colour == ("\x1b[2m그래서." in text)  # answers are dim where that can be shown
+
+
+def test_a_question_needs_no_number(library: Path) -> None:
+    text = "<details>\n<summary>왜?</summary>\n\n그래서.\n\n</details>\n"
+    assert render(chapter_of(library, text), width=40).split() == ["3.", "셋", "═" * 40, "왜?", "답", "그래서."]
+
+
+def test_a_notebook_unfolds_the_answers(library: Path) -> None:
+    cells = ["".join(cell["source"]) for cell in notebook(chapter_of(library, QUESTIONS))["cells"]]
+    assert cells[1].startswith(
+        "<details>\n<summary>1. <code>dim</code>이란? 0 &lt; 1?</summary>\n\n첫 문단, 4장 (`jumok learn 4`)."
+    )
+    assert cells[2] == "<details>\n<summary>2. 왜?</summary>\n\n그래서.\n\n</details>"
+
+
 @pytest.mark.parametrize("text", ["```python\nx = 1\n", "```python\nx = 1\n```\n\n```text\n1\n", "```sh\n"])
 def test_a_fence_without_an_end(library: Path, text: str) -> None:
     with pytest.raises(LessonError, match=r"03-three\.md: a code fence is not closed"):
@@ -444,6 +581,17 @@ def test_a_chapter_by_number_or_name(library: Path, key: int | str) -> None:
     assert (found.number, found.slug, found.language, found.title) == (3, "three", "ko", "셋")
 
 
+@pytest.mark.parametrize("key", [0, "0", "00", "before-you-start", "00-before-you-start", "before"])
+def test_the_chapter_with_the_number_0(key: int | str) -> None:
+    if key == "before":
+        with pytest.raises(ConfigError, match="Did you mean 'before-you-start'"):
+            lessons.chapter(key, "ko")
+    else:
+        found = lessons.chapter(key, "ko")
+        assert (found.number, found.slug) == (0, "before-you-start")
+        assert notebook(found)["cells"][0]["id"] == "00-001"
+
+
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -473,7 +621,10 @@ def test_the_page_on_the_ladder(library: Path) -> None:
         lessons.ladder_page("ko")
     page.write_text("# 사다리\n\n글.\n", encoding="utf-8")
     found = lessons.ladder_page("ko")
-    assert (found.number, found.slug, found.title, found.question, found.path) == (0, "ladder", "사다리", "", page)
+    assert (found.number, found.slug, found.title, found.question, found.path) == (None, "ladder", "사다리", "", page)
+    book = notebook(found)
+    assert book["metadata"]["title"] == "사다리"
+    assert book["cells"][0]["id"] == "ladder-001"
 
 
 def test_an_installation_without_chapters(library: Path) -> None:
@@ -497,6 +648,7 @@ def test_questions_come_from_the_index(library: Path) -> None:
 
 def test_links_for_readers_who_are_elsewhere() -> None:
     assert offline("see [4장](04-causal-mask.md)") == "see 4장 (`jumok learn 4`)"
+    assert offline("see [0장](00-before-you-start.md)") == "see 0장 (`jumok learn 0`)"
     assert offline("see [ch. 10](../en/10-three-models.md)") == "see ch. 10 (`jumok learn 10`)"
     assert offline("[the ladder](ladder.md)") == "the ladder (`jumok learn ladder`)"
     assert offline("[code](../../../src/jumok/attention.py) [x](#top)") == "code x"

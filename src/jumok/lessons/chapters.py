@@ -7,6 +7,9 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
 - A line with only `![words](file)` is a picture. A PNG is drawn by an earlier block. An SVG is one of the drawings of
   `jumok.view.drawings`, which no block draws, so it can stand at the head of a chapter.
+- `<details>`, `<summary>QUESTION</summary>`, an empty line, the answer, an empty line and `</details>`, each on a line
+  of its own, are a question with its answer. Notebooks, the site and GitHub show the answer after a click, a terminal
+  after the last of several questions. QUESTION is HTML, with `<code>`; the answer is Markdown, without Python fences.
 - A ```sh fence with only `pip install NAME` names a package that the code needs in addition to those of jumok.
 - Everything else is prose.
 
@@ -43,9 +46,11 @@ _TITLE = re.compile(r"# (\d+)\. (.+)")
 _PART = re.compile(
     r"^```python\n(?P<code>.*?)^```$(?:\n\s*^```text\n(?P<output>.*?)^```$)?"
     r"|^!\[(?P<title>[^\]]*)\]\((?P<file>[^)\s]+)\)$"
+    r"|^<details>\n<summary>(?P<question>[^\n]+)</summary>\n\n(?P<answer>.+?)\n\n</details>$"
     r"|(?P<other>^```.*?^```$)",
     re.MULTILINE | re.DOTALL,
 )
+_NOT_AN_ANSWER = re.compile(r"^(?:</?(?:details|summary)>|```python$)", re.MULTILINE)
 _INSTALL = re.compile(r"^```sh\npip install ([\w.-]+)\n```$", re.MULTILINE)
 _CHAPTER_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./\w\w/)?(\d\d|ladder)[a-z0-9-]*\.md\)")
 _INDEX_ROW = re.compile(r"\| *(\d+) *\| *\[([^\]]+)\]\((\w+)/([^)]+)\) *\| *(.+?) *\|")
@@ -82,7 +87,16 @@ class Picture:
     line: int
 
 
-Part = Prose | Code | Picture
+@dataclass(frozen=True)
+class Question:
+    """A question, in HTML (a browser shows a backquote as it is, so code is `<code>`), and its answer in Markdown."""
+
+    question: str
+    answer: str
+    line: int
+
+
+Part = Prose | Code | Picture | Question
 
 
 @dataclass(frozen=True)
@@ -104,9 +118,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """One chapter in one language. question: the question that it answers ("" if the index has none)."""
+    """One chapter in one language.
 
-    number: int
+    number: from 0; None for the page on the ladder. question: the question that it answers ("" if the index has none).
+    """
+
+    number: int | None
     slug: str
     language: Language
     title: str
@@ -124,7 +141,10 @@ class Chapter:
         return _INSTALL.findall(self.text)
 
     def parts(self) -> list[Part]:
-        """Prose, code and pictures, in order. Raises `LessonError` for a fence that is not closed."""
+        """Prose, code, pictures and questions, in order.
+
+        Raises `LessonError` for a fence that is not closed, and for a question that is written in another way.
+        """
         return list(_parts(self.text, self.path))
 
 
@@ -184,7 +204,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder as a `Chapter` with number 0 and no question.
+    """The page on the ladder as a `Chapter` without a number and without a question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -196,7 +216,7 @@ def ladder_page(language: Language = "ko") -> Chapter:
         )
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
-    return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
+    return Chapter(number=None, slug="ladder", language=language, title=title, question="", path=path)
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
@@ -222,7 +242,9 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 def offline(prose: str) -> str:
     """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
     that shows it."""
-    prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
+    prose = _CHAPTER_LINK.sub(
+        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
+    )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 
 
@@ -277,22 +299,39 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
     for match in _PART.finditer(text):
         if match["other"] is not None:  # a fence in another language is part of the prose
             continue
-        yield from _prose(text, begin, match.start())
+        yield from _prose(text, begin, match.start(), path)
         begin = match.end()
         line = text.count("\n", 0, match.start()) + 1
         if match["code"] is not None:
             yield Code(match["code"], match["output"] or "", line + 1)
+        elif match["question"] is not None:
+            if _NOT_AN_ANSWER.search(match["answer"]):
+                raise _bad_question(path, line)
+            yield Question(match["question"], match["answer"].strip("\n"), line)
         else:
             yield Picture(match["title"], (path.parent / match["file"]).resolve(), line)
-    yield from _prose(text, begin, len(text))
+    yield from _prose(text, begin, len(text), path)
 
 
-def _prose(text: str, begin: int, end: int) -> Iterator[Prose]:
+def _prose(text: str, begin: int, end: int, path: Path) -> Iterator[Prose]:
     """The text between two other parts, if it is not empty."""
     prose = text[begin:end]
     if prose.strip():
         begin += len(prose) - len(prose.lstrip("\n"))
-        yield Prose(prose.strip("\n"), text.count("\n", 0, begin) + 1)
+        line = text.count("\n", 0, begin) + 1
+        prose = prose.strip("\n")
+        if found := _NOT_AN_ANSWER.search(prose):
+            raise _bad_question(path, line + prose.count("\n", 0, found.start()))
+        yield Prose(prose, line)
+
+
+def _bad_question(path: Path, line: int) -> LessonError:
+    return LessonError(
+        "{name}, line {line}: a question needs the lines <details> and <summary>QUESTION</summary>, an empty line, "
+        "the answer without Python code, an empty line and </details>.",
+        name=path.name,
+        line=line,
+    )
 
 
 def _chapter(path: Path, language: Language, question: str) -> Chapter:

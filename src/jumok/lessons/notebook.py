@@ -13,7 +13,7 @@ from typing import Any
 
 from jumok.errors import LessonError
 from jumok.files import write_atomic
-from jumok.lessons.chapters import Chapter, Code, Picture, Prose, offline
+from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
 
 MIME = {".png": "image/png", ".svg": "image/svg+xml"}
 
@@ -22,11 +22,13 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     """The notebook of a chapter, as nbformat's JSON.
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
-    image inside. The same chapter gives the same notebook. Raises `LessonError` if a picture is missing.
+    image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
+    Raises `LessonError` if a picture is missing.
     """
     cells: list[dict[str, Any]] = []
+    name = chapter.slug if chapter.number is None else f"{chapter.number:02d}"
     for number, part in enumerate(chapter.parts(), 1):
-        head: dict[str, Any] = {"id": f"{chapter.number:02d}-{number:03d}", "metadata": {}}
+        head: dict[str, Any] = {"id": f"{name}-{number:03d}", "metadata": {}}
         match part:
             case Prose():
                 cells.append({"cell_type": "markdown", **head, "source": _lines(offline(part.text))})
@@ -39,12 +41,14 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
                 )  # fmt: skip
             case Picture():
                 cells.append({"cell_type": "markdown", **head, **_embedded(part)})
+            case Question():
+                cells.append({"cell_type": "markdown", **head, "source": _lines(_unfoldable(part))})
     return {
         "cells": cells,
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
-            "title": f"{chapter.number}. {chapter.title}",
+            "title": chapter.title if chapter.number is None else f"{chapter.number}. {chapter.title}",
         },
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -91,6 +95,11 @@ def _embedded(picture: Picture) -> dict[str, Any]:
     name = picture.path.name
     kind = MIME[picture.path.suffix]
     return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+
+
+def _unfoldable(part: Question) -> str:
+    """The question as HTML in Markdown; Jupyter shows the answer after a click."""
+    return f"<details>\n<summary>{part.question}</summary>\n\n{offline(part.answer)}\n\n</details>"
 
 
 def _lines(text: str) -> list[str]:

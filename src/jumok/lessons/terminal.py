@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
+from html import unescape
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown, TableDataElement
@@ -17,10 +18,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from jumok.lessons.chapters import Chapter, Code, Language, Part, Picture, Prose, offline
+from jumok.lessons.chapters import Chapter, Code, Language, Picture, Prose, Question, offline
 
 WIDEST = 96  # columns; longer lines are hard to follow
 
+_NUMBER = re.compile(r"\d+\. ")
 _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
@@ -43,6 +45,7 @@ _COMMANDS = {  # shown under the list
     },
 }
 _PICTURE = {"ko": "그림", "en": "Picture"}
+_ANSWERS = {"ko": "답", "en": "Answers"}
 
 
 def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
@@ -51,14 +54,20 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
     Args:
         chapter: the chapter.
         width: columns of the terminal; lines of prose have at most 96. Lines of plain code and output are not broken,
-            so that they can be copied.
+            so that they can be copied. Answers stand after the last of several questions.
         colour: whether to use ANSI codes for colours and bold text; without them, code in prose has its backquotes.
     """
     console = _console(width, colour)
-    for part in chapter.parts():
-        for piece in _pieces(part, chapter.language, colour):
+    asked: list[Question] = []  # the questions since the last other part
+    for part in [*chapter.parts(), None]:
+        if isinstance(part, Question):
+            asked.append(part)
+            continue
+        pieces = [*(_questions(asked, chapter.language, colour) if asked else ())]
+        pieces += [] if part is None else [*_pieces(part, chapter.language, colour), Text("")]
+        asked = []
+        for piece in pieces:
             console.print(piece, soft_wrap=isinstance(piece, _WholeLines))
-        console.print()
     return _printed(console)
 
 
@@ -125,11 +134,33 @@ class _WholeLines(Text):
     """Lines that are not broken here, so that code, output and paths can be copied."""
 
 
-def _pieces(part: Part, language: Language, colour: bool) -> Iterator[RenderableType]:
+def _markdown(text: str, colour: bool, style: str = "none") -> _Prose:
+    text = offline(text)
+    return _Prose(text if colour else _INLINE_CODE.sub(r"`` `\1` ``", text), hyperlinks=False, style=style)
+
+
+def _questions(asked: Sequence[Question], language: Language, colour: bool) -> Iterator[RenderableType]:
+    """All questions, and then all answers, so that a reader can think first."""
+    for each in asked:
+        yield _markdown(unescape(re.sub(r"</?code>", "`", each.question)), colour)
+    yield Text(f"\n{_ANSWERS[language]}", style="bold")
+    for each in asked:
+        yield _markdown(_numbered(each), colour, style="dim")
+    yield Text("")
+
+
+def _numbered(asked: Question) -> str:
+    """The answer with the number of its question, as an item of a Markdown list."""
+    number = _NUMBER.match(asked.question)
+    if number is None:
+        return asked.answer
+    return number[0] + asked.answer.replace("\n", "\n" + " " * len(number[0]))
+
+
+def _pieces(part: Prose | Code | Picture, language: Language, colour: bool) -> Iterator[RenderableType]:
     match part:
         case Prose():
-            text = offline(part.text)
-            yield _Prose(text if colour else _INLINE_CODE.sub(r"`` `\1` ``", text), hyperlinks=False)
+            yield _markdown(part.text, colour)
         case Code():
             code = part.source.rstrip("\n")
             yield (
