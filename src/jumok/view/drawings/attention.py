@@ -153,7 +153,7 @@ def recurrent() -> Diagram:
         if states:
             d.arrow(states[-1].right, state.left)
         states.append(state)
-    d.text(20, 166, ("x0에서 마지막 은닉 상태까지 T단계", "from x0 to the last hidden state: T steps"))
+    d.text(20, 166, ("x0의 정보가 마지막 상태까지 거치는 단계: T", "steps from x0 to the last state: T"))
     d.text(20, 216, ("인과 어텐션: 모든 위치를 동시에 계산", "causal attention: all positions at once"), "t")
     tokens = [d.box(left, 232, side, f"x{number}", part="input", height=34) for number, left in enumerate(lefts)]
     outputs = [d.box(left, 342, side, f"y{number}", part="output", height=34) for number, left in enumerate(lefts)]
@@ -163,6 +163,6 @@ def recurrent() -> Diagram:
                 d.arrow(token.bottom, output.top)
             else:
                 d.line(token.bottom, output.top, dotted=True)
-    d.text(20, 400, ("x0에서 마지막 출력까지 1단계", "from x0 to the last output: 1 step"))
+    d.text(20, 400, ("x0의 정보가 마지막 출력까지 거치는 단계: 1", "steps from x0 to the last output: 1"))
     d.text(20, 422, ("점선: 다른 위치의 출력", "dotted: the outputs of the other positions"))
     return d
