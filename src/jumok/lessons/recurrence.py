@@ -25,6 +25,26 @@ from jumok.nn.attention import attention_weights
 
 RATE = 5e-3  # the learning rate at the start; it decreases to 0
 
+# Nodes of autograd that only arrange numbers.
+ARRANGING = (
+    "T",
+    "Transpose",
+    "Permute",
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Alias",
+    "Expand",
+    "Unsqueeze",
+    "Squeeze",
+    "Select",
+    "Slice",
+    "Unbind",
+    "Split",
+    "Clone",
+    "ToCopy",
+)
+
 Kind = Literal["vector", "additive", "dot"]
 
 # --- one state after the other ----------------------------------------------------------------------------------------
@@ -77,7 +97,7 @@ def longest_chain(output: Tensor) -> int:
     """The largest number of operations of which each needs the result of the one before.
 
     These operations cannot run at the same time, whatever the hardware. They are counted in the graph of autograd, so
-    `output` needs a gradient. Leaves of the graph count 0.
+    `output` needs a gradient. Leaves of the graph count 0, and so does what only arranges numbers, such as a transpose.
     """
     if output.grad_fn is None:
         raise ValueError("the output has no graph; compute it from parameters, with gradients")
@@ -90,7 +110,7 @@ def longest_chain(output: Tensor) -> int:
         if waiting:
             stack.extend(waiting)
             continue
-        own = type(node).__name__ != "AccumulateGrad"
+        own = type(node).__name__.split("Backward")[0] not in (*ARRANGING, "AccumulateGrad")
         length[stack.pop()] = max((length[function] for function in inputs), default=0) + own
     return length[output.grad_fn]
 

@@ -18,7 +18,15 @@ from jumok.messages import did_you_mean, shell, tr, users_language
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language
 
-OTHERS = ("ladder", "practice", "check", "hint", "solution", "script")  # commands, where a chapter may be expected
+OTHERS = (
+    "ladder",
+    "practice",
+    "check",
+    "hint",
+    "solution",
+    "use",
+    "script",
+)  # commands, where a chapter may be expected
 LANGUAGE = option(
     "--lang",
     "language",

@@ -106,7 +106,7 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
 
     chosen = language or users_language()
     if file is not None:
-        one, path = _located(file)
+        one, path = located(file)
         files = {path: one}
         course = Practice(path.parent)
     else:
@@ -144,7 +144,7 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
     from jumok.lessons.practice.folder import Practice
 
     chosen = language or users_language()
-    one, path = _located(file)
+    one, path = located(file)
     shown = Practice(path.parent).hint(one)
     hints = [words.said(chosen) for words in one.hints]
     if as_json:
@@ -172,7 +172,7 @@ def solution(file: str, language: Language | None, as_json: bool, quiet: bool) -
     from jumok.cli.console.practice import show_code
     from jumok.lessons.practice.folder import Practice
 
-    one, path = _located(file)
+    one, path = located(file)
     if not Practice(path.parent).progress[one.slug].attempts:
         raise LessonError(
             "Try {path} yourself first, and check it: {command}", path=path, command=_command("check", path)
@@ -276,7 +276,7 @@ def _existing() -> Practice:
     return Practice(folder)
 
 
-def _located(file: str) -> tuple[Exercise, Path]:
+def located(file: str) -> tuple[Exercise, Path]:
     """The exercise of a file, a number or a name, and the reader's file."""
     from jumok.lessons.practice.course import exercise
 

@@ -1,0 +1,118 @@
+"""`jumok learn use`: train a model with the reader's own code in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import plain_floats, print_json, say, write
+from jumok.cli.interrupts import INTERRUPTED, stopping
+from jumok.cli.learn.practice import located
+from jumok.cli.material import READING, read_texts, stories_text
+from jumok.messages import tr
+
+if TYPE_CHECKING:
+    from jumok.lessons.practice.comparison import Comparison, Trained
+
+
+@click.command(
+    cls=Verb,
+    short_help="Train a model with your own attention, block or GPT in it.",
+    examples="""
+    jumok learn use practice/08_head.py
+    jumok learn use my_gpt.py novel.txt --minutes 3
+    """,
+)
+@click.argument("file")
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@option("--minutes", type=float, help="training time of your model in minutes [1]")
+@option("--steps", type=int, help="training length of both models in optimizer steps")
+@option("--picture", type=click.Path(path_type=Path), help="where the curves go [FILE with the suffix .png]")
+@option("--encoding", help="encoding of the text files [detected]")
+@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
+@common(seed=True)
+def use(
+    file: str,
+    texts: tuple[str, ...],
+    minutes: float | None,
+    steps: int | None,
+    picture: Path | None,
+    seed: int | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+    **reading: Any,
+) -> None:
+    """Train a small GPT with your own code in it, and the same GPT of jumok for as many steps.
+
+    FILE is an exercise or any file with one of the classes GPT, Block, MultiHeadAttention, ParallelHeads, Head and MLP,
+    or with a function `attention` of q, k and v. The largest of them replaces that part of the model. Without a TEXT,
+    the built-in stories are used.
+
+    Both curves are drawn in one picture, and both models write a sample. A model that sees the future is recognised.
+    """
+    if minutes is not None and steps is not None:
+        raise click.UsageError(tr("--minutes and --steps were both given; give one."))
+    from jumok.lessons.practice.comparison import Comparison
+    from jumok.lessons.practice.own_parts import read_part
+    from jumok.view.lesson_pictures import draw_lines
+
+    path = Path(file) if Path(file).is_file() else located(file)[1]
+    part = read_part(path)
+    text = read_texts(texts, {name: reading[name] for name in READING}) if texts else stories_text()
+    say(tr("{file}: your {part} replaces that of jumok", file=path, part=part.name), quiet=quiet)
+    say(text.describe(), quiet=quiet)
+    comparison = Comparison(
+        part, text, minutes=None if steps else minutes or 1.0, steps=steps, seed=seed or 0, device=device
+    )
+    _show(comparison, quiet)
+    if comparison.yours is None or comparison.jumok is None:
+        raise click.exceptions.Exit(INTERRUPTED)
+    picture = picture or path.with_suffix(".png")
+    curves = {tr("yours"): comparison.yours.curve, "jumok": comparison.jumok.curve}
+    draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
+    if as_json:
+        named = {"yours": _described(comparison.yours), "jumok": _described(comparison.jumok)}
+        print_json({"file": str(path), "part": part.name, **named, "picture": str(picture)})
+        return
+    _report(comparison, picture, quiet)
+
+
+def _show(comparison: Comparison, quiet: bool) -> None:
+    """Run both trainings with a progress bar for each."""
+    from jumok.cli.console.comparison import ComparisonView
+
+    with ComparisonView(quiet=quiet) as view, stopping(comparison, view.say):
+        for which, event in comparison.run():
+            view.show(which, event)
+
+
+def _report(comparison: Comparison, picture: Path, quiet: bool) -> None:
+    """Print the figures, what both wrote, and what they mean."""
+    from jumok.cli.console.comparison import show_comparison
+
+    assert comparison.yours is not None
+    assert comparison.jumok is not None
+    show_comparison(comparison.yours, comparison.jumok)
+    for name, trained in ((tr("yours"), comparison.yours), ("jumok", comparison.jumok)):
+        write(f"\n[{name}]\n{trained.sample.strip()}")
+    if comparison.yours.sees_future:
+        write(
+            "\n"
+            + tr(
+                "Your model sees the future: its output at a position changes when a later token changes. Its loss is "
+                "too good, because it reads the token that it should predict. When it writes, there is no later token, "
+                "so the sample is poor. Check the mask."
+            )
+        )
+    elif comparison.too_good:
+        write("\n" + tr("Your loss is better than it should be. Check that the targets are not in the input."))
+    say("\n" + tr("picture: {path}", path=picture), quiet=quiet)
+
+
+def _described(trained: Trained) -> dict[str, Any]:
+    names = ("parameters", "steps", "seconds", "nats_per_char", "sample", "sees_future")
+    return plain_floats({name: getattr(trained, name) for name in names})
