@@ -1,9 +1,9 @@
-"""Chapter 11, a model trained here: Korean sentences in which two words depend on earlier ones, and who attends there.
+"""Chapter 11, a model trained here: Korean sentences in which two words depend on earlier ones.
 
-In 할머니께서 장미 파는 가게에서 연필을 어제 세 자루 사셨다 (yesterday Grandmother bought three pencils in a shop that sells
-roses), the counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the subject 할머니께서. Words
-between them vary, so neither word is at a fixed distance. Two distractors, the goods of the shop (장미) and a companion
-(동생과), are drawn independently and must be ignored. Every other word is drawn uniformly.
+An example is 할머니께서 장미 파는 가게에서 연필을 어제 세 자루 사셨다: yesterday Grandmother bought three pencils in a
+shop that sells roses. The counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the subject
+할머니께서. The number of words between them varies, so neither is at a fixed distance. Two distractors, the goods of the
+shop (장미) and a companion (such as 동생과), are independent of object and subject. Every other word is drawn uniformly.
 
 A token is a word between spaces (eojeol). Shapes use the legend of `jumok.nn.attention`.
 """
@@ -20,8 +20,8 @@ from torch import Tensor
 from jumok.models.gpt import GPT
 
 ELDERS: Mapping[str, str] = {  # person -> as a subject; the verb takes the honorific form
-    "할머니": "할머니께서", "할아버지": "할아버지께서", "어머니": "어머니께서", "아버지": "아버지께서", "선생님": "선생님께서",
-}  # fmt: skip
+    person: person + "께서" for person in ("할머니", "할아버지", "어머니", "아버지", "선생님")
+}
 OTHERS: Mapping[str, str] = {"동생": "동생이", "친구": "친구가", "누나": "누나가", "형": "형이", "조카": "조카가"}
 WITH: Mapping[str, str] = {  # person -> as a companion
     person: person + ("과" if (ord(person[-1]) - ord("가")) % 28 else "와") for person in (*ELDERS, *OTHERS)
@@ -34,7 +34,7 @@ OBJECTS: Mapping[str, str] = {
     goods: goods + ("을" if (ord(goods[-1]) - ord("가")) % 28 else "를") for goods in COUNTERS
 }
 NUMBERS = ("한", "두", "세", "네", "다섯")
-FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "혼자")
+FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "조용히")
 SHOP = ("파는", "가게에서")
 VERBS: Mapping[str, str] = {  # honorific -> plain
     "사셨다": "샀다", "고르셨다": "골랐다", "찾으셨다": "찾았다", "챙기셨다": "챙겼다",

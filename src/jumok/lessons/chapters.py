@@ -188,9 +188,10 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         if slug == each.slug:
             return each
     slugs = [each.slug for each in known]
-    hint = did_you_mean(slug, slugs)
-    if not hint:  # readers often remember only one word of a slug
-        words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    # Readers often remember only one word of a slug.
+    words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    hint = "" if slug in words else did_you_mean(slug, slugs)
+    if not hint:
         close = closest(slug, words)
         hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""
     raise ConfigError(
