@@ -178,7 +178,7 @@ def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
 
 @each_chapter
 def test_a_chapter_has_pictures(chapter: Chapter) -> None:
-    """One to three, besides drawings; in the folder of its language; small enough for a page, and described in words."""
+    """One to three, besides drawings; in the folder of its language, small enough for a page, described in words."""
     assert 1 <= len(drawn_by_code(chapter)) <= 3
     for picture in pictures_of(chapter):
         assert picture.path.parent == LEARN / "pictures" / chapter.language
