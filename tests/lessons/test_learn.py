@@ -31,9 +31,10 @@ from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
 from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
-from jumok.lessons.notebook import notebook, write_notebook
+from jumok.lessons.notebook import MIME, notebook, write_notebook
 from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
+from jumok.view.drawings import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 LEARN = ROOT / "docs" / "learn"
@@ -48,6 +49,10 @@ SECTIONS = {
     "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
 }
 LARGEST_PICTURE = 150_000  # bytes
+DRAWINGS = {  # the drawings of the architecture by chapter
+    3: ["attention"], 4: ["masks"], 5: ["multi-head"], 6: ["masks"], 7: ["block"],
+    10: ["gpt", "bert", "encoder-decoder"], 16: ["bert"], 17: ["recurrent"], 18: ["encoder-decoder"],
+}  # fmt: skip
 
 
 def written(language: Language) -> list[Chapter]:
@@ -67,6 +72,11 @@ def code_of(chapter: Chapter) -> list[Code]:
 
 def pictures_of(chapter: Chapter) -> list[Picture]:
     return [part for part in chapter.parts() if isinstance(part, Picture)]
+
+
+def drawn_by_code(chapter: Chapter) -> list[Picture]:
+    """The pictures that its own blocks draw; the others are drawings of the architecture."""
+    return [picture for picture in pictures_of(chapter) if picture.path.suffix == ".png"]
 
 
 def installed(package: str) -> bool:
@@ -118,7 +128,7 @@ def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None
     state = torch.get_rng_state()
     failures = check(chapter, tmp_path)
     assert not failures, "\n\n".join(map(str, failures))
-    assert {path.name for path in tmp_path.iterdir()} == {picture.path.name for picture in pictures_of(chapter)}
+    assert {path.name for path in tmp_path.iterdir()} == {picture.path.name for picture in drawn_by_code(chapter)}
     after = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()
     assert after == before
     assert torch.equal(torch.get_rng_state(), state)
@@ -169,16 +179,31 @@ def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
 
 @each_chapter
 def test_a_chapter_has_pictures(chapter: Chapter) -> None:
-    """One to three; in the folder of its language; small enough for a page, and described in words."""
-    pictures = pictures_of(chapter)
-    assert 1 <= len(pictures) <= 3
-    for picture in pictures:
+    """One to three, besides drawings; in the folder of its language, small enough for a page, described in words."""
+    assert 1 <= len(drawn_by_code(chapter)) <= 3
+    for picture in pictures_of(chapter):
         assert picture.path.parent == LEARN / "pictures" / chapter.language
-        assert picture.path.name.startswith(f"{chapter.number:02d}-")
         content = picture.path.read_bytes()
-        assert content.startswith(b"\x89PNG")
+        if picture.path.suffix == ".svg":
+            assert picture.path.stem in ARCHITECTURES
+        else:
+            assert picture.path.name.startswith(f"{chapter.number:02d}-")
+            assert content.startswith(b"\x89PNG")
         assert len(content) < LARGEST_PICTURE
         assert picture.title
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_drawings_stand_where_they_belong(language: Language) -> None:
+    """At the head of a chapter, or of a section where a chapter has several."""
+    for each in written(language):
+        parts = each.parts()
+        places = [n for n, part in enumerate(parts) if isinstance(part, Picture) and part.path.suffix == ".svg"]
+        assert [parts[n].path.stem for n in places] == DRAWINGS.get(each.number, [])
+        for n in places:
+            before = next(part for part in reversed(parts[:n]) if isinstance(part, Prose))
+            assert each.number == 10 or "\n## " not in before.text
+            assert each.number != 10 or before.text.splitlines()[-1].startswith("## ")
 
 
 @each_chapter
@@ -251,10 +276,12 @@ def test_masking_keeps_what_code_does() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_nothing_is_left_over(language: Language) -> None:
-    """Each file is a chapter, or the page on the ladder, and each picture is in one."""
+    """Each file is a chapter, or the page on the ladder, and each picture is in one, or on the page on practice."""
     pages = sorted(path.name for path in (LEARN / language).iterdir())
     assert [name for name in pages if name != "ladder.md"] == [each.path.name for each in written(language)]
-    text = "".join((LEARN / language / name).read_text(encoding="utf-8") for name in pages)
+    practice = ROOT / "docs" / ("ko" if language == "ko" else "") / "practice.md"
+    files = [*(LEARN / language / name for name in pages), practice]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
     unused = [path.name for path in (LEARN / "pictures" / language).iterdir() if f"{language}/{path.name})" not in text]
     assert unused == []
 
@@ -707,8 +734,8 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     stored = ["".join(output.text for output in cell.outputs) for cell in code]
     assert stored == [block.shown for block in code_of(chapter)]
     embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
-    assert [base64.b64decode(content["image/png"]) for content in embedded] == [
-        picture.path.read_bytes() for picture in pictures_of(chapter)
+    assert [(kind, base64.b64decode(data)) for content in embedded for kind, data in content.items()] == [
+        (MIME[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
     ]
     prose = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"

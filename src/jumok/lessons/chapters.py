@@ -5,7 +5,8 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```python fence is a block of code. All blocks of a chapter run in order, in one namespace.
 - A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
-- A line with only `![words](file)` is a picture, drawn by an earlier block.
+- A line with only `![words](file)` is a picture. A PNG is drawn by an earlier block. An SVG is one of the drawings of
+  `jumok.view.drawings`, which no block draws, so it can stand at the head of a chapter.
 - `<details>`, `<summary>QUESTION</summary>`, an empty line, the answer, an empty line and `</details>`, each on a line
   of its own, are a question with its answer. Notebooks, the site and GitHub show the answer after a click, a terminal
   after the last of several questions. QUESTION is HTML, with `<code>`; the answer is Markdown, without Python fences.
@@ -79,7 +80,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: its description, and its file."""
+    """A picture: its description, and its file, a PNG or an SVG."""
 
     title: str
     path: Path

@@ -15,6 +15,8 @@ from jumok.errors import LessonError
 from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
 
+MIME = {".png": "image/png", ".svg": "image/svg+xml"}
+
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
     """The notebook of a chapter, as nbformat's JSON.
@@ -91,7 +93,8 @@ def _embedded(picture: Picture) -> dict[str, Any]:
             reason=error.strerror,
         ) from None
     name = picture.path.name
-    return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+    kind = MIME[picture.path.suffix]
+    return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
 
 
 def _unfoldable(part: Question) -> str:
