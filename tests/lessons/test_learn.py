@@ -92,7 +92,7 @@ def installed(package: str) -> bool:
 as_in_the_book = pytest.mark.xfail(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="dropout draws other numbers", strict=False
 )
-TRAINS = 7  # the chapters from here on train models or measure times; both languages have the same code
+LONG = {0, *range(7, 19)}  # they train models or measure times; both languages have the same code
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -113,7 +113,7 @@ def test_both_languages_have_the_same_chapters() -> None:
         pytest.param(
             each,
             id=f"{each.language}-{each.number:02d}",
-            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en")
+            marks=[pytest.mark.chapters] * (each.number in LONG and each.language == "en")
             + [as_in_the_book] * (each.number == 4),
         )
         for each in CHAPTERS
@@ -167,10 +167,12 @@ def test_a_chapter_asks_three_questions(chapter: Chapter) -> None:
 def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
     """All that belong to it by the table of the course, perhaps others too; and how to check one of them."""
     text = ending_of(chapter, 5)
-    listed = re.findall(r"^(?:- |\| )`(\d\d_\w+\.py)`(?::| \|) \S", text, re.MULTILINE)  # a list or a table
+    titles = dict(re.findall(r"^(?:- |\| )`(\d\d_\w+\.py)`(?::| \|) (\S.*?)(?: \|)?$", text, re.MULTILINE))
+    listed = list(titles)  # in a list or a table
+    known = {each.file: each.title.said(chapter.language) for each in exercises()}
+    assert titles == {file: known.get(file) for file in listed}
     own = [each.file for each in exercises() if each.chapter == chapter.number]
     assert [file for file in listed if file in own] == own
-    assert set(listed) <= {each.file for each in exercises()}
     commands = re.findall(r"^jumok learn check (\S+\.py)", text, re.MULTILINE)
     assert set(commands) <= set(listed)
     assert bool(commands) == bool(listed)
