@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jumok.errors import LessonError
-from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
+from jumok.lessons.new_files import write_new
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -60,19 +60,7 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     """
     if path.suffix != ".ipynb":
         raise LessonError("{path} is not the name of a notebook: Jupyter opens files that end in .ipynb.", path=path)
-    if path.exists() and not force:
-        raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
-    content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
-    try:
-        write_atomic(path, content)
-    except FileNotFoundError:
-        raise LessonError(
-            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
-        ) from None
-    except OSError as error:
-        raise LessonError(
-            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
-        ) from None
+    write_new(path, json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n", force=force)
 
 
 def _outputs(output: str) -> list[dict[str, Any]]:
