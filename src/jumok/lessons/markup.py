@@ -18,7 +18,6 @@ from pygments.lexers import PythonLexer
 
 from jumok.errors import LessonError
 
-
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 

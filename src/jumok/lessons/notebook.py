@@ -14,6 +14,25 @@ from typing import Any
 from jumok.errors import LessonError
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
 from jumok.lessons.new_files import write_new
+from jumok.version import __version__
+
+_CODE = """
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+for package in {packages}:
+    module = package.partition("==")[0].replace("-", "_")
+    if find_spec(module) is None:
+        wheel = next(Path().glob(f"{{module}}-*.whl"), package)
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", str(wheel)], check=True)
+"""
+_INSTALL = {
+    "ko": "# Colab처럼 jumok이 없는 곳에서는 설치합니다. 노트북 옆에 .whl 파일이 있으면 그 파일로 설치합니다." + _CODE,
+    "en": "# Install jumok where it is missing, as on Colab: from a .whl file beside the notebook, or from PyPI."
+    + _CODE,
+}
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -21,9 +40,10 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
     image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
+    The first cell installs jumok and the packages of the chapter where they are missing, as on Colab.
     Raises `LessonError` if a picture is missing.
     """
-    cells: list[dict[str, Any]] = []
+    cells = [_install_cell(chapter)]
     for number, part in enumerate(chapter.parts(), 1):
         head: dict[str, Any] = {"id": f"{chapter.number:02d}-{number:03d}", "metadata": {}}
         match part:
@@ -61,6 +81,15 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     if path.suffix != ".ipynb":
         raise LessonError("{path} is not the name of a notebook: Jupyter opens files that end in .ipynb.", path=path)
     write_new(path, json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n", force=force)
+
+
+def _install_cell(chapter: Chapter) -> dict[str, Any]:
+    """The code cell that makes the notebook run on a machine without jumok."""
+    source = _INSTALL[chapter.language].format(packages=[f"jumok=={__version__}", *chapter.packages])
+    return {
+        "cell_type": "code", "id": f"{chapter.number:02d}-000", "metadata": {}, "execution_count": None, "outputs": [],
+        "source": _lines(source.strip()),
+    }  # fmt: skip
 
 
 def _outputs(output: str) -> list[dict[str, Any]]:

@@ -27,10 +27,11 @@ def average(rng: Random) -> Drawn:
     weights = averaging.normalise_rows(averaging.triangle(5).double())[t]
     return Drawn(
         Words(
-            f"벡터 다섯 개가 있습니다.\n\n{rows('x', x)}\n\n위치 {t}까지(위치 {t} 포함) 토큰들의 평균을 구하세요. 이 평균을 "
-            f"행렬곱으로 계산할 때 평균 행렬의 행 {t}도 쓰세요. 위치와 행은 0부터 셉니다.",
-            f"There are five vectors.\n\n{rows('x', x)}\n\nCompute the average of the tokens up to and including position "
-            f"{t}. Also write row {t} of the matrix that computes these averages. Positions and rows count from 0.",
+            f"벡터 다섯 개가 있습니다.\n\n{rows('x', x)}\n\n위치 {t}까지(위치 {t} 포함) 토큰들의 평균을 구하세요. 이 "
+            f"평균을 행렬곱으로 계산할 때 평균 행렬의 행 {t}도 쓰세요. 위치와 행은 0부터 셉니다.",
+            f"There are five vectors.\n\n{rows('x', x)}\n\nCompute the average of the tokens up to and including "
+            f"position {t}. Also write row {t} of the matrix that computes these averages. Positions and rows count "
+            "from 0.",
         ),
         Words(
             f"평균 {vector(value)}, 행 {t}: {vector(exact(weights))}",
@@ -82,7 +83,8 @@ def weighted_sum(rng: Random) -> Drawn:
     return Drawn(
         Words(
             f"한 쿼리의 점수는 {logs(powers)}이고, 값은 다음과 같습니다. 어텐션의 출력을 구하세요.\n\n{rows('v', v)}",
-            f"The scores of one query are {logs(powers)}, and these are the values. Compute the output of attention.\n\n"
+            f"The scores of one query are {logs(powers)}, and these are the values. Compute the output of "
+            "attention.\n\n"
             f"{rows('v', v)}",
         ),
         Words(f"가중치 {vector(weights)}, 출력 {vector(value)}", f"weights {vector(weights)}, output {vector(value)}"),
@@ -99,10 +101,10 @@ def scaled_scores(rng: Random) -> Drawn:
     value = exact(dot_product.scores_by_product(_tensor([q]), _tensor(k))[0] * width**-0.5)
     return Drawn(
         Words(
-            f"헤드의 폭은 D = {width}, 쿼리는 q = {vector(q)}입니다. 쿼리와 두 키의 점수를 √D로 나누어, 소프트맥스에 넣을 값을 "
-            f"구하세요.\n\n{rows('k', k)}",
-            f"The width of a head is D = {width}. Compute the scores of q = {vector(q)} with each key, as they enter the "
-            f"softmax, so divided by √D.\n\n{rows('k', k)}",
+            f"헤드의 폭은 D = {width}, 쿼리는 q = {vector(q)}입니다. 쿼리와 두 키의 점수를 √D로 나누어, 소프트맥스에 "
+            f"넣을 값을 구하세요.\n\n{rows('k', k)}",
+            f"The width of a head is D = {width}. Compute the scores of q = {vector(q)} with each key, as they enter "
+            f"the softmax, so divided by √D.\n\n{rows('k', k)}",
         ),
         Words(f"{vector(value)}, √D = {root}", f"{vector(value)}, √D = {root}"),
         {"q": q, "k": k},
@@ -116,18 +118,20 @@ def causal_row(rng: Random) -> Drawn:
     t = rng.randint(2, s - 1)
     row = rng.randrange(t)
     mask = causal_mask(t, s)
-    value = [mask[row].int().tolist(), int(mask.sum())]
+    allowed, ones = mask[row].int().tolist(), int(mask.sum())
     return Drawn(
         Words(
-            f"키는 {s}개이고, 쿼리는 그중 마지막 {t}개 위치에 있습니다. 모양이 ({t}, {s})인 인과 마스크에서 행 {row}의 원소를 쓰고(행은 0부터 "
+            f"키는 {s}개이고, 쿼리는 그중 마지막 {t}개 위치에 있습니다. 모양이 ({t}, {s})인 인과 마스크에서 행 "
+            f"{row}의 원소를 쓰고(행은 0부터 "
             "세고, 참조할 수 있으면 1, 없으면 0입니다), 마스크 전체에 1이 몇 개인지 구하세요.",
-            f"There are {s} keys, and the queries stand at the last {t} of these positions. Write row {row} of the causal "
-            f"mask of shape ({t}, {s}), counting from 0, with 1 where the query may attend and 0 elsewhere. How many ones "
+            f"There are {s} keys, and the queries stand at the last {t} of these positions. Write row {row} of the "
+            f"causal mask of shape ({t}, {s}), counting from 0, with 1 where the query may attend and 0 elsewhere. "
+            "How many ones "
             "are in the whole mask?",
         ),
-        Words(f"{vector(value[0])}, 모두 {value[1]}개", f"{vector(value[0])}, {value[1]} ones in all"),
+        Words(f"{vector(allowed)}, 모두 {ones}개", f"{vector(allowed)}, {ones} ones in all"),
         {"t": t, "s": s, "row": row},
-        value,
+        [allowed, ones],
     )
 
 
@@ -139,8 +143,8 @@ def masked_weights(rng: Random) -> Drawn:
     return Drawn(
         Words(
             f"다음 점수에 인과 마스크와 소프트맥스를 적용한 가중치 행렬을 쓰세요. 행은 쿼리, 열은 키입니다.\n\n{shown}",
-            f"Apply the causal mask and the softmax to these scores, and write the matrix of weights. Rows are queries, "
-            f"columns are keys.\n\n{shown}",
+            "Apply the causal mask and the softmax to these scores, and write the matrix of weights. Rows are "
+            f"queries, columns are keys.\n\n{shown}",
         ),
         same("; ".join(vector(row) for row in value)),
         {"powers": powers},
@@ -163,10 +167,13 @@ def shapes(rng: Random) -> Drawn:
     names = Words("쿼리, 키, 점수, 출력", "queries, keys, scores, output")
     return Drawn(
         Words(
-            f"모양이 (B, T, C) = ({batch}, {t}, {width})인 입력을 쿼리 헤드 {n_head}개, 키·값 헤드 {n_kv_head}개인 멀티헤드 "
-            "어텐션에 넣습니다. 출력의 폭은 C입니다. 헤드로 나눈 쿼리, 헤드로 나눈 키, 점수, 출력의 모양을 차례로 쓰세요.",
-            f"An input of shape (B, T, C) = ({batch}, {t}, {width}) enters multi-head attention with {n_head} query heads "
-            f"and {n_kv_head} key/value heads. The width of the output is C. Write the shapes of the queries after the "
+            f"모양이 (B, T, C) = ({batch}, {t}, {width})인 입력을 쿼리 헤드 {n_head}개, 키·값 헤드 {n_kv_head}개인 "
+            "멀티헤드 "
+            "어텐션에 넣습니다. 출력의 폭은 C입니다. 헤드로 나눈 쿼리, 헤드로 나눈 키, 점수, 출력의 모양을 차례로 "
+            "쓰세요.",
+            f"An input of shape (B, T, C) = ({batch}, {t}, {width}) enters multi-head attention with {n_head} query "
+            f"heads and {n_kv_head} key/value heads. The width of the output is C. Write the shapes of the queries "
+            "after the "
             "split into heads, of the keys after the split, of the scores, and of the output.",
         ),
         Words(*(f"{said}: {', '.join(vector(shape) for shape in value)}" for said in (names.ko, names.en))),
@@ -184,10 +191,10 @@ def masked_mean(rng: Random) -> Drawn:
     shown = vector(mask[0].int().tolist())
     return Drawn(
         Words(
-            f"길이 5의 배치에 들어 있는 한 문장의 은닉 상태와 패딩 마스크 {shown}입니다(1은 토큰, 0은 패딩). 패딩을 제외한 평균을 "
-            f"구하세요.\n\n{rows('h', x)}",
-            f"These are the hidden states of a text in a batch of length 5. The padding mask is {shown}, with 1 for tokens "
-            f"and 0 for padding. Compute the mean without the padding.\n\n{rows('h', x)}",
+            f"길이 5의 배치에 들어 있는 한 문장의 은닉 상태와 패딩 마스크 {shown}입니다(1은 토큰, 0은 패딩). 패딩을 "
+            f"제외한 평균을 구하세요.\n\n{rows('h', x)}",
+            f"These are the hidden states of a text in a batch of length 5. The padding mask is {shown}, with 1 for "
+            f"tokens and 0 for padding. Compute the mean without the padding.\n\n{rows('h', x)}",
         ),
         same(vector(value)),
         {"x": x, "length": length},
@@ -204,10 +211,11 @@ def softmax_gradient(rng: Random) -> Drawn:
     value: list[Fraction] = [exact(dot_product.softmax_jacobian(weights)[i, s]) for s in (i, j)]
     return Drawn(
         Words(
-            f"소프트맥스의 가중치가 {vector(exact(weights))}입니다. 가중치 w{subscript(i)}를 점수 s{subscript(i)}로 미분한 값과 "
-            f"점수 s{subscript(j)}로 미분한 값을 구하세요. 번호는 0부터 셉니다.",
-            f"The weights of a softmax are {vector(exact(weights))}. Compute the derivative of the weight w{subscript(i)} "
-            f"with respect to its own score s{subscript(i)}, and with respect to s{subscript(j)}. Indices count from 0.",
+            f"소프트맥스의 가중치가 {vector(exact(weights))}입니다. 가중치 w{subscript(i)}를 점수 s{subscript(i)}로 "
+            f"미분한 값과 점수 s{subscript(j)}로 미분한 값을 구하세요. 번호는 0부터 셉니다.",
+            f"The weights of a softmax are {vector(exact(weights))}. Compute the derivative of the weight "
+            f"w{subscript(i)} with respect to its own score s{subscript(i)}, and with respect to s{subscript(j)}. "
+            "Indices count from 0.",
         ),
         same(f"∂w{subscript(i)}/∂s{subscript(i)} = {value[0]}, ∂w{subscript(i)}/∂s{subscript(j)} = {value[1]}"),
         {"powers": powers, "i": i, "j": j},

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from jumok.lessons.practice.course import Words
 
-LARGEST_DENOMINATOR = 1_000_000
+LARGEST_DENOMINATOR = 10_000
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -45,7 +45,7 @@ def exact(numbers: Tensor) -> Any:
     """The fractions that float64 numbers stand for, in nested lists of the same shape.
 
     Raises:
-        ValueError: a number is not close to a fraction with a denominator of at most 1,000,000.
+        ValueError: a number is not close to a fraction with a denominator of at most 10,000.
     """
     if numbers.dim():
         return [exact(row) for row in numbers]

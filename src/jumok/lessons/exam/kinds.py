@@ -12,11 +12,15 @@ KINDS: Mapping[str, Kind] = {
     "average": Kind(Words("이전 토큰들의 평균", "Average of the tokens so far"), 1, attention_kinds.average),
     "dot_product": Kind(Words("내적", "Dot products"), 2, attention_kinds.dot_products),
     "softmax": Kind(Words("소프트맥스", "Softmax"), 2, attention_kinds.softmax),
-    "softmax_gradient": Kind(Words("소프트맥스의 미분", "Derivative of the softmax"), 2, attention_kinds.softmax_gradient),
+    "softmax_gradient": Kind(
+        Words("소프트맥스의 미분", "Derivative of the softmax"), 2, attention_kinds.softmax_gradient
+    ),
     "weighted_sum": Kind(Words("가중합", "Weighted sum"), 2, attention_kinds.weighted_sum),
     "scaled_scores": Kind(Words("√D로 나눈 점수", "Scaled scores"), 3, attention_kinds.scaled_scores),
     "causal_mask": Kind(Words("인과 마스크", "Causal mask"), 4, attention_kinds.causal_row),
-    "masked_weights": Kind(Words("인과 어텐션의 가중치", "Weights of causal attention"), 4, attention_kinds.masked_weights),
+    "masked_weights": Kind(
+        Words("인과 어텐션의 가중치", "Weights of causal attention"), 4, attention_kinds.masked_weights
+    ),
     "shapes": Kind(Words("멀티헤드 어텐션의 모양", "Shapes in multi-head attention"), 5, attention_kinds.shapes),
     "masked_mean": Kind(Words("패딩을 제외한 평균", "Mean without padding"), 6, attention_kinds.masked_mean),
     "layer_norm": Kind(Words("LayerNorm", "LayerNorm"), 7, model_kinds.normalized),

@@ -33,7 +33,8 @@ def normalized(rng: Random) -> Drawn:
     value = exact(layer_norm(numbers, weight * ones, bias * ones, 0.0))
     return Drawn(
         Words(
-            f"x = {vector(x)}에 LayerNorm을 적용하세요. 네 자리 모두 가중치(weight)는 {weight}, 편향(bias)은 {bias}이고, ε = 0으로 "
+            f"x = {vector(x)}에 LayerNorm을 적용하세요. 네 자리 모두 가중치(weight)는 {weight}, 편향(bias)은 "
+            f"{bias}이고, ε = 0으로 "
             "계산합니다. 분산은 4로 나눕니다.",
             f"Apply LayerNorm to x = {vector(x)}. The weight is {weight} and the bias is {bias} in all four places; "
             "take ε = 0. The variance divides by 4.",
@@ -56,10 +57,12 @@ def sinusoidal_entry(rng: Random) -> Drawn:
     even, odd = 2 * pair, 2 * pair + 1
     return Drawn(
         Words(
-            f"폭이 C = {width}인 사인·코사인 위치 표에서 위치 {position}의 {even}번째 열과 {odd}번째 열(0부터)은 각각 어떤 각도의 "
+            f"폭이 C = {width}인 사인·코사인 위치 표에서 위치 {position}의 {even}번째 열과 {odd}번째 열(0부터)은 각각 "
+            "어떤 각도의 "
             "사인과 코사인인가요? 각도는 10000^(-2i/C) × 위치입니다. 각도를 분수로 쓰세요.",
-            f"In a sinusoidal position table of width C = {width}, which sine and cosine stand at position {position} in "
-            f"columns {even} and {odd}, counting from 0? The angle is the position times 10000^(-2i/C). Write the angle as "
+            f"In a sinusoidal position table of width C = {width}, which sine and cosine stand at position {position} "
+            f"in columns {even} and {odd}, counting from 0? The angle is the position times 10000^(-2i/C). Write the "
+            "angle as "
             "a fraction.",
         ),
         same(f"sin({angle}) ≈ {entries[0]:.4f}, cos({angle}) ≈ {entries[1]:.4f}"),
@@ -82,11 +85,12 @@ def cache_size(rng: Random) -> Drawn:
     product = f"2 × {n_layer} × {batch} × {n_kv_head} × {length} × {head_dim} × {each}"
     return Drawn(
         Words(
-            f"층이 {n_layer}개이고 쿼리 헤드 {n_head}개, 키·값 헤드 {n_kv_head}개, 헤드의 폭 {head_dim}인 GPT가 문장 {batch}개를 "
-            f"함께 생성합니다. 문장마다 토큰 {length}개의 키와 값을 수 하나에 {each}바이트로 저장하면 KV 캐시는 몇 바이트인가요?",
-            f"A GPT has {n_layer} layers, {n_head} query heads, {n_kv_head} key/value heads and heads of width {head_dim}. "
-            f"It generates {batch} texts at once. How many bytes does the KV cache need for the keys and values of "
-            f"{length} tokens per text, with {each} bytes per number?",
+            f"층이 {n_layer}개이고 쿼리 헤드 {n_head}개, 키·값 헤드 {n_kv_head}개, 헤드의 폭 {head_dim}인 GPT가 문장 "
+            f"{batch}개를 함께 생성합니다. 문장마다 토큰 {length}개의 키와 값을 수 하나에 {each}바이트로 저장하면 KV "
+            "캐시는 몇 바이트인가요?",
+            f"A GPT has {n_layer} layers, {n_head} query heads, {n_kv_head} key/value heads and heads of width "
+            f"{head_dim}. It generates {batch} texts at once. How many bytes does the KV cache need for the keys and "
+            f"values of {length} tokens per text, with {each} bytes per number?",
         ),
         same(f"{product} = {value:,}"),
         {"layers": n_layer, "batch": batch, "groups": n_kv_head, "length": length, "d": head_dim, "bytes": each},
@@ -109,11 +113,13 @@ def parameters(rng: Random) -> Drawn:
     )
     return Drawn(
         Words(
-            f"GPT-2 구조의 GPT: 어휘 {vocab}개, 컨텍스트 길이 {context}, 층 {n_layer}개, 헤드 {n_head}개, 폭 {width}, MLP의 폭 "
-            f"{4 * width}. 모든 선형 층에 편향이 있고, 블록마다 LayerNorm이 두 개, 마지막에 하나 더 있습니다. 출력층은 토큰 임베딩과 "
+            f"GPT-2 구조의 GPT: 어휘 {vocab}개, 컨텍스트 길이 {context}, 층 {n_layer}개, 헤드 {n_head}개, 폭 {width}, "
+            f"MLP의 폭 {4 * width}. 모든 선형 층에 편향이 있고, 블록마다 LayerNorm이 두 개, 마지막에 하나 더 "
+            "있습니다. 출력층은 토큰 임베딩과 "
             "가중치를 공유합니다. 파라미터는 모두 몇 개인가요?",
             f"A GPT as GPT-2: vocabulary {vocab}, context length {context}, {n_layer} layers, {n_head} heads, width "
-            f"{width}, MLP width {4 * width}. All linear layers have a bias; each block has two LayerNorms, and one more "
+            f"{width}, MLP width {4 * width}. All linear layers have a bias; each block has two LayerNorms, and one "
+            "more "
             "follows the last block. The output layer shares its weights with the token embedding. How many parameters "
             "are there?",
         ),
@@ -142,12 +148,13 @@ def rotary_angle(rng: Random) -> Drawn:
     value: Fraction = (q - k) * exact(torch.tensor(frequency(pair, width), dtype=torch.float64))
     return Drawn(
         Words(
-            f"헤드의 폭이 D = {width}인 회전 위치(RoPE)에서 쿼리는 위치 {q}에, 키는 위치 {k}에 있습니다. 쌍 {pair}(0부터 셉니다)에서 둘의 "
-            f"회전 각도는 몇 라디안 차이가 나나요? 진동수는 10000^(-2i/D)입니다. 두 위치가 모두 {shift}만큼 뒤로 가면 "
+            f"헤드의 폭이 D = {width}인 회전 위치(RoPE)에서 쿼리는 위치 {q}에, 키는 위치 {k}에 있습니다. 쌍 "
+            f"{pair}(0부터 셉니다)에서 둘의 회전 각도는 몇 라디안 차이가 나나요? 진동수는 10000^(-2i/D)입니다. 두 "
+            f"위치가 모두 {shift}만큼 뒤로 가면 "
             "얼마가 되나요?",
             f"With rotary positions in a head of width D = {width}, the query stands at position {q} and the key at "
-            f"position {k}. By how many radians do the rotations of pair {pair}, counting from 0, differ? The frequency is "
-            f"10000^(-2i/D). What is the difference if both move by {shift} positions?",
+            f"position {k}. By how many radians do the rotations of pair {pair}, counting from 0, differ? The "
+            f"frequency is 10000^(-2i/D). What is the difference if both move by {shift} positions?",
         ),
         Words(f"{value}; 두 위치의 차이가 같으므로 변하지 않음", f"{value}; it stays, because the distance stays"),
         {"width": width, "pair": pair, "distance": q - k},

@@ -40,8 +40,8 @@ _WORDS = {
     ),
     "key": Words("정답", "Key"),
     "key_lead": Words(
-        "시드 {seed}. 같은 버전의 jumok에서 이 시드로 시험지를 다시 만들 수 있습니다. 시드를 알면 정답을 계산할 수 있으므로 학생에게 "
-        "알려 주지 마세요.",
+        "시드 {seed}. 같은 버전의 jumok에서 이 시드로 시험지를 다시 만들 수 있습니다. 시드를 알면 정답을 계산할 수 "
+        "있으므로 학생에게 알려 주지 마세요.",
         "Seed {seed}. The same version of jumok makes the same sheets from this seed. With the seed anyone can compute "
         "the key, so do not give it to students.",
     ),
@@ -85,8 +85,8 @@ def make_exam(names: Sequence[str], seed: int, *, until: int | None = None) -> E
     if until is not None and len(known) < QUESTIONS:
         least = sorted(kind.chapter for kind in KINDS.values())[QUESTIONS - 1]
         raise ConfigError(
-            "the chapters up to {until} have {found} kinds of questions, and a sheet has {wanted}; {--until} must be at "
-            "least {least}.",
+            "the chapters up to {until} have {found} kinds of questions, and a sheet has {wanted}; {--until} must be "
+            "at least {least}.",
             until=until,
             found=len(known),
             wanted=QUESTIONS,
@@ -173,7 +173,8 @@ def _sheet(sheet: Sheet, language: Language, title: str) -> str:
     name = _plain(sheet.name) if sheet.name else "＿" * 8
     parts = [
         f"# {_plain(title)}",
-        f"{words['number']}: **{sheet.number}** · {words['name']}: **{name}** · {words['points']}: ＿＿＿ / {QUESTIONS}",
+        f"{words['number']}: **{sheet.number}** · {words['name']}: **{name}** · {words['points']}: ＿＿＿ / "
+        f"{QUESTIONS}",
         words["lead"],
     ]
     for number, (kind, drawn) in enumerate(sheet.questions, 1):

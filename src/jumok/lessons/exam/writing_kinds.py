@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 from random import Random
 
 import torch
@@ -34,9 +35,11 @@ def cross_entropy(rng: Random) -> Drawn:
     shown = vector([Fraction(1, 2**power) for power in powers])
     return Drawn(
         Words(
-            f"모델이 위치 네 곳에서 정답 토큰에 준 확률이 {shown}입니다. 교차 엔트로피 손실(평균)을 ln 2의 배수로 쓰고, 퍼플렉시티를 "
+            f"모델이 위치 네 곳에서 정답 토큰에 준 확률이 {shown}입니다. 교차 엔트로피 손실(평균)을 ln 2의 배수로 "
+            "쓰고, 퍼플렉시티를 "
             "2의 거듭제곱으로 쓰세요.",
-            f"A model gives the right tokens at four positions the probabilities {shown}. Write the mean cross-entropy as a "
+            f"A model gives the right tokens at four positions the probabilities {shown}. Write the mean "
+            "cross-entropy as a "
             "multiple of ln 2, and the perplexity as a power of 2.",
         ),
         Words(
@@ -60,11 +63,12 @@ def learning_rate(rng: Random) -> Drawn:
     shown = [f"{number} ≈ {float(number):.3g}" for number in value]
     return Drawn(
         Words(
-            f"전체 {steps}스텝 중 처음 {end}스텝은 학습률이 0에서 최댓값 {peak}/1000까지 선형으로 늘고(워밍업), 그 뒤에는 마지막 "
-            f"스텝까지 최댓값의 {final}%로 선형으로 줄어듭니다. 스텝 {early}, 스텝 {late}에서 학습률은 각각 얼마인가요?",
+            f"전체 {steps}스텝 중 처음 {end}스텝은 학습률이 0에서 최댓값 {peak}/1000까지 선형으로 늘고(워밍업), 그 "
+            f"뒤에는 마지막 스텝까지 최댓값의 {final}%로 선형으로 줄어듭니다. 스텝 {early}, 스텝 {late}에서 학습률은 "
+            "각각 얼마인가요?",
             f"A run has {steps} steps. In the first {end} the learning rate rises linearly from 0 to its peak of "
-            f"{peak}/1000 (warm-up); afterwards it falls linearly to {final}% of the peak at the last step. Compute the "
-            f"learning rate at step {early} and at step {late}.",
+            f"{peak}/1000 (warm-up); afterwards it falls linearly to {final}% of the peak at the last step. Compute "
+            f"the learning rate at step {early} and at step {late}.",
         ),
         Words(
             f"스텝 {early}: {shown[0]}, 스텝 {late}: {shown[1]}",
@@ -102,8 +106,10 @@ def top_k(rng: Random) -> Drawn:
     value = _kept(kept)
     return Drawn(
         Words(
-            f"다음 토큰의 확률이 {_listed(p)}입니다. k = {k}인 top-k로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 얼마가 되나요?",
-            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-k = {k}, and with what "
+            f"다음 토큰의 확률이 {_listed(p)}입니다. k = {k}인 top-k로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 "
+            "얼마가 되나요?",
+            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-k = {k}, and with "
+            "what "
             "probabilities?",
         ),
         same(", ".join(f"{name} {number}" for name, number in value.items())),
@@ -120,8 +126,10 @@ def top_p(rng: Random) -> Drawn:
     value = _kept(kept)
     return Drawn(
         Words(
-            f"다음 토큰의 확률이 {_listed(p)}입니다. p = {limit}인 top-p로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 얼마가 되나요?",
-            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-p = {limit}, and with what "
+            f"다음 토큰의 확률이 {_listed(p)}입니다. p = {limit}인 top-p로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 "
+            "얼마가 되나요?",
+            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-p = {limit}, and "
+            "with what "
             "probabilities?",
         ),
         same(", ".join(f"{name} {number}" for name, number in value.items())),
@@ -143,9 +151,11 @@ def merges(rng: Random) -> Drawn:
     listed = ", ".join(f"{word} {count}" for word, count in counts.items())
     return Drawn(
         Words(
-            f"단어와 출현 횟수입니다: {listed}. 글자에서 시작하여 BPE의 병합을 두 번 하세요. 단어의 경계를 넘어 병합하지는 않습니다. "
+            f"단어와 출현 횟수입니다: {listed}. 글자에서 시작하여 BPE의 병합을 두 번 하세요. 단어의 경계를 넘어 "
+            "병합하지는 않습니다. "
             "첫째와 둘째로 병합하는 쌍은 무엇인가요?",
-            f"These are words with their counts: {listed}. Starting from letters, apply two merges of BPE. Merges never "
+            f"These are words with their counts: {listed}. Starting from letters, apply two merges of BPE. Merges "
+            "never "
             "cross the boundary of a word. Which pairs are merged first and second?",
         ),
         same(", ".join(f"{left} + {right} → {left}{right}" for left, right in value)),
@@ -166,7 +176,7 @@ def first_merges(counts: dict[str, int], wanted: int) -> list[tuple[str, str]]:
     for _ in range(wanted):
         pairs: Counter[tuple[str, str]] = Counter()
         for word, pieces in words.items():
-            for left, right in zip(pieces, pieces[1:], strict=False):
+            for left, right in pairwise(pieces):
                 pairs[left, right] += counts[word]
         most = pairs.most_common(2)
         if len(most) < 2 or most[0][1] == most[1][1]:

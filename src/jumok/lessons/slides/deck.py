@@ -1,8 +1,8 @@
 """From a chapter to slides.
 
-A section becomes one slide, or several if it is long. A paragraph is reduced to its first sentences and becomes an item
-of a list; its full text goes to the notes. Lists, tables, code, output and pictures stay. Each question has a slide, and
-its answer is on the next one.
+A section becomes one slide, or several if it is long. A paragraph is reduced to its first sentences and becomes an
+item of a list; its full text goes to the notes. Lists, tables, code, output and pictures stay. Each question has a
+slide, and its answer is on the next one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Shown:
 def slides(chapter: Chapter) -> list[Slide]:
     """The slides of a chapter, in order.
 
-    The code before the first section prepares the rest, so it is only in the notes.
+    Code before the first section that prints nothing prepares the rest, so it is only in the notes.
     """
     deck = [Slide("title", chapter.title, _lead(chapter))]
     title, collected = chapter.title, list[_Shown]()
@@ -83,7 +83,7 @@ def slides(chapter: Chapter) -> list[Slide]:
                 deck += _section(title, collected)
                 collected = []
                 deck += _asked(part, title)
-            case Code() if opening:
+            case Code() if opening and not part.shown:
                 notes = f"```python\n{part.source}```"
                 collected.append(_Shown(Prose("", part.line), 0, notes))
             case Code() if _height(part) > ROOM and part.shown:  # the output on a slide of its own

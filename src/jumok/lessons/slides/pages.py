@@ -45,7 +45,9 @@ def page(chapter: Chapter) -> str:
 
 def marp(chapter: Chapter) -> str:
     """The same slides as Markdown for Marp, with the notes in comments."""
-    head = f"---\nmarp: true\nlang: {chapter.language}\npaginate: true\ntitle: {chapter.number}. {chapter.title}\n---\n\n"
+    head = (
+        f"---\nmarp: true\nlang: {chapter.language}\npaginate: true\ntitle: {chapter.number}. {chapter.title}\n---\n\n"
+    )
     return head + "\n---\n\n".join(_marp_slide(slide) for slide in slides(chapter))
 
 
