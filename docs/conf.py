@@ -14,6 +14,7 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util import rst
 
 from jumok.lessons.chapters import chapters, ladder_page
@@ -60,6 +61,7 @@ def setup(app: Sphinx) -> None:
     """Connect the functions below."""
     app.connect("builder-inited", without_search)
     app.connect("doctree-read", resolve_links, priority=100)  # before Sphinx collects the downloads
+    app.connect("env-updated", name_pictures)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", describe_settings)
     app.connect("html-page-context", complete_page)
@@ -86,6 +88,17 @@ def resolve_links(app: Sphinx, doctree: nodes.document) -> None:
             uri = app.builder.get_relative_uri(page, root_doc if target == "learn/README" else target)
             anchor = f"#{link['reftargetid']}" if link.get("reftargetid") else ""
             link.replace_self(nodes.reference("", "", text, refuri=uri + anchor))
+
+
+def name_pictures(app: Sphinx, env: BuildEnvironment) -> None:
+    """Give the pictures of the Korean pages names of their own.
+
+    Sphinx copies all pictures to one folder and knows only those of its own build, while a chapter has pictures of the
+    same name in both languages.
+    """
+    if language == "ko":
+        for picture, (pages, name) in list(env.images.items()):
+            env.images[picture] = (pages, f"ko-{name.removeprefix('ko-')}")
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:

@@ -16,6 +16,7 @@ import pytest
 
 import jumok
 from jumok.cli import app
+from jumok.cli.learn import Course
 from jumok.corpora import stories
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +62,9 @@ def jumok_calls(line: str) -> list[list[str]]:
 def parse(arguments: list[str]) -> None:
     """Let click check verbs, options and values, and run nothing."""
     command: click.Command | None = app
-    while isinstance(command, click.Group) and not arguments[0].startswith("-"):
+    while isinstance(command, click.Group) and (isinstance(command, Course) or not arguments[0].startswith("-")):
+        if isinstance(command, Course):
+            arguments = command.full(arguments)
         _, command, arguments = command.resolve_command(click.Context(command), arguments)
     assert command is not None
     with suppress(click.exceptions.Exit):  # --help and --version have done their work

@@ -108,6 +108,20 @@ def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_a_chapter_shows_the_pictures_of_its_language(site: Path, language: str) -> None:
+    """Both builds wrote pictures of the same name to one folder, so English pages showed Korean pictures."""
+    found = 0
+    for name in CHAPTERS:
+        page = site / "learn" / language / f"{name}.html"
+        shown = [(page.parent / address).resolve() for address in _Links(page).loaded if "_images/" in address]
+        text = (DOCS / "learn" / language / f"{name}.md").read_text(encoding="utf-8")
+        given = [DOCS / "learn" / language / path for path in re.findall(r"^!\[.*\]\((\S+)\)$", text, re.MULTILINE)]
+        assert {path.read_bytes() for path in shown} == {path.read_bytes() for path in given}, name
+        found += len(given)
+    assert found > len(CHAPTERS)
+
+
 def test_pages_load_nothing_from_another_server(site: Path) -> None:
     foreign = {address for links in pages(site).values() for address in links.loaded if urlsplit(address).netloc}
     assert not foreign

@@ -42,6 +42,7 @@ def test_ratios_are_taken_within_the_rounds() -> None:
     assert spread([5.0]) == (5.0, 5.0, 5.0)
 
 
+@pytest.mark.slow
 def test_our_steps_are_nothing_but_steps(tales: str) -> None:
     """With a save after every step, which is what `save_every=0` asks for, the trainer looked ten times as slow."""
     with our_training(tales, SMALL, "cpu") as training:
@@ -55,6 +56,7 @@ def test_our_steps_are_nothing_but_steps(tales: str) -> None:
     assert not folder.path.exists()
 
 
+@pytest.mark.slow
 @STOCK
 def test_both_sides_train_the_same_model_on_the_same_batches(tales: str) -> None:
     pytest.importorskip("transformers")
@@ -67,6 +69,7 @@ def test_both_sides_train_the_same_model_on_the_same_batches(tales: str) -> None
     assert theirs.losses == pytest.approx(ours.losses, rel=1e-4)
 
 
+@pytest.mark.slow
 @STOCK
 def test_the_stock_model_gives_the_same_logits(tales: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")

@@ -33,6 +33,7 @@ def test_figures_as_a_table(jumok: Jumok) -> None:
     assert names[-2:] == ["train_tokens_per_second", "generate_tokens_per_second"]
 
 
+@pytest.mark.slow
 def test_an_unknown_size(jumok: Jumok) -> None:
     end = jumok("bench", "--size", "nanoo")
     assert end.code == 2

@@ -40,7 +40,7 @@ from jumok.runs.folder import RunFolder
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
-pytestmark = pytest.mark.usefixtures("own_folder")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folder")]
 
 
 @pytest.fixture(scope="module")

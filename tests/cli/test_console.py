@@ -111,6 +111,7 @@ def test_what_takes_long_is_named(screen: Screen) -> None:
     assert re.search("가{20,}…$", lines[-1])
 
 
+@pytest.mark.slow
 def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text) -> None:
     told: list[str] = []
     trainer = Trainer.start(
@@ -157,6 +158,7 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
     assert again == further
 
 
+@pytest.mark.slow
 def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best validation and the last figure differ, for they read different parts, and nothing said so."""
     shown, summary = summary_of(start(eval_tokens=64), capsys)

@@ -28,6 +28,8 @@ from jumok.corpora.numbers import (
 from jumok.errors import ConfigError
 from jumok.text import from_rows
 
+pytestmark = pytest.mark.slow
+
 # --- Readings, checked by hand ------------------------------------------------------------------------------------
 
 SINO = {

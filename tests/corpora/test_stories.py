@@ -74,6 +74,7 @@ def test_a_bad_seed_is_refused_at_once(bad: int) -> None:
 # -- the Korean ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tales_are_short_plain_lines() -> None:
     for text, _ in sample():
         assert 110 <= len(text) <= 230
@@ -130,6 +131,7 @@ def test_elders_are_honoured() -> None:
 # -- cause and recall ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_a_tale_says_twice_agrees() -> None:
     causes = dict(row.split(" = ") for row in entries(stories_grammar.WORDS["trouble fix"]))
     wear = dict(row.split(" = ") for row in entries(stories_grammar.WORDS["weather wear"]))
@@ -266,6 +268,7 @@ def test_an_incomplete_grammar_is_refused() -> None:
 # -- the floor -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_tale_is_scored_as_it_was_written() -> None:
     for text, nats in sample()[:500]:
         assert [math.log(ways) for _, ways in stories.grammar().derive(range, text)] == [nats]

@@ -20,6 +20,8 @@ from jumok.models.gpt import GPT
 from jumok.text import read
 from jumok.tokenizers import train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
 UNSEEN = "鬼가 웃었다 😀! 나는 갔다.\n" * 4  # Hanja and emoji are spelled in bytes
 CONTEXT = 8

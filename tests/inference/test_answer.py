@@ -26,6 +26,8 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 SOURCES = ["학교에 갔다", "나는", "", "나는 학교에 갔다 나는 학교에", "갔다 나는"]
 CONTEXT = 24
 

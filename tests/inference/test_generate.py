@@ -268,6 +268,7 @@ EXTREMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     temperature=st.floats(min_value=0, max_value=1.7e308),
@@ -316,6 +317,7 @@ def test_the_ends_of_the_interval_never_hit_what_is_ruled_out():
     assert drawn(logits, uniform).tolist() == [[3], [1]]
 
 
+@pytest.mark.slow
 def test_sampled_ids_follow_the_model():
     """The whole way from logits to ids: 4,000 first tokens against the probabilities of the model."""
     model = tiny(seed=3)
@@ -436,6 +438,7 @@ def test_text_with_and_without_a_cache_is_the_same(family: str, context: int, se
         assert cached == generate(model, prompt, tokens=24, samples=2, cache=False, **settings)
 
 
+@pytest.mark.slow
 def test_only_the_end_of_a_long_prompt_counts():
     """60 and 66 ids end in a window of 12 that begins at a multiple of 6: the same 12 last ids, the same text."""
     model = tiny()

@@ -28,6 +28,8 @@ from jumok.nn.attention import ScaledDotProductAttention
 from jumok.nn.cache import KVCache, LayerCache
 from jumok.tokenizers import train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 V = 2 * PANEL + 9  # no whole number of panels
 GREEDY = Sampling(temperature=0)
 SHAPES: dict[str, dict[str, Any]] = {

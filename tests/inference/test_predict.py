@@ -335,6 +335,7 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
     assert command("--prompt=[MASK]", "--top=1", folder="hidden", verb="generate").code == 0
 
 
+@pytest.mark.slow
 def test_from_a_table_to_an_answer(command: Command, tmp_path: Path):
     """What `jumok train --task classify` leaves behind, `jumok predict` takes; quotes stay quotes, tabs stay tabs."""
     rows = ['"정말\t""좋아요"""\t1', '"아, 지루해요"\t0'] * 20

@@ -31,6 +31,8 @@ from jumok.models.framing import Framing
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
 SHAPES: dict[str, dict[str, Any]] = {
     "modern": {"family": "modern"},

@@ -34,6 +34,8 @@ from jumok.models.bert import BERT
 from jumok.models.framing import start_id
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LABELS = ("부정", "긍정")

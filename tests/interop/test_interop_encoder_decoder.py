@@ -35,6 +35,8 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.tokenizers import train_tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 
+pytestmark = pytest.mark.slow
+
 V = 40
 BOTH = pytest.mark.parametrize("kind", [BartForConditionalGeneration, MarianMTModel], ids=["bart", "marian"])
 FAMILIES = pytest.mark.parametrize("family", ["classic", "original"])

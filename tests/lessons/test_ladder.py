@@ -48,6 +48,8 @@ from jumok.training.trainer import Trainer
 from jumok.view import training_pictures as pictures
 from jumok.view.training_pictures import _apart, draw_ladder
 
+pytestmark = pytest.mark.slow
+
 LEARN = Path(__file__).resolve().parents[2] / "docs" / "learn"
 SLUGS = [rung.slug for rung in RUNGS]
 TINY_LADDER: dict[str, Any] = {

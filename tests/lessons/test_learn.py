@@ -1,6 +1,6 @@
 """The chapters do what they say, in both languages alike; they can be read in a terminal, and run as notebooks.
 
-What is not written yet is not tested, but for one test: chapters 1 to 11 are there.
+What is not written yet is not tested, but for one test: all chapters are there.
 """
 
 from __future__ import annotations
@@ -31,22 +31,28 @@ from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
 from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
-from jumok.lessons.notebook import notebook, write_notebook
+from jumok.lessons.notebook import MIME, notebook, write_notebook
 from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
+from jumok.view.drawings import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 LEARN = ROOT / "docs" / "learn"
 
 SLUGS = [
-    "average-the-past", "dot-product", "queries-keys-values", "causal-mask", "many-heads",
-    "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words",
+    "before-you-start", "average-the-past", "dot-product", "queries-keys-values", "causal-mask", "many-heads",
+    "cross-attention", "the-block", "positions", "fast-attention", "three-models", "real-words", "bigram-and-batches",
+    "training", "writing", "tokenizers", "bert", "from-recurrent-networks", "the-2017-paper",
 ]  # fmt: skip
 SECTIONS = {
     "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기", "확인 문제", "연습"],
     "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
 }
 LARGEST_PICTURE = 150_000  # bytes
+DRAWINGS = {  # the drawings of the architecture by chapter
+    3: ["attention"], 4: ["masks"], 5: ["multi-head"], 6: ["masks"], 7: ["block"],
+    10: ["gpt", "bert", "encoder-decoder"], 16: ["bert"], 17: ["recurrent"], 18: ["encoder-decoder"],
+}  # fmt: skip
 
 
 def written(language: Language) -> list[Chapter]:
@@ -68,6 +74,11 @@ def pictures_of(chapter: Chapter) -> list[Picture]:
     return [part for part in chapter.parts() if isinstance(part, Picture)]
 
 
+def drawn_by_code(chapter: Chapter) -> list[Picture]:
+    """The pictures that its own blocks draw; the others are drawings of the architecture."""
+    return [picture for picture in pictures_of(chapter) if picture.path.suffix == ".png"]
+
+
 def installed(package: str) -> bool:
     """Whether pip has installed a package, by its name there."""
     with contextlib.suppress(PackageNotFoundError):
@@ -81,13 +92,12 @@ def installed(package: str) -> bool:
 as_in_the_book = pytest.mark.xfail(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="dropout draws other numbers", strict=False
 )
-TRAINS = 7  # the chapters from here on train models or measure times; both languages have the same code
+LONG = {0, *range(7, 19)}  # they train models or measure times; both languages have the same code
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_first_eleven_chapters_are_there(language: Language) -> None:
-    found = {each.number: each.slug for each in written(language)}
-    assert [found[number] for number in range(1, 12)] == SLUGS
+def test_all_chapters_are_there(language: Language) -> None:
+    assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS))
 
 
 def test_both_languages_have_the_same_chapters() -> None:
@@ -96,13 +106,14 @@ def test_both_languages_have_the_same_chapters() -> None:
     assert len({number for number, _ in korean}) == len(korean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chapter",
     [
         pytest.param(
             each,
             id=f"{each.language}-{each.number:02d}",
-            marks=[pytest.mark.slow] * (each.number >= TRAINS or each.language == "en")
+            marks=[pytest.mark.chapters] * (each.number in LONG and each.language == "en")
             + [as_in_the_book] * (each.number == 4),
         )
         for each in CHAPTERS
@@ -117,7 +128,7 @@ def test_a_chapter_prints_what_it_says(chapter: Chapter, tmp_path: Path) -> None
     state = torch.get_rng_state()
     failures = check(chapter, tmp_path)
     assert not failures, "\n\n".join(map(str, failures))
-    assert {path.name for path in tmp_path.iterdir()} == {picture.path.name for picture in pictures_of(chapter)}
+    assert {path.name for path in tmp_path.iterdir()} == {picture.path.name for picture in drawn_by_code(chapter)}
     after = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()
     assert after == before
     assert torch.equal(torch.get_rng_state(), state)
@@ -156,10 +167,12 @@ def test_a_chapter_asks_three_questions(chapter: Chapter) -> None:
 def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
     """All that belong to it by the table of the course, perhaps others too; and how to check one of them."""
     text = ending_of(chapter, 5)
-    listed = re.findall(r"^(?:- |\| )`(\d\d_\w+\.py)`(?::| \|) \S", text, re.MULTILINE)  # a list or a table
+    titles = dict(re.findall(r"^(?:- |\| )`(\d\d_\w+\.py)`(?::| \|) (\S.*?)(?: \|)?$", text, re.MULTILINE))
+    listed = list(titles)  # in a list or a table
+    known = {each.file: each.title.said(chapter.language) for each in exercises()}
+    assert titles == {file: known.get(file) for file in listed}
     own = [each.file for each in exercises() if each.chapter == chapter.number]
     assert [file for file in listed if file in own] == own
-    assert set(listed) <= {each.file for each in exercises()}
     commands = re.findall(r"^jumok learn check (\S+\.py)", text, re.MULTILINE)
     assert set(commands) <= set(listed)
     assert bool(commands) == bool(listed)
@@ -168,16 +181,31 @@ def test_a_chapter_lists_its_exercises(chapter: Chapter) -> None:
 
 @each_chapter
 def test_a_chapter_has_pictures(chapter: Chapter) -> None:
-    """One or two; in the folder of its language; small enough for a page, and described in words."""
-    pictures = pictures_of(chapter)
-    assert 1 <= len(pictures) <= 2
-    for picture in pictures:
+    """One to three, besides drawings; in the folder of its language, small enough for a page, described in words."""
+    assert 1 <= len(drawn_by_code(chapter)) <= 3
+    for picture in pictures_of(chapter):
         assert picture.path.parent == LEARN / "pictures" / chapter.language
-        assert picture.path.name.startswith(f"{chapter.number:02d}-")
         content = picture.path.read_bytes()
-        assert content.startswith(b"\x89PNG")
+        if picture.path.suffix == ".svg":
+            assert picture.path.stem in ARCHITECTURES
+        else:
+            assert picture.path.name.startswith(f"{chapter.number:02d}-")
+            assert content.startswith(b"\x89PNG")
         assert len(content) < LARGEST_PICTURE
         assert picture.title
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_drawings_stand_where_they_belong(language: Language) -> None:
+    """At the head of a chapter, or of a section where a chapter has several."""
+    for each in written(language):
+        parts = each.parts()
+        places = [n for n, part in enumerate(parts) if isinstance(part, Picture) and part.path.suffix == ".svg"]
+        assert [parts[n].path.stem for n in places] == DRAWINGS.get(each.number, [])
+        for n in places:
+            before = next(part for part in reversed(parts[:n]) if isinstance(part, Prose))
+            assert each.number == 10 or "\n## " not in before.text
+            assert each.number != 10 or before.text.splitlines()[-1].startswith("## ")
 
 
 @each_chapter
@@ -250,10 +278,12 @@ def test_masking_keeps_what_code_does() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_nothing_is_left_over(language: Language) -> None:
-    """Each file is a chapter, or the page on the ladder, and each picture is in one."""
+    """Each file is a chapter, or the page on the ladder, and each picture is in one, or on the page on practice."""
     pages = sorted(path.name for path in (LEARN / language).iterdir())
     assert [name for name in pages if name != "ladder.md"] == [each.path.name for each in written(language)]
-    text = "".join((LEARN / language / name).read_text(encoding="utf-8") for name in pages)
+    practice = ROOT / "docs" / ("ko" if language == "ko" else "") / "practice.md"
+    files = [*(LEARN / language / name for name in pages), practice]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
     unused = [path.name for path in (LEARN / "pictures" / language).iterdir() if f"{language}/{path.name})" not in text]
     assert unused == []
 
@@ -553,6 +583,17 @@ def test_a_chapter_by_number_or_name(library: Path, key: int | str) -> None:
     assert (found.number, found.slug, found.language, found.title) == (3, "three", "ko", "셋")
 
 
+@pytest.mark.parametrize("key", [0, "0", "00", "before-you-start", "00-before-you-start", "before"])
+def test_the_chapter_with_the_number_0(key: int | str) -> None:
+    if key == "before":
+        with pytest.raises(ConfigError, match="Did you mean 'before-you-start'"):
+            lessons.chapter(key, "ko")
+    else:
+        found = lessons.chapter(key, "ko")
+        assert (found.number, found.slug) == (0, "before-you-start")
+        assert notebook(found)["cells"][0]["id"] == "00-001"
+
+
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -582,7 +623,10 @@ def test_the_page_on_the_ladder(library: Path) -> None:
         lessons.ladder_page("ko")
     page.write_text("# 사다리\n\n글.\n", encoding="utf-8")
     found = lessons.ladder_page("ko")
-    assert (found.number, found.slug, found.title, found.question, found.path) == (0, "ladder", "사다리", "", page)
+    assert (found.number, found.slug, found.title, found.question, found.path) == (None, "ladder", "사다리", "", page)
+    book = notebook(found)
+    assert book["metadata"]["title"] == "사다리"
+    assert book["cells"][0]["id"] == "ladder-001"
 
 
 def test_an_installation_without_chapters(library: Path) -> None:
@@ -606,6 +650,7 @@ def test_questions_come_from_the_index(library: Path) -> None:
 
 def test_links_for_readers_who_are_elsewhere() -> None:
     assert offline("see [4장](04-causal-mask.md)") == "see 4장 (`jumok learn 4`)"
+    assert offline("see [0장](00-before-you-start.md)") == "see 0장 (`jumok learn 0`)"
     assert offline("see [ch. 10](../en/10-three-models.md)") == "see ch. 10 (`jumok learn 10`)"
     assert offline("[the ladder](ladder.md)") == "the ladder (`jumok learn ladder`)"
     assert offline("[code](../../../src/jumok/attention.py) [x](#top)") == "code x"
@@ -691,8 +736,8 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     stored = ["".join(output.text for output in cell.outputs) for cell in code]
     assert stored == [block.shown for block in code_of(chapter)]
     embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
-    assert [base64.b64decode(content["image/png"]) for content in embedded] == [
-        picture.path.read_bytes() for picture in pictures_of(chapter)
+    assert [(kind, base64.b64decode(data)) for content in embedded for kind, data in content.items()] == [
+        (MIME[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
     ]
     prose = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"

@@ -86,6 +86,7 @@ def test_a_published_encoder_attends_here_as_there(encoder: BERT) -> None:
 # --- the published encoder --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_sentence_of_the_textbook(encoder: BERT) -> None:
     """Ids, embeddings and scores of a sentence that many lessons on BERT begin with."""

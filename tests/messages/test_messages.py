@@ -317,6 +317,7 @@ def test_wrong_use_is_explained_in_korean(jumok: Jumok, monkeypatch: pytest.Monk
         assert re.findall("Usage|Error|Try|Did you", end.err) == []
 
 
+@pytest.mark.slow
 def test_a_run_is_told_of_in_korean_from_beginning_to_end(
     jumok: Jumok, tales: str, own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

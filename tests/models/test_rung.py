@@ -175,6 +175,7 @@ def trained(folder: Path, text: Text, **settings: Any) -> Trainer:
     return trainer
 
 
+@pytest.mark.slow
 @families
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_frozen_parameters_do_not_change(family: str, optimizer: str, tmp_path: Path, story_text: Text) -> None:

@@ -206,6 +206,7 @@ def outcome(folder: Path) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_a_config_gives_a_message(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """n_layer=10^7 ran for ever, n_embd=10^7 ended in an error of the allocator, 10^400 in an OverflowError."""

@@ -51,6 +51,7 @@ def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, m
         torch.testing.assert_close(mine, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradcheck():
     q, k, v = heads(1, 2, 34, 2, 1), heads(1, 2, 34, 2, 2), heads(1, 2, 34, 2, 3)
     assert torch.autograd.gradcheck(lambda *x: chunked_attention(*x, None, True), (q, k, v))

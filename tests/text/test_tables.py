@@ -397,11 +397,13 @@ def lines_of(path: Path) -> list[tuple[str, ...]]:
     return [tuple(line.split("\t")) for line in lines[1:] if line]
 
 
+@pytest.mark.slow
 def test_reviews_are_read_row_by_row(reviews: Path) -> None:
     """They are unquoted, although some begin with a quotation mark: each line is a row."""
     assert text.read_table(reviews, ["document", "label"]).rows == lines_of(reviews)
 
 
+@pytest.mark.slow
 def test_short_answers_are_read_row_by_row(corpora: Path) -> None:
     path = corpora / "chatbot.tsv"
     assert text.read_table(path, ["question", "answer"]).rows == lines_of(path)

@@ -465,6 +465,7 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused(tmp_path: Path, m
     assert [source.name for source in text.read(tmp_path).sources] == [str(tmp_path / "poem.txt")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_waited_for_once_somebody_writes_to_it(tmp_path: Path) -> None:
     """`<(command)` is such a pipe; its writer may need some time for the first byte."""
@@ -601,6 +602,7 @@ def test_tables_that_cannot_be_read_say_why(
         text.read([write(tmp_path, name, content)], column=column)
 
 
+@pytest.mark.slow
 def test_reviews_are_read_row_by_row(reviews: Path) -> None:
     found, _ = one(reviews, column="document")
     assert found.count("\n") + 2 == reviews.read_text(encoding="utf-8").count("\n")  # which has a header

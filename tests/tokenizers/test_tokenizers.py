@@ -218,6 +218,7 @@ def test_cuts_know_every_composing_character_of_this_python() -> None:
 # --- decoding ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
@@ -230,6 +231,7 @@ def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind:
         assert "".join([*map(stream.push, ids), stream.flush()]) == tokenizer.decode(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
 @settings(max_examples=200, deadline=None)

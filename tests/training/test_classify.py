@@ -42,6 +42,8 @@ from jumok.training.tasks.labelled import in_order
 from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_confusion
 
+pytestmark = pytest.mark.slow
+
 GOOD, BAD = ("재미있어요", "최고예요", "감동이에요"), ("지루해요", "별로예요", "실망이에요")
 LABELS = ("긍정", "부정")
 TEXT = "이 영화는 재미있어요.\n저 영화는 지루해요.\n" * 3

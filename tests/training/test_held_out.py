@@ -27,7 +27,7 @@ from jumok.training.trainer import Trainer
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 WORDS = ("좋아요", "싫어요", "그래요", "아니요")
 
-pytestmark = pytest.mark.usefixtures("own_folder")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folder")]
 
 
 def reviews(rows: int = 60, first: int = 0) -> list[tuple[str, str]]:

@@ -41,6 +41,8 @@ from jumok.training.settings import configurations
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Trainer]
 MLM: dict[str, Any] = {**TINY, "task": "mlm", "context_length": 18, "sample_tokens": 12}
 SENTENCE = "나는 학교에 갔다.\n너는 밥을 먹었다. "

@@ -29,6 +29,8 @@ from jumok.text import Text
 from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Trainer]
 
 KILLS = 16

@@ -32,6 +32,8 @@ from jumok.training.settings import configurations
 from jumok.training.tasks.seq2seq import SPECIAL_TOKENS, Seq2Seq
 from jumok.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 EXTRA = ("val_text", "tokenizer", "tokenizer_options", "init")  # of what `begin` takes, no settings
 DIGITS = "영일이삼사오육칠팔구"
 TINY: dict[str, Any] = {

@@ -24,6 +24,8 @@ from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal
 from jumok.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Trainer]
 
 # A few dozen steps bring the tiny model from 6.9 nats/char to 5.5; it passes 6.0 somewhere in between.

@@ -160,6 +160,7 @@ def test_columns_are_named(files: Path) -> None:
     assert jumok.evaluate(writer, Path("q.tsv"), columns=("q", "a")).rows == 40
 
 
+@pytest.mark.slow
 def test_a_notebook_has_a_bar(start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """rich has none there without ipywidgets, and a run was silent between two validations."""
     shown: list[str] = []

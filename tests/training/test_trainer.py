@@ -32,6 +32,8 @@ from jumok.training.settings import configurations
 from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Trainer]
 
 

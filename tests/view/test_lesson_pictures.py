@@ -17,13 +17,30 @@ from matplotlib import font_manager
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
 from jumok.view.canvas import MASKED, canvas, line_look
-from jumok.view.lesson_pictures import _colour_range, _short, _step, draw_lines, draw_matrices, draw_matrix
+from jumok.view.lesson_pictures import (
+    _colour_range,
+    _short,
+    _step,
+    draw_boxes,
+    draw_lines,
+    draw_matrices,
+    draw_matrix,
+    draw_product,
+    draw_sums,
+)
+
+pytestmark = pytest.mark.slow
 
 WORDS = ["나는", "어제", "새", "책을", "읽었다"]
 
 DRAWINGS: dict[str, Callable[[Path], None]] = {
     "matrix": lambda path: draw_matrix(torch.eye(5), path, rows=WORDS, columns=WORDS, title="주목", label="가중치"),
     "matrices": lambda path: draw_matrices([torch.eye(5)] * 6, path, titles=["머리"] * 6, rows=WORDS, columns=WORDS),
+    "boxes": lambda path: draw_boxes({"글자": [("가", 1), ("나", 1)], "단어": [("가나", 2)]}, path),
+    "product": lambda path: draw_product(
+        [torch.eye(3), torch.ones(3, 2)], path, titles=["원-핫", "표"], signs=["×"], rows=[["가", "나", "다"], None]
+    ),
+    "sums": lambda path: draw_sums(torch.ones(2, 3), path, names=("세로", "가로"), title="합"),
     "lines": lambda path: draw_lines({"가": ([1, 2], [3, 4]), "나": ([1, 2], [4, 3])}, path, x_label="길이"),
 }
 each_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
@@ -362,3 +379,68 @@ def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(font_manager, "fontManager", fresh)
     draw_lines({"책": ([1], [1])}, tmp_path / "a.png")
     assert {font.name for font in fresh.ttflist} & set(canvases.HANGUL_FONTS)
+
+
+# --- sequences ---
+
+
+def test_boxes_stand_below_the_text_that_they_cover(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    rows = {"글자": [("책", 1), ("을", 1)], "바이트": [("ec", 0.5), ("b1", 0.5), ("을", 1.0)]}
+    draw_boxes(rows, tmp_path / "a.png", title="제목")
+    axes = shown[0].axes[0]
+    boxes = [patch.get_bbox() for patch in axes.patches]
+    assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 2), (0, 0.5), (0.5, 1), (1, 2)]
+    assert [round((box.y0 + box.y1) / 2) for box in boxes] == [0, 0, 1, 1, 1]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is above"
+    assert [text.get_text() for text in axes.texts] == ["책", "을", "ec", "b1", "을"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["글자", "바이트"]
+    assert axes.get_title() == "제목"
+    colours = [patch.get_facecolor() for patch in axes.patches]
+    assert colours[2] != colours[3], "neighbours can be told apart"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [({}, "rows is empty"), ({"가": []}, "rows is empty"), ({"가": [("나", 0)]}, "the box '나' has no width")],
+)
+def test_boxes_that_cannot_be_drawn(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        draw_boxes(rows, tmp_path / "a.png")
+
+
+# --- products and sums ---
+
+
+def test_a_product_shows_its_matrices(tmp_path: Path, shown: list[Any]) -> None:
+    """In order, with their numbers, their labels, and a sign between each two."""
+    a, b = torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0, 3.0], [4.0, 5.0]])
+    path, titles = tmp_path / "a.png", ["A", "B", "C"]
+    draw_product([a, b, a @ b], path, titles=titles, signs=["x", "="], columns=[["p", "q"], None, None])
+    [figure] = shown
+    assert [axes.get_title() for axes in figure.axes] == titles
+    assert [texts(axes) for axes in figure.axes] == [["0", "1"], ["2", "3", "4", "5"], ["4", "5"]]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["p", "q"]
+    assert [text.get_text() for text in figure.texts] == ["x", "="]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"titles": ["A"]}, "titles has 1 entries for 2 matrices; give 2"),
+        ({"signs": []}, "signs has 0 entries for 2 matrices; give 1"),
+        ({"rows": [None]}, "rows has 1 entries for 2 matrices; give 2"),
+        ({"columns": [["a"], None]}, "columns has 1 labels for 2 columns"),
+    ],
+)
+def test_a_product_with_too_few_words(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    words = {"titles": ["A", "B"], "signs": ["="], **changes}
+    with pytest.raises(ConfigError, match=message):
+        draw_product([torch.eye(2), torch.eye(2)], tmp_path / "a.png", **words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sums_over_both_dimensions(tmp_path: Path, shown: list[Any]) -> None:
+    draw_sums([[1, 2, 3], [4, 5, 6]], tmp_path / "a.png", names=("dim=0", "dim=1"), title="x")
+    [figure] = shown
+    assert [texts(axes) for axes in figure.axes] == [["1", "2", "3", "4", "5", "6"], ["6", "15"], ["5", "7", "9"]]
+    assert {"dim=0", "dim=1", "x"} <= {text.get_text() for text in figure.texts}

@@ -64,6 +64,7 @@ heads = st.tuples(
 )  # queries, earlier keys, causal, sharpness, seed
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(heads, st.sampled_from([255, 64, 16]))
 def test_levels_are_as_near_as_they_promise(head: tuple[int, int, bool, float, int], levels: int) -> None:
@@ -236,6 +237,7 @@ def test_neurons_of_the_layers_that_were_asked_for(neurons: Any, layers: list[st
     assert (layers is None and objects["neurons"] is None) or list(objects["neurons"]["layers"]["self"]) == layers
 
 
+@pytest.mark.slow
 def test_a_small_budget_is_kept_and_the_cost_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With little room weights are rounded more, in all heads alike, and queries and keys are of the opened layer."""
     model, text = gpt(context_length=128, n_layer=6, n_head=4, n_embd=64), (TEXT * 4)[:120]
@@ -310,6 +312,7 @@ def test_events_say_what_the_whole_trace_says() -> None:
     assert end["after"]["p"] is None
 
 
+@pytest.mark.slow
 def test_groups_grow_as_tokens_come() -> None:
     """Letters join the syllable that they belong to, also the last one of the prompt."""
     tokenizer = tokenizer_of("jamo")

@@ -236,6 +236,7 @@ def test_half_a_surrogate_pair_is_refused_before_it_gets_here(name: str) -> None
         read(name, "나\ud800는")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["char", "jamo", "bpe", "byte level"])
 def test_a_long_line(name: str) -> None:
     pieces = read(name, "가나다라마바사아자차" * 1_000)

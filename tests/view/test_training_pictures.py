@@ -9,7 +9,7 @@ import pytest
 
 from jumok.view.training_pictures import _smoothed, draw_loss, loss_limits
 
-pytestmark = pytest.mark.usefixtures("drawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
 
 def step(number: int, loss: float | None, skipped: bool = False) -> dict[str, Any]:

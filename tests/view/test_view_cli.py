@@ -32,7 +32,7 @@ SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_lengt
 
 View = Jumok
 
-pytestmark = pytest.mark.usefixtures("own_folder")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folder")]
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```python fence is a block of code. All blocks of a chapter run in order, in one namespace.
 - A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
-- A line with only `![words](file)` is a picture, drawn by an earlier block.
+- A line with only `![words](file)` is a picture. A PNG is drawn by an earlier block. An SVG is one of the drawings of
+  `jumok.view.drawings`, which no block draws, so it can stand at the head of a chapter.
 - `<details>`, `<summary>QUESTION</summary>`, an empty line, the answer, an empty line and `</details>`, each on a line
   of its own, are a question with its answer. Notebooks, the site and GitHub show the answer after a click, a terminal
   after the last of several questions. QUESTION is HTML, with `<code>`; the answer is Markdown, without Python fences.
@@ -79,7 +80,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: its description, and its file."""
+    """A picture: its description, and its file, a PNG or an SVG."""
 
     title: str
     path: Path
@@ -117,9 +118,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """One chapter in one language. question: the question that it answers ("" if the index has none)."""
+    """One chapter in one language.
 
-    number: int
+    number: from 0; None for the page on the ladder. question: the question that it answers ("" if the index has none).
+    """
+
+    number: int | None
     slug: str
     language: Language
     title: str
@@ -184,9 +188,10 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
         if slug == each.slug:
             return each
     slugs = [each.slug for each in known]
-    hint = did_you_mean(slug, slugs)
-    if not hint:  # readers often remember only one word of a slug
-        words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    # Readers often remember only one word of a slug.
+    words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
+    hint = "" if slug in words else did_you_mean(slug, slugs)
+    if not hint:
         close = closest(slug, words)
         hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""
     raise ConfigError(
@@ -200,7 +205,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder as a `Chapter` with number 0 and no question.
+    """The page on the ladder as a `Chapter` without a number and without a question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -212,7 +217,7 @@ def ladder_page(language: Language = "ko") -> Chapter:
         )
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
-    return Chapter(number=0, slug="ladder", language=language, title=title, question="", path=path)
+    return Chapter(number=None, slug="ladder", language=language, title=title, question="", path=path)
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
@@ -238,7 +243,9 @@ def check(chapter: Chapter, folder: Path) -> list[Failure]:
 def offline(prose: str) -> str:
     """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
     that shows it."""
-    prose = _CHAPTER_LINK.sub(lambda link: f"{link[1]} (`jumok learn {link[2].lstrip('0')}`)", prose)
+    prose = _CHAPTER_LINK.sub(
+        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
+    )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 
 

@@ -53,7 +53,12 @@ def image_html(path: Path, title: str) -> str:
 
 
 def data_url(path: Path) -> str:
-    """A PNG or SVG as a data URL.
+    """A PNG or SVG as a data URL."""
+    return "data:{};base64,{}".format(*encoded(path))
+
+
+def encoded(path: Path) -> tuple[str, str]:
+    """The media type of a PNG or SVG, and its content in base64.
 
     Raises:
         LessonError: the picture cannot be read.
@@ -64,7 +69,7 @@ def data_url(path: Path) -> str:
         raise LessonError(
             "the picture {path} cannot be read: {reason}. Install jumok again.", path=path, reason=error.strerror
         ) from None
-    return f"data:{IMAGES[path.suffix]};base64,{content}"
+    return IMAGES[path.suffix], content
 
 
 def blocks(markdown: str) -> list[Block]:

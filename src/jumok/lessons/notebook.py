@@ -6,13 +6,13 @@ pictures and the outputs, so it can be read without running it. Outputs that dif
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 from jumok.errors import LessonError
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
+from jumok.lessons.markup import encoded
 from jumok.lessons.new_files import write_new
 from jumok.version import __version__
 
@@ -43,9 +43,10 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     The first cell installs jumok and the packages of the chapter where they are missing, as on Colab.
     Raises `LessonError` if a picture is missing.
     """
-    cells = [_install_cell(chapter)]
+    name = chapter.slug if chapter.number is None else f"{chapter.number:02d}"
+    cells = [_install_cell(chapter, name)]
     for number, part in enumerate(chapter.parts(), 1):
-        head: dict[str, Any] = {"id": f"{chapter.number:02d}-{number:03d}", "metadata": {}}
+        head: dict[str, Any] = {"id": f"{name}-{number:03d}", "metadata": {}}
         match part:
             case Prose():
                 cells.append({"cell_type": "markdown", **head, "source": _lines(offline(part.text))})
@@ -65,7 +66,7 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
-            "title": f"{chapter.number}. {chapter.title}",
+            "title": chapter.title if chapter.number is None else f"{chapter.number}. {chapter.title}",
         },
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -83,11 +84,11 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     write_new(path, json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n", force=force)
 
 
-def _install_cell(chapter: Chapter) -> dict[str, Any]:
+def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
     """The code cell that makes the notebook run on a machine without jumok."""
     source = _INSTALL[chapter.language].format(packages=[f"jumok=={__version__}", *chapter.packages])
     return {
-        "cell_type": "code", "id": f"{chapter.number:02d}-000", "metadata": {}, "execution_count": None, "outputs": [],
+        "cell_type": "code", "id": f"{name}-000", "metadata": {}, "execution_count": None, "outputs": [],
         "source": _lines(source.strip()),
     }  # fmt: skip
 
@@ -98,16 +99,9 @@ def _outputs(output: str) -> list[dict[str, Any]]:
 
 def _embedded(picture: Picture) -> dict[str, Any]:
     """The fields of a Markdown cell with the picture as an attachment."""
-    try:
-        content = base64.b64encode(picture.path.read_bytes()).decode("ascii")
-    except OSError as error:
-        raise LessonError(
-            "the picture {path} cannot be read: {reason}. Install jumok again.",
-            path=picture.path,
-            reason=error.strerror,
-        ) from None
+    kind, content = encoded(picture.path)
     name = picture.path.name
-    return {"attachments": {name: {"image/png": content}}, "source": [f"![{picture.title}](attachment:{name})"]}
+    return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
 
 
 def _unfoldable(part: Question) -> str:

@@ -1,4 +1,4 @@
-"""Chapter 11, attention on real words: the attention of a published encoder, and what it explains.
+"""Chapter 11, attention in trained models: the attention of a published encoder, and what it explains.
 
 The encoder is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2), a BERT of six layers
 that was trained to give sentences of similar meaning similar vectors. The package PACKAGE contains it. The functions

@@ -1,4 +1,5 @@
-"""Pictures that teach: matrices as heatmaps, and curves. Each function draws one PNG; its words may be Hangul.
+"""Pictures that teach: matrices as heatmaps, curves, and sequences as boxes. Each function draws one PNG; its words may
+be Hangul.
 
 The colours can be told apart with any kind of colour vision: one hue from pale to dark for amounts, orange to purple
 around zero, and those of `canvas` for lines. Masked cells of attention are grey.
@@ -22,6 +23,7 @@ from jumok.view.canvas import INK, MASKED, canvas, line_look
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
 DPI = 130
@@ -29,6 +31,7 @@ WIDEST = 7.0  # inches; 910 pixels fit a README
 CELL = 0.62  # inches, of a matrix that has room
 NUMBERED = 16  # columns up to which a cell has room for its number
 PER_ROW = 4  # matrices side by side
+BOXES = ("#cfe1f2", "#f3e3c3")  # of neighbouring boxes
 
 
 def draw_matrix(
@@ -137,6 +140,92 @@ def draw_matrices(
             _colour_bar(image, list(figure.axes), "")
 
 
+def draw_product(
+    values: Sequence[ArrayLike],
+    path: Path | str,
+    *,
+    titles: Sequence[str],
+    signs: Sequence[str],
+    rows: Sequence[Sequence[str] | None] | None = None,
+    columns: Sequence[Sequence[str] | None] | None = None,
+) -> None:
+    """Draw matrices of different shapes on one line, with signs between them, as for A × B = C.
+
+    Args:
+        values: matrices (n, m), each with its numbers in its cells. titles: one for each, above it.
+        signs: between the matrices, e.g. "×" and "=". rows, columns: labels of each matrix; None for numbers from 0.
+        path: where the PNG goes.
+
+    Raises `ConfigError` for values that are no matrices, and for titles, signs or labels that are too many or too few.
+    """
+    matrices = [_matrix(value, f"values[{index}]") for index, value in enumerate(values)]
+    rows, columns = rows or [None] * len(matrices), columns or [None] * len(matrices)
+    for name, given, expected in (
+        ("titles", titles, len(matrices)), ("signs", signs, len(matrices) - 1),
+        ("rows", rows, len(matrices)), ("columns", columns, len(matrices)),
+    ):  # fmt: skip
+        if len(given) != expected:
+            raise ConfigError(
+                "{name} has {count} entries for {matrices} matrices; give {expected}.",
+                name=name, count=len(given), matrices=len(matrices), expected=expected,
+            )  # fmt: skip
+    space = 0.95  # inches before each matrix, for its labels and the sign
+    across = sum(matrix.shape[1] for matrix in matrices)
+    cell = min(CELL, (WIDEST - space * len(matrices)) / across)
+    tallest = max(matrix.shape[0] for matrix in matrices)
+    size = (space * len(matrices) + cell * across + 0.1, cell * tallest + 1.1)
+    left = space
+    with canvas(path, *size, dpi=DPI, tight=True) as figure:
+        figure.set_layout_engine("none")  # each matrix has its fixed place
+        for index, matrix in enumerate(matrices):
+            height, width = matrix.shape
+            bottom = 0.2 + cell * (tallest - height) / 2
+            axes = _axes_at(figure, size, left, bottom, cell * width, cell * height)
+            _heatmap(axes, matrix, _colour_range([matrix], False), False, cell, True)
+            _label_cells(axes, matrix.shape, rows[index], columns[index], cell)
+            axes.set_title(titles[index], fontsize=10.5, color=INK, pad=8)
+            if index:
+                middle = (left - 0.62 * space) / size[0], (0.2 + cell * tallest / 2) / size[1]
+                figure.text(*middle, signs[index - 1], ha="center", va="center", fontsize=17, color=INK)
+            left += cell * width + space
+
+
+def draw_sums(values: ArrayLike, path: Path | str, *, names: tuple[str, str], title: str = "") -> None:
+    """Draw a matrix with its sums over each dimension: those over dim 0 below it, those over dim 1 at its right.
+
+    Args:
+        values: (n, m). path: where the PNG goes. names: of the sums over dim 0 and over dim 1, beside their arrows.
+        title: above.
+
+    Raises `ConfigError` for values that are no matrix.
+    """
+    matrix = _matrix(values, "values")
+    height, width = matrix.shape
+    cell, gap, left, bottom = CELL, 1.15, 0.7, 0.3
+    size = (left + cell * (width + 1) + gap + 1.6, bottom + cell * (height + 1) + gap + 0.7)
+    colours = _colour_range([matrix, matrix.sum(0, keepdims=True), matrix.sum(1, keepdims=True)], False)
+    above, beside = bottom + cell + gap, left + cell * width + gap
+    with canvas(path, *size, dpi=DPI, tight=True) as figure:
+        figure.set_layout_engine("none")
+        for part, x, y in (
+            (matrix, left, above), (matrix.sum(1, keepdims=True), beside, above),
+            (matrix.sum(0, keepdims=True), left, bottom),
+        ):  # fmt: skip
+            axes = _axes_at(figure, size, x, y, cell * part.shape[1], cell * part.shape[0])
+            _heatmap(axes, part, colours, False, cell, True)
+            axes.set(xticks=[], yticks=[])
+        look: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+        middle = left + cell * width / 2, above + cell * height / 2
+        down, right = bottom + cell + gap / 2, beside - gap / 2
+        figure.text(middle[0] / size[0], down / size[1], "↓", fontsize=17, **look)
+        figure.text((middle[0] + 0.2) / size[0], down / size[1], names[0], fontsize=10.5, **{**look, "ha": "left"})
+        figure.text(right / size[0], middle[1] / size[1], "→", fontsize=17, **look)
+        figure.text(right / size[0], (middle[1] + 0.27) / size[1], names[1], fontsize=10.5, **look)
+        if title:
+            top = (above + cell * height + 0.3) / size[1]
+            figure.text(middle[0] / size[0], top, title, fontsize=12, **look)
+
+
 def draw_lines(
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     path: Path | str,
@@ -183,6 +272,52 @@ def draw_lines(
         _dress(axes, x_label, y_label, title)
         if any(points):
             axes.legend(frameon=False, fontsize=9.5)
+
+
+def draw_boxes(
+    rows: Mapping[str, Sequence[tuple[str, float]]], path: Path | str, *, title: str = "", unit: float = 0.5
+) -> None:
+    """Draw sequences as rows of boxes, one below the other, e.g. one text in the tokens of several tokenizers.
+
+    Args:
+        rows: {label: boxes}; a box is its text and its width. Boxes at the same distance from the left stand below
+            each other, so that widths can show which part of the text a token covers.
+        path: where the PNG goes. title: above. unit: inches for a width of 1; less where the picture would be too wide.
+
+    Raises `ConfigError` for nothing to draw, and for a box without a width.
+    """
+    if not rows or not all(rows.values()):
+        raise ConfigError("rows is empty, or one of its rows is; give at least one box for each label.")
+    thin = next((text for boxes in rows.values() for text, width in boxes if not width > 0), None)
+    if thin is not None:
+        raise ConfigError("the box {text!r} has no width; give a width above 0.", text=thin)
+    widest = max(sum(width for _, width in boxes) for boxes in rows.values())
+    unit = min(unit, (WIDEST - 1.2) / widest)
+    height = 0.55  # inches of a row
+    with canvas(path, unit * widest + 1.4, height * len(rows) + 0.7, dpi=DPI, tight=True) as figure:
+        axes = figure.add_subplot()
+        for row, boxes in enumerate(rows.values()):
+            left = 0.0
+            for index, (text, width) in enumerate(boxes):
+                axes.barh(row, width, 0.72, left, color=BOXES[index % 2], edgecolor="white", linewidth=1.5)
+                columns = sum(1.0 if unicodedata.east_asian_width(char) in "WF" else 0.6 for char in text)
+                size = min(10.0, 0.92 * unit * width * 72 / max(columns, 0.6))
+                axes.text(left + width / 2, row, text, ha="center", va="center", fontsize=size, color=INK)
+                left += width
+        axes.set(xlim=(0, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.set_yticks(range(len(rows)), list(rows), fontsize=9.5, color=INK)
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        if title:
+            axes.set_title(title, fontsize=12, color=INK, pad=10)
+
+
+def _axes_at(
+    figure: Figure, size: tuple[float, float], left: float, bottom: float, width: float, height: float
+) -> Axes:
+    """Axes at a fixed place, all in inches. size: of the figure."""
+    return figure.add_axes((left / size[0], bottom / size[1], width / size[0], height / size[1]))
 
 
 def _heatmap(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=-2, keepdim=True)"),
@@ -13,6 +15,15 @@ MISTAKES = [
     ("softmax", "overflow", [("scores - scores.max(dim=-1, keepdim=True).values", "scores")]),
     ("softmax", "in-place", [("    shifted = scores", "    scores -= 1\n    shifted = scores")]),
     ("softmax", "no-return", [("return e", "e")]),
+    ("dot_product_attention", "scaled",
+     [("= x @ x.transpose(-2, -1)", "= x @ x.transpose(-2, -1) / x.shape[-1] ** 0.5")]),
+    ("dot_product_attention", "weights-returned", [("return weights @ x", "return weights")]),
+    ("dot_product_attention", "batch-mixed",
+     [("scores =", "x, shape = x.flatten(0, 1), x.shape\n    scores ="), ("weights @ x", "(weights @ x).view(shape)")]),
+    ("dot_product_attention", "dimension", [("softmax(scores)", "scores.softmax(dim=1)")]),
+    ("dot_product_attention", "no-softmax", [("softmax(scores)", "scores")]),
+    ("dot_product_attention", "product-shapes", [("x.transpose(-2, -1)", "x")]),
+    ("dot_product_attention", "in-place", [("    scores =", "    x /= 2\n    scores =")]),
 ]  # fmt: skip
 
 

@@ -14,20 +14,23 @@ from rich.text import Text as Line
 from jumok.lessons.chapters import Language
 from jumok.lessons.practice.course import Exercise, exercises
 from jumok.lessons.practice.folder import Practice
+from jumok.lessons.practice.map import place_of
 from jumok.lessons.practice.sandbox import Verdict
 from jumok.messages import tr
 from jumok.text import with_signs
 
 
 def show_course(course: Practice, language: Language) -> None:
-    """Print the exercises: the number, whether it is done, the title, the chapter."""
+    """Print the exercises: the number, whether it is done, the title, the chapter, the part that it builds."""
     table = Table(box=None, pad_edge=False)
-    for heading, justify in ((tr("No."), "right"), ("", "left"), (tr("Exercise"), "left"), (tr("Chapter"), "right")):
+    for heading, justify in (
+        (tr("No."), "right"), ("", "left"), (tr("Exercise"), "left"), (tr("Chapter"), "right"), (tr("Builds"), "left")
+    ):  # fmt: skip
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for one in exercises():
         entry = course.progress[one.slug]
         mark = Line("✓", "green") if entry.right else Line("…" if entry.attempts else "", "yellow")
-        table.add_row(str(one.number), mark, one.title.said(language), str(one.chapter))
+        table.add_row(str(one.number), mark, one.title.said(language), str(one.chapter), place_of(one).said(language))
     console = _console()
     console.print(table)
     done = sum(entry.right for entry in course.progress.values())

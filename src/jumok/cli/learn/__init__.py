@@ -13,9 +13,13 @@ class Course(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the command `chapter` where none is named."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["chapter", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(
+            ctx, args if args[:1] in ([name] for name in ctx.help_option_names) else self.full(args)
+        )
+
+    def full(self, args: list[str]) -> list[str]:
+        """The arguments with `chapter` in front, unless they begin with a command."""
+        return args if args and args[0] in self.commands else ["chapter", *args]
 
 
 @click.group(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jumok.lessons.practice.sandbox import Verdict
 
 FOLDER = "practice"
+MAP = "map.svg"  # in the folder
 POLLED = 0.3  # seconds between two looks at the files of --watch
 
 
@@ -42,11 +43,13 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     """Write the exercises to FOLDER [practice], and show which are done.
 
     Each exercise is a file with a task and a hole. Complete it in an editor, and check it with `jumok learn check`.
-    Files that exist are not changed.
+    Files that exist are not changed, except map.svg: it shows the parts of a GPT, the exercises that build them, and
+    the progress. Open it in a browser.
     """
     from jumok.cli.console.practice import show_course
     from jumok.lessons.practice.course import exercise, exercises
     from jumok.lessons.practice.folder import Practice
+    from jumok.lessons.practice.map import part_of
 
     chosen = language or users_language()
     course = Practice(folder or _folder())
@@ -57,17 +60,22 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
         if kept is not None:
             say(tr("The old file is now {path}.", path=kept), quiet=quiet)
     written = course.write()
+    drawn = _draw_map(course, chosen)
     if as_json:
         listed = [
-            {**_named(one, course.file(one), chosen), "chapter": one.chapter, **vars(course.progress[one.slug])}
+            {
+                **_named(one, course.file(one), chosen), "chapter": one.chapter, "part": part_of(one),
+                **vars(course.progress[one.slug]),
+            }
             for one in exercises()
-        ]
-        print_json({"folder": str(course.path), "written": len(written), "exercises": listed})
+        ]  # fmt: skip
+        print_json({"folder": str(course.path), "written": len(written), "map": str(drawn), "exercises": listed})
         return
     if not quiet:
         show_course(course, chosen)
     if written:
         say(tr("Wrote {count} files to {folder}.", count=len(written), folder=course.path), quiet=quiet)
+    say(tr("Where each exercise belongs in a GPT: {path}", path=drawn), quiet=quiet)
     following = course.next()
     if following is not None:
         say(tr("Next: complete {path}, then", path=course.file(following)), quiet=quiet)
@@ -184,6 +192,8 @@ def _check(
 
     verdict = run(path, one)
     course.tried(one, verdict)
+    if verdict.status == "right" and course.path.joinpath(MAP).exists():
+        _draw_map(course, language)
     if not quiet:
         following = course.next() if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
@@ -234,6 +244,16 @@ def _changed(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+def _draw_map(course: Practice, language: Language) -> Path:
+    """Draw the map with the progress, and return its path."""
+    from jumok.lessons.practice.map import draw_map
+
+    path = course.path / MAP
+    done = {slug for slug, entry in course.progress.items() if entry.right}
+    draw_map(path, language, following=course.next(), done=done)
+    return path
 
 
 def _folder() -> Path:

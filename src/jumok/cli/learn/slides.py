@@ -44,7 +44,7 @@ def slides(
     from jumok.lessons.slides import pages
 
     found = chapter(lesson, language or users_language())
-    path = out or Path(f"{found.number:02d}-{found.slug}.{'md' if marp else 'html'}")
+    path = out or Path(f"{found.path.stem}.{'md' if marp else 'html'}")
     write_new(path, (pages.marp if marp else pages.page)(found), force=force)
     say(tr("Wrote {path}.", path=path), quiet=quiet)
     if as_json:

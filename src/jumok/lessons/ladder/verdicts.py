@@ -13,7 +13,7 @@ from jumok.lessons.ladder.words import say, words
 
 CLEAR = 0.01  # nats per character; a smaller difference may be chance (an estimate)
 ENOUGH_STEPS = 100  # after fewer, the figures depend mostly on the initialisation (an estimate)
-LESS_TEXT = 0.8  # share of the text of the rung before; a smaller share is mentioned
+LESS_TEXT = 0.95  # share of the text of the rung before; a smaller share is mentioned
 
 
 def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:

@@ -9,6 +9,8 @@ from types import ModuleType
 
 from jumok.lessons.practice.course import Exercise, exercise
 
+USED: dict[str, None] = {}  # the names of the reader's files that `mine` gave, in order
+
 
 def mine(name: str) -> ModuleType:
     """The reader's own file of an earlier exercise, as a module; jumok's solution where that is not written yet.
@@ -21,10 +23,13 @@ def mine(name: str) -> ModuleType:
     found = exercise(name)
     path = Path(sys._getframe(1).f_globals["__file__"]).parent / found.file
     try:
-        written = path.read_text(encoding="utf-8")
+        written = path.read_text(encoding="utf-8-sig")
     except OSError:
         return _solution(found)
-    return _solution(found) if is_open(written) else load(path, written)
+    if is_open(written):
+        return _solution(found)
+    USED[found.file] = None
+    return load(path, written)
 
 
 def is_open(source: str) -> bool:

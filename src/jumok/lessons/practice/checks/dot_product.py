@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from jumok.lessons.practice.checking import Code, Mistake, Steps, compare, hidden, require, require_tensor
+from jumok.lessons.practice.checking import Code, Mistake, Steps, compare, hidden, require, require_tensor, result_of
+from jumok.lessons.practice.checks.attention_mistakes import softmax_mistakes
 from jumok.lessons.practice.course import Words
+from jumok.nn import attention_weights
 
 
 def softmax(code: Code) -> Steps:
@@ -19,7 +21,8 @@ def softmax(code: Code) -> Steps:
             "dimension",
             scores.softmax(-2),
             Words(
-                "행의 합이 1이 아닙니다. 소프트맥스가 뒤에서 두 번째 차원(쿼리)에 있습니다. 키는 마지막 차원입니다.",
+                "행의 합이 1이 아닙니다. 소프트맥스를 뒤에서 두 번째 차원(쿼리)에 적용했습니다. "
+                "키는 마지막 차원입니다.",
                 "The rows do not sum to one: the softmax runs over the second last dimension, the queries. The keys "
                 "are the last dimension.",
             ),
@@ -66,3 +69,47 @@ def softmax(code: Code) -> Steps:
     )
     compare(result, large.softmax(-1))
     yield Words("큰 점수에서도 넘치지 않습니다.", "It does not overflow for large scores.")
+
+
+def dot_product_attention(code: Code) -> Steps:
+    """Attention with x as queries, keys and values, not scaled."""
+    function = code.function("dot_product_attention")
+    for batch, t, width in ((2, 5, 3), (3, 4, 7)):
+        x = hidden(batch, t, width)
+        scores = x @ x.transpose(-2, -1)  # (B, T, T)
+        unscaled = x * width**0.5  # the production module divides by it
+        compare(
+            result_of(function, x),
+            attention_weights(unscaled[:, None], x[:, None])[:, 0] @ x,
+            Mistake(
+                "scaled",
+                (scores * width**-0.5).softmax(-1) @ x,
+                Words(
+                    "점수를 √C로 나누었습니다. 어텐션에는 필요하지만 다음 연습에서 다룹니다. 여기서는 나누지 마세요.",
+                    "The scores are divided by √C. Attention needs this, and a later exercise adds it. Leave it out "
+                    "here.",
+                ),
+            ),
+            Mistake(
+                "weights-returned",
+                scores.softmax(-1),
+                Words(
+                    "가중치를 돌려주었습니다. 가중치에 x를 곱한 것이 출력입니다.",
+                    "The function returns the weights. The output is the product of the weights and x.",
+                ),
+            ),
+            Mistake(
+                "batch-mixed",
+                (x.flatten(0, 1) @ x.flatten(0, 1).T).softmax(-1).matmul(x.flatten(0, 1)).view(x.shape),
+                Words(
+                    "배치의 다른 시퀀스까지 참조합니다. 배치 차원을 합치지 말고 마지막 두 차원만 곱하세요.",
+                    "Tokens attend to the other sequences of the batch. Keep the batch dimension, and multiply the "
+                    "last two dimensions only.",
+                ),
+            ),
+            *softmax_mistakes([scores], None, lambda weights, x=x: weights @ x),  # type: ignore[misc]
+        )
+    yield Words(
+        "토큰마다 시퀀스의 모든 토큰을 참조하고, 가중치가 맞습니다.",
+        "Each token attends to all tokens of its sequence, with the right weights.",
+    )

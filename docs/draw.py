@@ -1,0 +1,36 @@
+"""Write what the documentation contains and code makes: the drawings, and the table of the exercises.
+
+    python docs/draw.py
+
+Tests compare the files with the code, so run this after a change of either.
+"""
+
+import re
+from pathlib import Path
+
+from jumok.lessons.chapters import LANGUAGES, Language
+from jumok.lessons.practice.map import draw_map, table
+from jumok.view.drawings import ARCHITECTURES, draw_architecture
+
+DOCS = Path(__file__).resolve().parent
+TABLE = re.compile(r"^\| (?:번호|No\.) \|.*?\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def draw(folder: Path, language: Language) -> None:
+    """Write all drawings in one language to a folder."""
+    for name in ARCHITECTURES:
+        if name != "map":
+            draw_architecture(name, folder / f"{name}.svg", language)
+    draw_map(folder / "map.svg", language)
+
+
+def write_table(page: Path, language: Language) -> None:
+    """Replace the table of the exercises in a page."""
+    text = page.read_text(encoding="utf-8")
+    page.write_text(TABLE.sub(lambda _: table(language), text, count=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for language in LANGUAGES:
+        draw(DOCS / "learn" / "pictures" / language, language)
+        write_table(DOCS / ("ko" if language == "ko" else "") / "practice.md", language)

@@ -1,0 +1,33 @@
+"""잔차 연결
+
+층을 차례로 적용하되, 층의 결과로 x를 바꾸지 말고 x에 더하세요. 층마다 x가 x + f(x)가 되고, 다음 층은 이 새로운 x를
+받습니다. 층이 아무리 많아도 기울기가 1배로 전달되는 경로가 남습니다.
+
+x += f(x)는 x = x + f(x)와 다릅니다. +=는 새 텐서를 만들지 않고 받은 텐서의 값을 바꿉니다. 함수를 부른 쪽의 x도
+바뀌고, f가 역전파에 쓰려고 저장한 x도 바뀌어 기울기를 구할 수 없습니다.
+
+- - -
+
+Residual connections
+
+Apply layers one after another. Do not replace x by the result of a layer: add the result to x. Each layer turns x
+into x + f(x), and the next layer gets this new x. However many layers there are, one path passes the gradient on
+unchanged.
+
+x += f(x) is not the same as x = x + f(x). With += no new tensor is made: the values of the tensor that the function
+was given change. The x of the caller changes, too, and so does the x that f stored for the backward pass. The
+gradient can then not be computed.
+"""
+
+from collections.abc import Callable, Iterable
+
+from torch import Tensor
+
+
+def apply_residual(x: Tensor, layers: Iterable[Callable[[Tensor], Tensor]]) -> Tensor:
+    """Apply each layer with a residual connection and return the result. x, and that of each layer: (B, T, C)."""
+    # <solution>
+    for layer in layers:
+        x = x + layer(x)
+    return x
+    # </solution>

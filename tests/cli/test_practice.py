@@ -1,0 +1,159 @@
+"""`jumok learn practice`, `check`, `hint` and `solution`: the reader's way through the exercises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jumok.lessons.practice import sandbox
+from jumok.lessons.practice.child import judge
+from jumok.lessons.practice.course import Exercise, Words, exercise, exercises
+from jumok.lessons.practice.sandbox import Verdict
+
+FILE = "practice/04_softmax.py"
+ONE = exercise("softmax")
+WRONG = ONE.solution.replace("e.sum(dim=-1", "e.sum(dim=-2").replace("scores.max(dim=-1", "scores.max(dim=-2")
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks without a process for each; tests/lessons/practice/test_sandbox.py has those."""
+
+    def check(path: Path, one: Exercise, **_: object) -> Verdict:
+        found = judge(path, one.slug)
+        return Verdict(
+            status=found["status"],
+            right=tuple(Words(**words) for words in found["right"]),
+            wrong=Words(**found["wrong"]) if found["wrong"] else None,
+            mistake=found["mistake"],
+            line=found["line"],
+        )
+
+    monkeypatch.setattr(sandbox, "check", check)
+
+
+def written(source: str) -> None:
+    Path(FILE).write_text(source, encoding="utf-8")
+
+
+def test_practice_writes_each_file_once(jumok) -> None:
+    end = jumok("learn", "practice", "--lang", "ko")
+    assert end.code == 0, end.err
+    assert sorted(path.name for path in Path("practice").glob("*.py")) == [one.file for one in exercises()]
+    assert ONE.title.ko in end.out
+    written("mine")
+    again = jumok("learn", "practice", "--json")
+    assert (again.code, again.json["written"]) == (0, 0)
+    assert Path(FILE).read_text() == "mine"
+
+
+def test_the_way_through_an_exercise(jumok) -> None:
+    """Untouched, wrong, a hint, the solution after an attempt, right; and the progress is kept."""
+    jumok("learn", "practice")
+    assert jumok("learn", "check", FILE, "--json").json["exercises"][0]["status"] == "open"
+    refused = jumok("learn", "solution", FILE)
+    assert refused.code == 1
+    assert "Try practice/04_softmax.py yourself first" in refused.err
+    written(WRONG)
+    end = jumok("learn", "check", "4", "--lang", "en")
+    assert end.code == 1
+    assert "The rows do not sum to one" in end.out
+    assert "jumok learn hint practice/04_softmax.py" in end.err
+    assert "행의 합이 1이 아닙니다" in jumok("learn", "check", "softmax", "--lang", "ko").out
+    for number in (1, 2, 3, 3):
+        assert jumok("learn", "hint", FILE, "--json").json["hints"] == [h.en for h in ONE.hints[:number]]
+    assert jumok("learn", "solution", FILE).out == ONE.solution
+    written(ONE.solution)
+    end = jumok("learn", "check", FILE, "--lang", "en")
+    assert end.code == 0
+    assert "All right." in end.out
+    entry = json.loads(Path("practice/progress.json").read_text())["softmax"]
+    assert entry == {"right": True, "attempts": 3, "hints": 3}
+    listed = jumok("learn", "practice", "--json").json["exercises"]
+    assert [one["exercise"] for one in listed if one["right"]] == ["softmax"]
+
+
+def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
+    nothing = jumok("learn", "check")
+    assert nothing.code == 1
+    assert "Write them first: jumok learn practice" in nothing.err
+    jumok("learn", "practice")
+    assert "was begun" in jumok("learn", "check").err
+    written(WRONG)
+    Path("practice/01_shapes.py").write_text(exercise("shapes").solution, encoding="utf-8")
+    end = jumok("learn", "check", "--json")
+    assert end.code == 1
+    assert [(one["exercise"], one["status"]) for one in end.json["exercises"]] == [
+        ("shapes", "right"), ("softmax", "wrong"),
+    ]  # fmt: skip
+    assert end.json["exercises"][1]["mistake"] == "dimension"
+
+
+def test_restore_keeps_the_old_file(jumok) -> None:
+    jumok("learn", "practice")
+    for number in (1, 2):
+        written(f"mine {number}")
+        assert jumok("learn", "practice", "--restore", "4").code == 0
+        assert Path(FILE).read_text(encoding="utf-8") == ONE.template
+        assert Path(f"practice/04_softmax.old{number}.py").read_text() == f"mine {number}"
+
+
+def test_a_file_anywhere_can_be_checked(jumok) -> None:
+    Path("softmax.py").write_text(ONE.solution, encoding="utf-8")
+    assert jumok("learn", "check", "softmax.py").code == 0
+
+
+def test_watch_checks_again_when_a_file_is_saved(jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pause is one look at the files; in the first the file is saved, in the second Ctrl-C is pressed."""
+    from jumok.cli.learn import practice
+
+    jumok("learn", "practice")
+    written(WRONG)
+    looks: list[float] = []
+
+    def pause(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            written(ONE.solution + "\n# longer")
+        elif len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(practice.time, "sleep", pause)
+    end = jumok("learn", "check", FILE, "--watch", "--lang", "en")
+    assert "The rows do not sum to one" in end.out
+    assert end.out.index("All right.") > end.out.index("The rows")
+
+
+BAD = [
+    (["check", "nothing.py"], 2, "There is no exercise 'nothing.py'"),
+    (["check", "99"], 2, "There is no exercise '99'"),
+    (["check", "sofmax"], 2, "04_softmax.py"),
+    (["check", "elsewhere/04_softmax.py"], 1, "There is no file elsewhere/04_softmax.py"),
+    (["check", "4"], 1, "There is no file practice/04_softmax.py"),
+    (["hint", "99"], 2, "There is no exercise '99'"),
+    (["hint"], 2, "Missing argument"),
+    (["practice", "a-file"], 2, "is a file"),
+    (["practice", "--restore", "zzz"], 2, "There is no exercise 'zzz'"),
+    (["use", "a-file"], 1, "a-file"),
+    (["use", "zzz.py"], 2, "There is no exercise 'zzz.py'"),
+    (["use", "a-file", "--minutes", "1", "--steps", "2"], 2, "were both given"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input(jumok, arguments: list[str], code: int, message: str) -> None:
+    Path("a-file").write_text("x = 1")
+    end = jumok("learn", *arguments)
+    assert (end.code, message in " ".join(end.err.split())) == (code, True), end.err
+    assert [path.name for path in Path().iterdir()] == ["a-file"]
+
+
+def test_damaged_progress_is_named(jumok) -> None:
+    jumok("learn", "practice")
+    Path("practice/progress.json").write_text("{")
+    end = jumok("learn", "check", FILE)
+    assert end.code == 1
+    assert "practice/progress.json is damaged" in end.err
+    assert Path(FILE).read_text(encoding="utf-8") == ONE.template
