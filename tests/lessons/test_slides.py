@@ -175,6 +175,20 @@ def test_the_page_needs_no_network(chapter: Chapter) -> None:
     assert chapter.title in page.text
 
 
+def test_a_tall_picture_has_a_slide_of_its_own(small: Chapter) -> None:
+    """Drawings of whole models became too small to read beside a text."""
+    svg = small.path.parent.parent / "pictures" / "ko" / "03-b.svg"
+    svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 700"></svg>', encoding="utf-8")
+    text = TEXT.replace("![그림](../pictures/ko/03-a.png)", "![그림](../pictures/ko/03-b.svg)\n\n글")
+    small.path.write_text(text, encoding="utf-8")
+    [alone] = [slide for slide in slides(small) if any(isinstance(item, Picture) for item in slide.items)]
+    assert len(alone.items) == 1
+    assert "data:image/svg+xml;base64," in pages.page(small)
+    svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 300"></svg>', encoding="utf-8")
+    [shared] = [slide for slide in slides(small) if any(isinstance(item, Picture) for item in slide.items)]
+    assert len(shared.items) > 1
+
+
 def test_the_page_of_a_small_chapter(small: Chapter) -> None:
     text = pages.page(small)
     assert "data:image/png;base64," + base64.b64encode(PICTURE).decode() in text

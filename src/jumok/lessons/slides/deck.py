@@ -8,9 +8,11 @@ slide, and its answer is on the next one.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 from typing import Literal
 
 from rich.cells import cell_len
@@ -127,7 +129,8 @@ def _section(title: str, collected: list[_Shown]) -> Iterator[Slide]:
         room = ROOM if any(not isinstance(other.item, Prose) for other in page) else ROOM * SHRUNK
         if page and sum(other.lines for other in page) + shown.lines > room:
             brought = []
-            if isinstance(shown.item, Code | Picture) and len(page) > 1 and isinstance(page[-1].item, Prose):
+            introduces = len(page) > 1 and isinstance(page[-1].item, Prose) and shown.lines <= ROOM
+            if isinstance(shown.item, Code | Picture) and introduces:
                 brought = [page.pop()]
             pages.append(brought)
         pages[-1].append(shown)
@@ -164,9 +167,22 @@ def _shown(block: Block, line: int) -> Iterator[_Shown]:
 
 def _height(item: Code | Picture) -> float:
     if isinstance(item, Picture):
-        return PICTURE
+        return ROOM * SHRUNK if is_tall(item.path) else PICTURE  # a tall picture needs a slide of its own
     lines = [*item.source.rstrip("\n").split("\n"), *item.shown.rstrip("\n").split("\n")]
     return 1 + CODE_LINE * sum(-(-max(1, cell_len(line)) // CODE_COLUMNS) for line in lines)
+
+
+def is_tall(picture: Path) -> bool:
+    """Whether a PNG or SVG is higher than wide; False if it cannot be read, which the page reports."""
+    try:
+        content = picture.read_bytes()
+    except OSError:
+        return False
+    if picture.suffix == ".png":
+        width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
+        return bool(height > width)
+    box = re.search(rb'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', content)
+    return box is not None and float(box[2]) > float(box[1])
 
 
 def _fence_height(fence: str) -> float:

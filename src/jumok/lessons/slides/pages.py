@@ -10,7 +10,7 @@ from string import Template
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose
 from jumok.lessons.markup import code_html, data_url, html_of, image_html, inline_html
 from jumok.lessons.practice.course import Words
-from jumok.lessons.slides.deck import Item, Slide, slides
+from jumok.lessons.slides.deck import Item, Slide, is_tall, slides
 
 _WORDS: Mapping[str, Words] = {
     "keys": Words(
@@ -57,8 +57,9 @@ def _section(slide: Slide, at: int, count: int, number: str, words: Mapping[str,
     if slide.kind == "answer":
         items.insert(1, f'<p class="label">{words["answer"]}</p>')
     above = f'<p class="number">{number}</p>\n' if slide.kind == "title" else ""
+    tall = any(isinstance(item, Picture) and is_tall(item.path) for item in slide.items)
     return (
-        f'<section class="slide {slide.kind}" id="{at}">\n{above}<{heading}>{inline_html(slide.title)}</{heading}>\n'
+        f'<section class="slide {slide.kind}{" tall" if tall else ""}" id="{at}">\n{above}<{heading}>{inline_html(slide.title)}</{heading}>\n'
         f'<div class="body">\n{"".join(items)}\n</div>\n<p class="page">{number} · {at}/{count}</p>\n'
         f'<aside class="notes" aria-label="{words["notes"]}">\n{html_of(slide.notes)}</aside>\n</section>'
     )
