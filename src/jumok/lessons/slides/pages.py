@@ -58,8 +58,9 @@ def _section(slide: Slide, at: int, count: int, number: str, words: Mapping[str,
         items.insert(1, f'<p class="label">{words["answer"]}</p>')
     above = f'<p class="number">{number}</p>\n' if slide.kind == "title" else ""
     tall = any(isinstance(item, Picture) and is_tall(item.path) for item in slide.items)
+    kind = f"{slide.kind} tall" if tall else slide.kind
     return (
-        f'<section class="slide {slide.kind}{" tall" if tall else ""}" id="{at}">\n{above}<{heading}>{inline_html(slide.title)}</{heading}>\n'
+        f'<section class="slide {kind}" id="{at}">\n{above}<{heading}>{inline_html(slide.title)}</{heading}>\n'
         f'<div class="body">\n{"".join(items)}\n</div>\n<p class="page">{number} · {at}/{count}</p>\n'
         f'<aside class="notes" aria-label="{words["notes"]}">\n{html_of(slide.notes)}</aside>\n</section>'
     )
