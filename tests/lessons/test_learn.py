@@ -31,7 +31,8 @@ from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
 from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
-from jumok.lessons.notebook import MIME, notebook, write_notebook
+from jumok.lessons.markup import IMAGES
+from jumok.lessons.notebook import notebook, write_notebook
 from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
 from jumok.view.drawings import ARCHITECTURES
@@ -737,7 +738,7 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     assert stored == [block.shown for block in code_of(chapter)]
     embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
     assert [(kind, base64.b64decode(data)) for content in embedded for kind, data in content.items()] == [
-        (MIME[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
+        (IMAGES[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
     ]
     prose = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"

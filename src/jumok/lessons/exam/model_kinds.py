@@ -57,7 +57,8 @@ def sinusoidal_entry(rng: Random) -> Drawn:
     even, odd = 2 * pair, 2 * pair + 1
     return Drawn(
         Words(
-            f"폭이 C = {width}인 사인·코사인 위치 표에서 위치 {position}의 {even}번째 열과 {odd}번째 열(0부터)은 각각 "
+            f"폭이 C = {width}인 사인파 위치 임베딩 표에서 위치 {position}의 {even}번째 열과 {odd}번째 열(0부터)은 "
+            "각각 "
             "어떤 각도의 "
             "사인과 코사인인가요? 각도는 10000^(-2i/C) × 위치입니다. 각도를 분수로 쓰세요.",
             f"In a sinusoidal position table of width C = {width}, which sine and cosine stand at position {position} "
@@ -148,7 +149,7 @@ def rotary_angle(rng: Random) -> Drawn:
     value: Fraction = (q - k) * exact(torch.tensor(frequency(pair, width), dtype=torch.float64))
     return Drawn(
         Words(
-            f"헤드의 폭이 D = {width}인 회전 위치(RoPE)에서 쿼리는 위치 {q}에, 키는 위치 {k}에 있습니다. 쌍 "
+            f"헤드의 폭이 D = {width}인 회전 위치 임베딩(RoPE)에서 쿼리는 위치 {q}에, 키는 위치 {k}에 있습니다. 쌍 "
             f"{pair}(0부터 셉니다)에서 둘의 회전 각도는 몇 라디안 차이가 나나요? 진동수는 10000^(-2i/D)입니다. 두 "
             f"위치가 모두 {shift}만큼 뒤로 가면 "
             "얼마가 되나요?",
