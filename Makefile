@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check docs package bench clean
+.PHONY: help demo quick test chapters check docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,8 +32,11 @@ unexport PYTHONDONTWRITEBYTECODE
 quick: $(READY)           ## run the quick tests, in under a minute on two cores
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not browser and not compile"
 
-test: $(READY)            ## run the whole test suite
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+test: $(READY)            ## run the test suite
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not chapters"
+
+chapters: $(READY)        ## run the English code of the long chapters as well
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m chapters
 
 check: $(READY)           ## check style and types
 	$(BIN)/ruff check .

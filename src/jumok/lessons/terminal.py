@@ -34,12 +34,16 @@ _COMMANDS = {  # shown under the list
     "ko": {
         "jumok learn 3": "3장 읽기",
         "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
+        "jumok learn practice": "연습 파일 만들기",
+        "jumok learn script > gpt.py": "한 파일로 된 GPT 저장하기",
         "jumok learn ladder": "사다리 설명 읽기",
         "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
     },
     "en": {
         "jumok learn 3": "read chapter 3",
         "jumok learn 3 --notebook 3.ipynb": "save it as a notebook",
+        "jumok learn practice": "write the files of the exercises",
+        "jumok learn script > gpt.py": "save a GPT in one file",
         "jumok learn ladder": "read about the ladder",
         "jumok learn ladder novel.txt": "run the ladder on your own text",
     },

@@ -26,6 +26,8 @@ OTHERS = (
     "solution",
     "use",
     "script",
+    "slides",
+    "exam",
 )  # commands, where a chapter may be expected
 LANGUAGE = option(
     "--lang",
