@@ -30,16 +30,17 @@ CASES = {
 }
 
 
-def verdict_on(tmp_path: Path, code: str) -> Verdict:
+def verdict_on(tmp_path: Path, code: str, seconds: float = 20) -> Verdict:
     path = tmp_path / "04_softmax.py"
     path.write_text(code, encoding="utf-8")
-    return check(path, exercise("softmax"), seconds=2)
+    return check(path, exercise("softmax"), seconds=seconds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_what_goes_wrong_is_explained(tmp_path: Path, case: str) -> None:
     code, mistake, line, words = CASES[case]
-    verdict = verdict_on(tmp_path, code)
+    verdict = verdict_on(tmp_path, code, seconds=2)
     assert verdict.status == "wrong"
     assert verdict.wrong is not None
     assert words in verdict.wrong.en
@@ -50,6 +51,7 @@ def test_what_goes_wrong_is_explained(tmp_path: Path, case: str) -> None:
     assert len(verdict.printed) <= PRINTED
 
 
+@pytest.mark.long
 def test_a_solution_passes_and_prints(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, exercise("softmax").solution + "\nprint('점수')\n")
     assert (verdict.status, verdict.printed) == ("right", "점수")
