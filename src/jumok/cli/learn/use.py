@@ -17,6 +17,8 @@ from jumok.messages import tr
 if TYPE_CHECKING:
     from jumok.lessons.practice.comparison import Comparison, Trained
 
+MINUTES = 1.0
+
 
 @click.command(
     cls=Verb,
@@ -66,7 +68,12 @@ def use(
     say(tr("{file}: your {part} replaces that of jumok", file=path, part=part.name), quiet=quiet)
     say(text.describe(), quiet=quiet)
     comparison = Comparison(
-        part, text, minutes=None if steps else minutes or 1.0, steps=steps, seed=seed or 0, device=device
+        part,
+        text,
+        minutes=minutes if minutes is not None or steps is not None else MINUTES,
+        steps=steps,
+        seed=seed or 0,
+        device=device,
     )
     _show(comparison, quiet)
     if comparison.yours is None or comparison.jumok is None:

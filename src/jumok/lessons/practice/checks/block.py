@@ -17,8 +17,6 @@ from jumok.lessons.practice.checking import (
     Wrong,
     any_of,
     compare,
-    copy_parameters,
-    fill,
     hidden,
     require,
     require_earlier,
@@ -27,6 +25,7 @@ from jumok.lessons.practice.checking import (
     same,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, fill
 from jumok.nn.blocks import ACTIVATION, MLP, Block
 
 ACTIVATIONS = ("gelu_tanh", "gelu", "relu")  # those that a reader may choose

@@ -8,17 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from jumok.lessons.practice.checking import (
-    Code,
-    Mistake,
-    Steps,
-    Wrong,
-    compare,
-    copy_parameters,
-    hidden,
-    require_gradients,
-    result_of,
-)
+from jumok.lessons.practice.checking import Code, Mistake, Steps, Wrong, compare, hidden, result_of
 from jumok.lessons.practice.checks.attention import run_module
 from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
 from jumok.lessons.practice.checks.attention_modules import (
@@ -28,6 +18,7 @@ from jumok.lessons.practice.checks.attention_modules import (
     run_with_heads,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, require_gradients
 from jumok.nn import MultiHeadAttention, attention_weights, causal_mask
 
 

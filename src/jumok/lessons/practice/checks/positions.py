@@ -15,8 +15,6 @@ from jumok.lessons.practice.checking import (
     Steps,
     any_of,
     compare,
-    copy_parameters,
-    fill,
     hidden,
     raises,
     require,
@@ -24,6 +22,7 @@ from jumok.lessons.practice.checking import (
     same,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, fill
 from jumok.nn import positions
 
 BERT = (30_522, 768)  # vocab_size and hidden_size of the config of bert-base-uncased
