@@ -1,4 +1,4 @@
-"""Errors that readers' code raises: each explanation is reached by code that raises the error in this version of torch."""
+"""Errors of readers' code: each explanation is reached by code that raises the error with this version of torch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CODE = {  # part of the message -> code whose last line raises it
 def test_each_explanation_is_reached(part: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     source = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n" + CODE[part]
-    with pytest.raises(Exception, match=".") as raised:
+    with pytest.raises(Exception, match=r".") as raised:
         load(path, source)
     words, mistake = explained(raised.value)
     name, explanation = KNOWN[part]
