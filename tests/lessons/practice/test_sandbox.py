@@ -28,7 +28,9 @@ CASES = {
     "empty": ("", "empty-file", None, "The file is empty"),
     "missing": ("x = 1\n", None, None, "softmax is missing"),
     "a process that goes on": (
-        "import os, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'])\nos._exit(3)\n",
+        "import os, subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'])\n"
+        "os._exit(3)\n",
         "crash",
         None,
         "code 3",
