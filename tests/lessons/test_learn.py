@@ -31,7 +31,8 @@ from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
 from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
-from jumok.lessons.notebook import MIME, notebook, write_notebook
+from jumok.lessons.markup import IMAGES
+from jumok.lessons.notebook import notebook, write_notebook
 from jumok.lessons.practice.course import exercises
 from jumok.lessons.terminal import render, render_list
 from jumok.view.drawings import ARCHITECTURES
@@ -477,10 +478,10 @@ def test_a_question_needs_no_number(library: Path) -> None:
 
 def test_a_notebook_unfolds_the_answers(library: Path) -> None:
     cells = ["".join(cell["source"]) for cell in notebook(chapter_of(library, QUESTIONS))["cells"]]
-    assert cells[1].startswith(
+    assert cells[2].startswith(
         "<details>\n<summary>1. <code>dim</code>이란? 0 &lt; 1?</summary>\n\n첫 문단, 4장 (`jumok learn 4`)."
     )
-    assert cells[2] == "<details>\n<summary>2. 왜?</summary>\n\n그래서.\n\n</details>"
+    assert cells[3] == "<details>\n<summary>2. 왜?</summary>\n\n그래서.\n\n</details>"
 
 
 @pytest.mark.parametrize("text", ["```python\nx = 1\n", "```python\nx = 1\n```\n\n```text\n1\n", "```sh\n"])
@@ -731,13 +732,13 @@ def test_a_chapter_as_a_notebook(chapter: Chapter, tmp_path: Path) -> None:
     write_notebook(chapter, path)
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
-    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    code = [cell for cell in book.cells[1:] if cell.cell_type == "code"]  # the first one installs jumok
     assert [cell.source for cell in code] == [block.source.rstrip("\n") for block in code_of(chapter)]
     stored = ["".join(output.text for output in cell.outputs) for cell in code]
     assert stored == [block.shown for block in code_of(chapter)]
     embedded = [content for cell in book.cells for content in cell.get("attachments", {}).values()]
     assert [(kind, base64.b64decode(data)) for content in embedded for kind, data in content.items()] == [
-        (MIME[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
+        (IMAGES[picture.path.suffix], picture.path.read_bytes()) for picture in pictures_of(chapter)
     ]
     prose = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     assert not re.search(r"\]\((?!https?:|attachment:)", prose), "a notebook is read away from the other files"
@@ -779,7 +780,7 @@ def test_measured_times_are_left_out(library: Path) -> None:
     chapter = chapter_of(
         library, "```python\nprint(0.12)\n```\n\n```text\n...\n```\n\n```python\nprint(7)\n```\n\n```text\n7\n```\n"
     )
-    assert [cell.get("outputs") for cell in notebook(chapter)["cells"] if cell["cell_type"] == "code"] == [
+    assert [cell.get("outputs") for cell in notebook(chapter)["cells"][1:] if cell["cell_type"] == "code"] == [
         [], [{"output_type": "stream", "name": "stdout", "text": ["7\n"]}],
     ]  # fmt: skip
     shown = render(chapter)
@@ -790,7 +791,28 @@ def test_measured_times_are_left_out(library: Path) -> None:
 def test_the_same_chapter_is_the_same_notebook(library: Path) -> None:
     chapter = chapter_of(library, "Words.\n\n```python\nx = 1\n```\n")
     assert notebook(chapter) == notebook(chapter)
-    assert len({cell["id"] for cell in notebook(chapter)["cells"]}) == 2
+    assert len({cell["id"] for cell in notebook(chapter)["cells"]}) == 3
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("beside", [True, False], ids=["wheel beside it", "no wheel"])
+def test_a_notebook_installs_what_is_missing(
+    language: Language, beside: bool, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without jumok, the first cell installs it, and the packages of the chapter."""
+    (library / language).mkdir(exist_ok=True)
+    path = library / language / "03-three.md"
+    path.write_text("# 3. Three\n\n```sh\npip install no-such-package\n```\n", encoding="utf-8")
+    cell = notebook(Chapter(number=3, slug="three", language=language, title="T", question="", path=path))["cells"][0]
+    run: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, check: run.append(command[1:]))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    if beside:
+        Path("jumok-9.9-py3-none-any.whl").touch()
+    exec(compile("".join(cell["source"]), "cell", "exec", dont_inherit=True), {})
+    install = ["-m", "pip", "install", "-q"]
+    jumok = "jumok-9.9-py3-none-any.whl" if beside else f"jumok=={version('jumok')}"
+    assert run == [[*install, jumok], [*install, "no-such-package"]]
 
 
 def test_a_picture_is_in_the_notebook(library: Path) -> None:
@@ -798,7 +820,7 @@ def test_a_picture_is_in_the_notebook(library: Path) -> None:
     with pytest.raises(LessonError, match=r"the picture .*03-a\.png cannot be read"):
         notebook(chapter)
     (library / "pictures/ko/03-a.png").write_bytes(PICTURE)
-    cell = notebook(chapter)["cells"][1]
+    cell = notebook(chapter)["cells"][2]
     assert cell["source"] == ["![그림](attachment:03-a.png)"]
     assert base64.b64decode(cell["attachments"]["03-a.png"]["image/png"]) == PICTURE
 

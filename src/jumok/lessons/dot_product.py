@@ -97,7 +97,8 @@ def softmax(scores: Tensor) -> Tensor:
 def softmax_jacobian(weights: Tensor) -> Tensor:
     """The derivative of each weight with respect to each score: d w_i / d s_j = w_i (1 if i = j else 0) - w_i w_j.
 
-    It depends only on the weights. Each row sums to zero, because the weights always sum to one.
+    It depends only on the weights. Each column sums to zero, because the weights always sum to one. Each row sums to
+    zero, because adding a number to all scores changes no weight.
 
     Args:
         weights: (..., S), of a softmax.

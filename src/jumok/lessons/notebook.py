@@ -6,16 +6,33 @@ pictures and the outputs, so it can be read without running it. Outputs that dif
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 from jumok.errors import LessonError
-from jumok.files import write_atomic
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
+from jumok.lessons.markup import encoded
+from jumok.lessons.new_files import write_new
+from jumok.version import __version__
 
-MIME = {".png": "image/png", ".svg": "image/svg+xml"}
+_CODE = """
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+for package in {packages}:
+    module = package.partition("==")[0].replace("-", "_")
+    if find_spec(module) is None:
+        wheel = next(Path().glob(f"{{module}}-*.whl"), package)
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", str(wheel)], check=True)
+"""
+_INSTALL = {
+    "ko": "# Colab처럼 jumok이 없는 곳에서는 설치합니다. 노트북 옆에 .whl 파일이 있으면 그 파일로 설치합니다." + _CODE,
+    "en": "# Install jumok where it is missing, as on Colab: from a .whl file beside the notebook, or from PyPI."
+    + _CODE,
+}
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -23,10 +40,11 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
     image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
+    The first cell installs jumok and the packages of the chapter where they are missing, as on Colab.
     Raises `LessonError` if a picture is missing.
     """
-    cells: list[dict[str, Any]] = []
     name = chapter.slug if chapter.number is None else f"{chapter.number:02d}"
+    cells = [_install_cell(chapter, name)]
     for number, part in enumerate(chapter.parts(), 1):
         head: dict[str, Any] = {"id": f"{name}-{number:03d}", "metadata": {}}
         match part:
@@ -63,19 +81,16 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     """
     if path.suffix != ".ipynb":
         raise LessonError("{path} is not the name of a notebook: Jupyter opens files that end in .ipynb.", path=path)
-    if path.exists() and not force:
-        raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
-    content = json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n"
-    try:
-        write_atomic(path, content)
-    except FileNotFoundError:
-        raise LessonError(
-            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
-        ) from None
-    except OSError as error:
-        raise LessonError(
-            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
-        ) from None
+    write_new(path, json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n", force=force)
+
+
+def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
+    """The code cell that makes the notebook run on a machine without jumok."""
+    source = _INSTALL[chapter.language].format(packages=[f"jumok=={__version__}", *chapter.packages])
+    return {
+        "cell_type": "code", "id": f"{name}-000", "metadata": {}, "execution_count": None, "outputs": [],
+        "source": _lines(source.strip()),
+    }  # fmt: skip
 
 
 def _outputs(output: str) -> list[dict[str, Any]]:
@@ -84,16 +99,8 @@ def _outputs(output: str) -> list[dict[str, Any]]:
 
 def _embedded(picture: Picture) -> dict[str, Any]:
     """The fields of a Markdown cell with the picture as an attachment."""
-    try:
-        content = base64.b64encode(picture.path.read_bytes()).decode("ascii")
-    except OSError as error:
-        raise LessonError(
-            "the picture {path} cannot be read: {reason}. Install jumok again.",
-            path=picture.path,
-            reason=error.strerror,
-        ) from None
+    kind, content = encoded(picture.path)
     name = picture.path.name
-    kind = MIME[picture.path.suffix]
     return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
 
 

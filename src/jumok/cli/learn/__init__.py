@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jumok.cli.commands import Group
-from jumok.cli.learn import chapter, ladder, practice, script, use
+from jumok.cli.learn import chapter, exam, ladder, practice, script, slides, use
 
 
 class Course(Group):
@@ -36,11 +36,13 @@ def learn() -> None:
       jumok learn practice
       jumok learn check practice/04_softmax.py
       jumok learn ladder novel.txt
+      jumok learn slides 3
+      jumok learn exam --students 30
     """
 
 
 for command in (
     chapter.chapter, practice.practice, practice.check, practice.hint, practice.solution, ladder.ladder,
-    use.use, script.script,
+    use.use, script.script, slides.slides, exam.exam,
 ):  # fmt: skip
     learn.add_command(command)

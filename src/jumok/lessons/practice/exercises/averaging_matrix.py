@@ -6,7 +6,7 @@
 
 - - -
 
-A matrix that averages the past
+A matrix that averages the tokens so far
 
 Make the matrix that averages, at each position, the vector of that position and all vectors before it. Row 0 is [1, 0,
 0, ...], row 1 is [1/2, 1/2, 0, ...], row 2 is [1/3, 1/3, 1/3, 0, ...]. torch.tril makes a matrix with ones on and below
