@@ -250,3 +250,25 @@ def jumok(own_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyte
         return End(stop.value.code, out, err)
 
     return run
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """The verdict on the solution of an exercise in which fragments are replaced: judged(slug, (old, new), ...).
+
+    It is given in this process, which is faster than a process for each.
+    """
+    from jumok.lessons.practice.child import judge
+    from jumok.lessons.practice.course import exercise
+
+    def verdict(slug: str, *replacements: tuple[str, str]) -> dict[str, Any]:
+        found = exercise(slug)
+        source = found.solution
+        for old, new in replacements:
+            assert source.count(old) == 1, f"{old!r} is in the solution of {slug} {source.count(old)} times"
+            source = source.replace(old, new)
+        path = tmp_path / found.file
+        path.write_text(source, encoding="utf-8")
+        return judge(path, slug)
+
+    return verdict
