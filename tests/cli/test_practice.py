@@ -77,6 +77,15 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert [one["exercise"] for one in listed if one["right"]] == ["softmax"]
 
 
+def test_a_finished_part_can_be_trained(jumok) -> None:
+    jumok("learn", "practice")
+    block = exercise("block")
+    (Path("practice") / block.file).write_text(block.solution, encoding="utf-8")
+    assert f"Train with it: jumok learn use {Path('practice') / block.file}" in jumok("learn", "check", "block").err
+    written(ONE.solution)
+    assert "jumok learn use" not in jumok("learn", "check", "4").err
+
+
 def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
     nothing = jumok("learn", "check")
     assert nothing.code == 1

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 CASES = {
     "endless loop": (
-        "def softmax(scores):\n    while True:\n        pass\n",
+        "def softmax(scores):\n    while True: pass\n",
         "endless",
         2,
         "not finish within 2 seconds",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = "practice"
 MAP = "map.svg"  # in the folder
+TRAINABLE = ("head", "module_list_heads", "output_projection", "mlp", "block", "gpt")  # exercises for `learn use`
 POLLED = 0.3  # seconds between two looks at the files of --watch
 
 
@@ -202,6 +203,8 @@ def _check(
     if not quiet:
         following = course.next() if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
+        if verdict.status == "right" and not short and one.slug in TRAINABLE:
+            say(tr("Train with it: {command}", command=_command("use", path)))
         if verdict.status == "right" and following is not None:
             say(tr("Next: {path}", path=course.file(following)))
         elif verdict.status == "wrong" and not short:

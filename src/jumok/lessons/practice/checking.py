@@ -13,6 +13,7 @@ A mistake is recognised by what it computes: the result of the reader's code equ
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -94,6 +95,30 @@ NO_SUPER_INIT = Words(
     "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
     "super().__init__() must be the first line of __init__.",
 )
+OTHER_DEVICE = Words(
+    "텐서 두 개가 서로 다른 장치에 있게 됩니다. torch.ones, torch.rand, torch.arange 등은 텐서를 CPU에 만들기 때문에 "
+    "모델을 GPU로 옮기면 오류가 납니다. x의 장치로 옮기거나(.to(x.device)) 처음부터 그곳에 만드세요(device=x.device, "
+    "torch.rand_like(x)).",
+    "Two tensors are on different devices. torch.ones, torch.rand, torch.arange and the like make a tensor on the CPU, "
+    "and a model on a GPU then fails. Move it to the device of x (.to(x.device)), or make it there (device=x.device, "
+    "torch.rand_like(x)).",
+)
+
+
+def require_one_device(module: nn.Module, *inputs: Tensor) -> None:
+    """Check that a module works where it and its inputs are not on the CPU: on the device "meta", without values.
+
+    Raises:
+        Wrong: it mixes devices, or its result is on another one.
+    """
+    away = [x.to("meta") for x in inputs]
+    try:
+        result = copy.deepcopy(module).to("meta")(*away)
+    except (RuntimeError, NotImplementedError) as error:
+        if "device" not in str(error):
+            return  # an operation that "meta" does not have
+        raise Wrong(OTHER_DEVICE, mistake="device") from error
+    require(result.device == away[0].device, OTHER_DEVICE, mistake="device")
 
 
 def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -149,17 +174,17 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     if tensor.is_floating_point() != right.is_floating_point():
         raise Wrong(
             Words(
-                "결과의 자료형이 {given}입니다. {right}이어야 합니다.",
+                "결과의 자료형이 {given}입니다. 필요한 자료형은 {right}입니다.",
                 "The result has type {given}; it should be {right}.",
             ),
             given=tensor.dtype,
             right=right.dtype,
         )
     if not same(tensor, right, tolerance):
-        _explain_entries(tensor.double(), right.double(), tolerance)
+        _explain_entries(tensor.double(), right.double(), tolerance, boolean=right.dtype is torch.bool)
 
 
-def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
+def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean: bool) -> None:
     """Raise Wrong: how many entries differ, in which indices if not everywhere, and the one that is furthest off."""
     gap = (given - right).abs().nan_to_num(float("inf"))
     gap[given == right] = 0  # infinity minus infinity is NaN
@@ -180,18 +205,21 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
             en += f" All wrong entries are at index {listed} of dimension {dim}."
     raise Wrong(
         Words(
-            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 "
-            "합니다.{ko}",
-            "{count} of {total} entries are wrong. The entry at {place} is {given:.4g}; it should be {right:.4g}.{en}",
+            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given}입니다. {right}이어야 합니다.{ko}",
+            "{count} of {total} entries are wrong. The entry at {place} is {given}; it should be {right}.{en}",
         ),
         count=int(wrong.sum()),
         total=wrong.numel(),
         place=place,
-        given=given[tuple(place)].item(),
-        right=right[tuple(place)].item(),
+        given=_entry(given[tuple(place)], boolean),
+        right=_entry(right[tuple(place)], boolean),
         ko=ko,
         en=en,
     )
+
+
+def _entry(value: Tensor, boolean: bool) -> str:
+    return str(bool(value)) if boolean else f"{value.item():.4g}"
 
 
 def any_of(*values: Tensor) -> Callable[[Tensor], bool]:

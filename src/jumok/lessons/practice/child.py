@@ -21,6 +21,7 @@ from jumok.lessons.practice.carry import USED, is_open, load, read
 from jumok.lessons.practice.checking import Code, Steps, Wrong
 from jumok.lessons.practice.course import Words, exercise
 from jumok.lessons.practice.known_errors import explained, line_of, with_earlier_files
+from jumok.lessons.practice.ready_made import require_own_code
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
 
@@ -47,8 +48,9 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         module = load(path, source)
         for words in _checks(slug)(Code(module)):
             right.append(vars(words))
+        require_own_code(slug, source)
     except Wrong as wrong:
-        words = wrong.words if wrong.mistake and not wrong.__cause__ else with_earlier_files(wrong.words)
+        words = wrong.words if wrong.mistake else with_earlier_files(wrong.words, wrong.__cause__)
         return _verdict("wrong", right, words, wrong.mistake, line_of(wrong.__cause__, path))
     except NotImplementedError as error:
         if is_open(source):

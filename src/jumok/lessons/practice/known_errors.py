@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from jumok.lessons.practice.carry import USED
-from jumok.lessons.practice.checking import NO_SUPER_INIT, NOT_BOOLEAN
+from jumok.lessons.practice.checking import NO_SUPER_INIT, NOT_BOOLEAN, OTHER_DEVICE
 from jumok.lessons.practice.course import Words
 
 PRODUCT = Words(
@@ -73,6 +73,22 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "A parameter was changed in place. Change parameters only inside torch.no_grad().",
         ),
     ),
+    "sqrt(): argument 'input'": (
+        "root-of-a-number",
+        Words(
+            "torch.sqrt는 텐서의 제곱근을 구합니다. 파이썬 수의 제곱근은 math.sqrt(...)나 (...) ** 0.5입니다.",
+            "torch.sqrt takes a tensor. The square root of a Python number is math.sqrt(...) or (...) ** 0.5.",
+        ),
+    ),
+    "but got float": (
+        "float-size",
+        Words(
+            "모양이나 번호에는 정수가 필요합니다. 파이썬에서 /의 결과는 6 / 2처럼 나누어떨어져도 실수(3.0)입니다. "
+            "정수 나눗셈은 //입니다.",
+            "Shapes and indices are integers. In Python / gives a float, even where nothing remains: 6 / 2 is 3.0. "
+            "Integer division is //.",
+        ),
+    ),
     "must be Tensor, not": (
         "not-a-tensor",
         Words(
@@ -87,6 +103,14 @@ KNOWN: dict[str, tuple[str, Words]] = {
         Words(
             "nn.Embedding에 실수를 주었습니다. nn.Embedding은 정수 번호를 받아 그 번호의 행을 찾습니다.",
             "nn.Embedding was given floats. It takes whole numbers and returns the rows with these numbers.",
+        ),
+    ),
+    "'NoneType' object": (
+        "none-used",
+        Words(
+            "None을 텐서처럼 썼습니다. 앞의 함수에 return이 없거나, None일 수 있는 인자입니다.",
+            "None is used as if it were a tensor. Either a function before it has no return, or it is an argument "
+            "that can be None.",
         ),
     ),
     "object is not subscriptable": (
@@ -131,6 +155,13 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "1. Check the size of the embedding and the numbers.",
         ),
     ),
+    "Module [ModuleList] is missing": (
+        "list-called",
+        Words(
+            "nn.ModuleList는 모듈의 목록일 뿐이어서 함수처럼 부를 수 없습니다. for 문으로 모듈을 하나씩 적용하세요.",
+            "An nn.ModuleList is only a list and cannot be called. Apply its modules one by one in a for loop.",
+        ),
+    ),
     'is missing the required "forward"': (
         "no-forward",
         Words(
@@ -154,6 +185,32 @@ KNOWN: dict[str, tuple[str, Words]] = {
             "An object does not have that name. Check its spelling. What belongs to self must be made in __init__.",
         ),
     ),
+    "required positional argument": (
+        "argument-missing",
+        Words(
+            "함수나 클래스에 넘긴 인자가 모자랍니다. 아래 오류에 빠진 인자의 이름이 있습니다. 정의와 인자의 순서를 "
+            "비교하세요.",
+            "The call has too few arguments: the one named below is missing. Compare the call with the definition, "
+            "also the order.",
+        ),
+    ),
+    "unexpected keyword argument": (
+        "argument-unknown",
+        Words(
+            "그런 이름의 인자가 없습니다. 함수나 클래스의 정의에서 인자의 이름을 확인하세요.",
+            "There is no argument of that name. Look up the names in the definition of the function or class.",
+        ),
+    ),
+    "values to unpack": (
+        "unpacked",
+        Words(
+            "등호 왼쪽의 이름 수와 오른쪽의 값 수가 다릅니다. B, T, C = x.shape는 차원이 3개인 텐서에만 쓸 수 "
+            "있습니다. x.shape를 출력해 보세요.",
+            "The number of names on the left is not the number of values on the right. B, T, C = x.shape needs a "
+            "tensor of three dimensions. Print x.shape.",
+        ),
+    ),
+    "to be on the same device": ("device", OTHER_DEVICE),
     "torch.return_types.": (
         "values-and-indices",
         Words(
@@ -203,11 +260,11 @@ KNOWN: dict[str, tuple[str, Words]] = {
 
 
 def explained(error: BaseException) -> tuple[Words, str | None]:
-    """What an error means, and the name of the mistake if it is a known one."""
+    """What an error of the reader's code means, and the name of the mistake if it is a known one."""
     text = f"{type(error).__name__}: {error}".strip()
     for part, (mistake, words) in KNOWN.items():
         if part in text:
-            return Words(f"{words.ko}\n{text}", f"{words.en}\n{text}"), mistake
+            return with_earlier_files(Words(f"{words.ko}\n{text}", f"{words.en}\n{text}"), error), mistake
     if isinstance(error, MemoryError):
         return KNOWN["can't allocate memory"][1], "memory"
     if isinstance(error, SyntaxError):
@@ -219,17 +276,28 @@ def explained(error: BaseException) -> tuple[Words, str | None]:
     if isinstance(error, SystemExit):
         return Words("코드가 스스로 끝났습니다: exit()를 지우세요.", "The code ended itself: remove exit()."), "exit"
     words = Words(f"실행 중에 오류가 났습니다: {text}", f"The code raised an error: {text}")
-    return with_earlier_files(words), None
+    return with_earlier_files(words, error), None
 
 
-def with_earlier_files(words: Words) -> Words:
-    """Add which of the reader's other files the code used: the fault may be there."""
-    if not USED:
+def with_earlier_files(words: Words, error: BaseException | None) -> Words:
+    """Add where in the reader's earlier files the error arose, or which of them the code uses: the fault may be there.
+
+    An error that the check recognised and that arose outside these files is not theirs, so nothing is added.
+    """
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    for frame in reversed(frames):
+        name = Path(frame.filename).name
+        if name in USED:
+            return Words(
+                f"{words.ko}\n오류가 난 곳은 이 코드가 부른 {name}의 {frame.lineno}번째 줄입니다.",
+                f"{words.en}\nThe error arose in line {frame.lineno} of {name}, which this code calls.",
+            )
+    if error is not None or not USED:
         return words
     files = ", ".join(USED)
     return Words(
-        f"{words.ko}\n이 코드는 {files}도 씁니다. 그 파일이 맞는지 먼저 확인하세요.",
-        f"{words.en}\nThe code also uses {files}. Check first that this is right.",
+        f"{words.ko}\n이 코드는 {files}도 씁니다. 그쪽이 틀렸을 수도 있습니다.",
+        f"{words.en}\nThe code also uses {files}. The fault may be there.",
     )
 
 

@@ -20,7 +20,8 @@ from jumok import models
 from jumok.config import GPTConfig
 from jumok.errors import LessonError
 from jumok.lessons.practice.carry import load, read
-from jumok.lessons.practice.known_errors import line_of
+from jumok.lessons.practice.known_errors import explained, line_of
+from jumok.messages import users_language
 from jumok.models.gpt import GPT
 from jumok.nn import Block
 from jumok.nn.cache import KVCache
@@ -125,7 +126,7 @@ def readers_errors(path: Path) -> Iterator[None]:
             raise
         if isinstance(error, NotImplementedError):
             raise LessonError("{path}, line {line}: this part is not written yet.", path=path, line=line) from None
-        reason = f"{type(error).__name__}: {error}"
+        reason = explained(error)[0].said(users_language())
         raise LessonError("{path}, line {line}: {reason}", path=path, line=line, reason=reason) from error
 
 

@@ -20,6 +20,7 @@ from jumok.lessons.practice.checking import (
     hidden,
     require,
     require_earlier,
+    require_one_device,
     require_shape,
     require_tensor,
     same,
@@ -425,6 +426,7 @@ def dropout(code: Code) -> Steps:
         ),
     )
     compare(code.module("Dropout", 0.0).train()(kept), x)
+    require_one_device(layer, x)
     yield Words(
         "0의 비율, 남은 값의 크기, 무작위성이 맞습니다.",
         "The share of zeros, the scale of the others and the randomness are right.",
