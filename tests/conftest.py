@@ -21,8 +21,6 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
-from jumok.lessons.practice.child import judge
-from jumok.lessons.practice.course import exercise
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
@@ -258,7 +256,7 @@ def jumok(own_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyte
 def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """The verdict on the solution of an exercise in which fragments are replaced: judged(slug, (old, new), ...).
 
-    In this process, which is faster than a process for each.
+    It is given in this process, which is faster than a process for each.
     """
 
     def verdict(slug: str, *replacements: tuple[str, str]) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from jumok.lessons.practice import sandbox
+from jumok.lessons.practice import folder, sandbox
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import Exercise, Words, exercise, exercises
+from jumok.lessons.practice.folder import Practice
 from jumok.lessons.practice.sandbox import Verdict
 
 FILE = "practice/04_softmax.py"
@@ -73,6 +75,15 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert entry == {"right": True, "attempts": 3, "hints": 3}
     listed = jumok("learn", "practice", "--json").json["exercises"]
     assert [one["exercise"] for one in listed if one["right"]] == ["softmax"]
+
+
+def test_a_finished_part_can_be_trained(jumok) -> None:
+    jumok("learn", "practice")
+    block = exercise("block")
+    (Path("practice") / block.file).write_text(block.solution, encoding="utf-8")
+    assert f"Train with it: jumok learn use {Path('practice') / block.file}" in jumok("learn", "check", "block").err
+    written(ONE.solution)
+    assert "jumok learn use" not in jumok("learn", "check", "4").err
 
 
 def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
@@ -157,3 +168,53 @@ def test_damaged_progress_is_named(jumok) -> None:
     assert end.code == 1
     assert "practice/progress.json is damaged" in end.err
     assert Path(FILE).read_text(encoding="utf-8") == ONE.template
+
+
+def test_the_progress_of_two_commands_at_once_is_kept(jumok) -> None:
+    """`check --watch` has read the progress before `hint` is run in another terminal, and saves after it."""
+    jumok("learn", "practice")
+    watching = Practice(Path("practice"))
+    jumok("learn", "hint", "4")
+    watching.tried(ONE, Verdict(status="wrong"))
+    kept = Practice(Path("practice")).progress["softmax"]
+    assert (kept.attempts, kept.hints) == (1, 1)
+
+
+def test_the_verdict_is_shown_where_the_progress_cannot_be_saved(jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only folder, or a full disk."""
+    jumok("learn", "practice")
+    written(ONE.solution)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folder, "write_atomic", full)
+    end = jumok("learn", "check", FILE, "--lang", "en")
+    assert (end.code, "All right." in end.out, "No space left" in end.err) == (0, True, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "mistake"),
+    [
+        (b"\xef\xbb\xbf" + ONE.solution.encode(), "right", None),
+        (ONE.solution.replace("\n", "\r\n").encode(), "right", None),
+        (ONE.solution.encode("cp949", "replace"), "wrong", "encoding"),
+        (b"", "wrong", "empty-file"),
+    ],
+)
+def test_files_as_editors_save_them(jumok, content: bytes, status: str, mistake: str | None) -> None:
+    jumok("learn", "practice")
+    Path(FILE).write_bytes(content)
+    found = jumok("learn", "check", FILE, "--json").json["exercises"][0]
+    assert (found["status"], found["mistake"]) == (status, mistake)
+    assert "{" not in (found["wrong"] or "")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"raise NotImplementedError", "is not written yet"), ("# 그날".encode("cp949"), "encoded in UTF-8")],
+)
+def test_use_explains_a_file_that_cannot_be_used(jumok, content: bytes, words: str) -> None:
+    Path("04_softmax.py").write_bytes(content)
+    end = jumok("learn", "use", "04_softmax.py")
+    assert (end.code, words in end.err) == (1, True), end.err

@@ -21,10 +21,14 @@ class Stoppable(Protocol):
 
 
 @contextmanager
-def stopping(training: Stoppable, say: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM stop the training after its step; a second Ctrl-C ends it at once."""
+def stopping(training: Stoppable, say: Callable[[str], None], notice: str | None = None) -> Iterator[None]:
+    """Within the block, Ctrl-C and SIGTERM stop the training after its step; a second Ctrl-C ends it at once.
+
+    Args:
+        notice: what is said at the first Ctrl-C; by default that the training is saved.
+    """
     asked = False
-    notice = tr(
+    notice = notice or tr(
         "Finishing this step and saving ... (Ctrl-C again stops at once and loses the steps since the last save)"
     )
     # In a thread of its own: the signal may come while this one prints and holds the lock of the terminal.

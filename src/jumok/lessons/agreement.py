@@ -19,21 +19,18 @@ import torch
 from torch import Tensor
 
 from jumok.models.gpt import GPT
+from jumok.text.hangul import josa
 
 ELDERS: Mapping[str, str] = {  # person -> as a subject; the verb takes the honorific form
     person: person + "께서" for person in ("할머니", "할아버지", "어머니", "아버지", "선생님")
 }
-OTHERS: Mapping[str, str] = {"동생": "동생이", "친구": "친구가", "누나": "누나가", "형": "형이", "조카": "조카가"}
-WITH: Mapping[str, str] = {  # person -> as a companion
-    person: person + ("과" if (ord(person[-1]) - ord("가")) % 28 else "와") for person in (*ELDERS, *OTHERS)
-}
+OTHERS: Mapping[str, str] = {person: josa(person, "이/가") for person in ("동생", "친구", "누나", "형", "조카")}
+WITH: Mapping[str, str] = {person: josa(person, "과/와") for person in (*ELDERS, *OTHERS)}  # as a companion
 COUNTERS: Mapping[str, str] = {  # goods -> their counter
     "연필": "자루", "붓": "자루", "공책": "권", "그림책": "권", "우표": "장", "종이": "장",
     "장미": "송이", "튤립": "송이", "양말": "켤레", "장갑": "켤레", "바지": "벌", "치마": "벌",
 }  # fmt: skip
-OBJECTS: Mapping[str, str] = {
-    goods: goods + ("을" if (ord(goods[-1]) - ord("가")) % 28 else "를") for goods in COUNTERS
-}
+OBJECTS: Mapping[str, str] = {goods: josa(goods, "을/를") for goods in COUNTERS}
 NUMBERS = ("한", "두", "세", "네", "다섯")
 FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "조용히")
 SHOP = ("파는", "가게에서")

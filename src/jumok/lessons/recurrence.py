@@ -27,23 +27,9 @@ RATE = 5e-3  # the learning rate at the start; it decreases to 0
 
 # Nodes of autograd that only arrange numbers.
 ARRANGING = (
-    "T",
-    "Transpose",
-    "Permute",
-    "View",
-    "UnsafeView",
-    "ReshapeAlias",
-    "Alias",
-    "Expand",
-    "Unsqueeze",
-    "Squeeze",
-    "Select",
-    "Slice",
-    "Unbind",
-    "Split",
-    "Clone",
-    "ToCopy",
-)
+    "T", "Transpose", "Permute", "View", "UnsafeView", "ReshapeAlias", "Alias", "Expand", "Unsqueeze", "Squeeze",
+    "Select", "Slice", "Unbind", "Split", "Clone", "ToCopy",
+)  # fmt: skip
 
 Kind = Literal["vector", "additive", "dot"]
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from jumok.cli.console.comparison import explain_comparison
 from jumok.config import GPTConfig
 from jumok.errors import LessonError
-from jumok.lessons.practice.comparison import Comparison, sees_future
+from jumok.lessons.practice.comparison import Comparison, Trained, sees_future
 from jumok.lessons.practice.own_parts import production_with, read_part
 from jumok.models import MODELS, build
 from jumok.models.gpt import GPT
+from jumok.runs.events import Finish, Step
 from jumok.text import material_of
 
 CONFIG = GPTConfig(family="classic", vocab_size=50, n_layer=2, n_head=2, n_embd=16, context_length=128)
@@ -93,11 +95,15 @@ def test_the_largest_part_of_a_file_counts(tmp_path: Path) -> None:
 
 WRONG = {
     "no part": ("x = 1", "holds no part of a GPT"),
-    "syntax": ("def f(:", "line 3: SyntaxError"),
-    "raises": (HEAD.replace("T = x.shape[1]", "T = x.shape[7]"), "line 11: IndexError"),
+    "syntax": ("def f(:", "cannot read this line (mine.py:3)"),
+    "raises": (HEAD.replace("T = x.shape[1]", "T = x.shape[7]"), "line 11: The code raised an error: IndexError"),
     "unknown argument": (HEAD.replace("head_size, block_size", "zzz, block_size"), "the argument 'zzz'"),
     "wrong shape": (WHOLE.replace("self.out(self.tokens(ids))", "self.tokens(ids)"), "of the shape (1, 4, 50)"),
-    "no super": (HEAD.replace("        super().__init__()\n", ""), "line 6: AttributeError"),
+    "device": (
+        HEAD.replace("T = x.shape[1]", "raise RuntimeError('Expected all tensors to be on the same device')"),
+        "Two tensors are on different devices",
+    ),
+    "no super": (HEAD.replace("        super().__init__()\n", ""), "line 6: super().__init__() must be the first line"),
 }
 
 
@@ -121,6 +127,66 @@ def test_both_models_train_for_as_many_steps(tmp_path: Path, code: str, future: 
     assert comparison.jumok is not None
     assert comparison.yours.steps == comparison.jumok.steps == 3
     assert names == sorted(names, reverse=True)  # first yours, then jumok's
-    assert comparison.yours.sees_future is comparison.too_good is future
+    assert comparison.yours.sees_future is future
+    told = explain_comparison(comparison)
+    assert ("sees the future" in told) is future
+    assert ("It is too early to compare them" in told) is not future
     assert len(comparison.yours.curve[0]) == len(comparison.jumok.curve[0]) >= 2
     assert comparison.jumok.sample
+
+
+def trained(nats: float, *, sees_future: bool = False) -> Trained:
+    curve = ([1, 9], [6.0, nats])
+    return Trained(
+        parameters=9,
+        steps=9,
+        seconds=1,
+        nats_per_char=nats,
+        bigram=3.0,
+        curve=curve,
+        sample="",
+        sees_future=sees_future,
+    )
+
+
+@pytest.mark.parametrize(
+    ("yours", "jumok", "told"),
+    [
+        (trained(1.0, sees_future=True), trained(2.0), "too good: 1.00 nats below that of jumok. When it writes"),
+        (trained(2.0, sees_future=True), trained(2.0), "After more steps its loss would be too good."),
+        (trained(1.5), trained(2.0), "0.50 nats below that of jumok. No later token changes its output"),
+        (trained(2.5), trained(2.0), "0.50 nats above that of jumok after as many steps"),
+        (trained(2.1), trained(2.0), "Your Head learns as that of jumok does: after 9 steps the losses differ by 0.10"),
+        (trained(3.1), trained(3.2), "still above that of a bigram table (3.000)"),
+    ],
+)
+def test_the_figures_are_explained(tmp_path: Path, yours: Trained, jumok: Trained, told: str) -> None:
+    comparison = Comparison(
+        read_part(written(tmp_path, HEAD)), material_of("가나다라 " * 300, ()), steps=1, minutes=None
+    )
+    comparison.yours, comparison.jumok = yours, jumok
+    assert told in explain_comparison(comparison)
+
+
+def test_a_short_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LessonError, match=r"5 characters; this model needs at least 1,280"):
+        Comparison(read_part(written(tmp_path, HEAD)), material_of("짧은 글\n", ()))
+
+
+@pytest.mark.parametrize("when", ["before", "during the first", "after the first"])
+def test_a_stop_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Whenever it is asked for: no second training, and no folder is left."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    text = material_of("그날 밤 나는 집을 나섰다. 비가 왔다.\n" * 200, ())
+    comparison = Comparison(read_part(written(tmp_path, HEAD)), text, minutes=None, steps=2, device="cpu")
+    if when == "before":
+        comparison.request_stop()
+    names = []
+    for which, event in comparison.run():
+        names.append(which)
+        if isinstance(event, Step if when == "during the first" else Finish):
+            comparison.request_stop()
+    assert "jumok" not in names
+    assert comparison.jumok is None
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -78,6 +78,8 @@ MISTAKES = [
     ("dropout", "inactive", [("if not self.training", "if True")]),
     ("dropout", "fixed-mask",
      [(KEPT, "kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) > self.p")]),
+    ("dropout", "device", [("torch.rand_like(x)", "torch.rand(x.shape)")]),
+    ("dropout", "ready-made", [("if not self.training:\n", "if not self.training:\n            nn.Dropout(0.1)\n")]),
     ("dropout", "one-choice", [("torch.rand_like(x)", "torch.rand(1)")]),
     ("dropout", "same-mask", [("torch.rand_like(x)", "torch.rand_like(x[0])")]),
     ("dropout", "shared-mask", [("torch.rand_like(x)", "torch.rand_like(x[:, :1])")]),

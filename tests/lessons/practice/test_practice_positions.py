@@ -71,6 +71,9 @@ MISTAKES = [
     ("embedding", "not-float", [(COMPARED, "(ids[..., None] == torch.arange(vocab_size)).long()")]),
     ("embedding", "not-float", [(COMPARED, "ids[..., None] == torch.arange(vocab_size)")]),
     ("embedding", "flattened", [(COMPARED, f"{COMPARED}.flatten(0, 1)")]),
+    ("embedding", "looked-up", [("one_hot(ids, table.shape[0]) @ table", "table[ids, :]")]),
+    ("embedding", "ready-made", [(COMPARED, "nn.functional.one_hot(ids, vocab_size).float()"),
+                                 ("from torch import Tensor", "from torch import Tensor, nn")]),
     ("embedding", "no-gradient", [("@ table", "@ table.detach()")]),
     ("embedding", "count", [("vocab_size * width", "vocab_size * width + width")]),
 ]  # fmt: skip

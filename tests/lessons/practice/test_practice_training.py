@@ -89,6 +89,8 @@ MISTAKES = [
     ("learning_rate", "degrees", [("math.pi * done", "180 * done")]),
     ("learning_rate", "no-pi", [("math.pi * done", "done")]),
     ("learning_rate", "no-warmup-steps", [("step < warmup", "step <= warmup")]),
+    ("adamw", "in-place", [("m = beta1 * m + (1 - beta1) * g", "m *= beta1\n    m += (1 - beta1) * g")]),
+    ("adamw", "ready-made", [("    m = beta1", "    from torch.optim import AdamW  # noqa\n\n    m = beta1")]),
     ("adamw", "swapped-shares", [("beta1 * m + (1 - beta1) * g", "(1 - beta1) * m + beta1 * g")]),
     ("adamw", "corrected-returned", [("return w, m, v", "return w, m_hat, v_hat")]),
     ("adamw", "beta2-for-m", [("beta1 * m + (1 - beta1)", "beta2 * m + (1 - beta2)")]),

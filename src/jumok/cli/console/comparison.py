@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.lessons.practice.comparison import Trained
+from jumok.lessons.practice.comparison import Comparison, Trained
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.text import with_signs
@@ -30,9 +30,14 @@ class ComparisonView(BarView):
     def show(self, which: str, event: Event) -> None:
         """Show one event of the training `which`."""
         name = tr("yours") if which == "yours" else which
+        place = "1/2" if which == "yours" else "2/2"
         match event:
             case Step():
-                parts = (name, tr("{clock} left", clock=clock(event.remaining)), tr("loss {loss:.3f}", loss=event.loss))
+                parts = (
+                    f"{name} ({place})",
+                    tr("{clock} left", clock=clock(event.remaining)),
+                    tr("loss {loss:.3f}", loss=event.loss),
+                )
                 self._bar.update(
                     self._task, total=1.0, completed=event.progress, description=beside_bar(self._console, *parts)
                 )
@@ -54,3 +59,50 @@ def show_comparison(yours: Trained, jumok: Trained) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print()
     console.print(table)
+
+
+def explain_comparison(comparison: Comparison) -> str:
+    """What the figures of a finished comparison mean."""
+    yours, jumok = comparison.yours, comparison.jumok
+    assert yours is not None
+    assert jumok is not None
+    gap = abs(comparison.gap)
+    if yours.sees_future:
+        text = tr(
+            "Your model sees the future: its output at a position changes when a later token changes. So it can read "
+            "the token that it should predict."
+        )
+        if comparison.too_good:
+            text += " " + tr("Its loss is too good: {gap:.2f} nats below that of jumok.", gap=gap)
+        else:
+            text += " " + tr("After more steps its loss would be too good.")
+        return (
+            text
+            + " "
+            + tr("When it writes, there is no later token, so what it learned does not help. Check the mask.")
+        )
+    if jumok.bigram is not None and min(yours.nats_per_char, jumok.nats_per_char) > jumok.bigram:
+        return tr(
+            "After {steps:,} steps both losses are still above that of a bigram table ({bigram:.3f}). It is too early "
+            "to compare them, and the samples are noise. Train longer, for example with --minutes 10.",
+            steps=yours.steps,
+            bigram=jumok.bigram,
+        )
+    if comparison.too_good:
+        return tr(
+            "The loss of your model is {gap:.2f} nats below that of jumok. No later token changes its output, so the "
+            "mask is right. It differs in something else, such as its size.",
+            gap=gap,
+        )
+    if comparison.worse:
+        return tr(
+            "The loss of your model is {gap:.2f} nats above that of jumok after as many steps. It is built "
+            "differently, or a mistake slows it down: `jumok learn check` recognises many of them.",
+            gap=gap,
+        )
+    return tr(
+        "Your {part} learns as that of jumok does: after {steps:,} steps the losses differ by {gap:.2f} nats.",
+        part=comparison.part.name,
+        steps=yours.steps,
+        gap=gap,
+    )

@@ -46,7 +46,7 @@ def show_verdict(one: Exercise, path: Path, verdict: Verdict, language: Language
             console.print(Line.assemble(("  ✓ ", "green"), words.said(language)))
     if verdict.wrong is not None:
         place = tr("line {line}: ", line=verdict.line) if verdict.line else ""
-        text = verdict.wrong.said(language).replace("{file}", path.name).replace("\n", "\n    ")
+        text = verdict.wrong.said(language).replace("\n", "\n    ")
         console.print(Line.assemble(("  ✗ ", "bold red"), with_signs_kept(place + text)))
     if verdict.printed:
         console.print(Line("  " + tr("Your code printed:"), "dim"))

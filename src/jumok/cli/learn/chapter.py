@@ -18,17 +18,6 @@ from jumok.messages import did_you_mean, shell, tr, users_language
 if TYPE_CHECKING:
     from jumok.lessons.chapters import Chapter, Language
 
-OTHERS = (
-    "ladder",
-    "practice",
-    "check",
-    "hint",
-    "solution",
-    "use",
-    "script",
-    "slides",
-    "exam",
-)  # commands, where a chapter may be expected
 LANGUAGE = option(
     "--lang",
     "language",
@@ -72,7 +61,7 @@ def chapter(
             raise click.UsageError(tr("name a chapter: jumok learn 3 --notebook 3.ipynb"))
         _list(chosen, as_json)
         return
-    if lesson in OTHERS:
+    if lesson in _other_commands():
         raise click.UsageError(
             tr("write options after the command: {command}", command=f"jumok learn {lesson} --lang {chosen}")
         )
@@ -91,6 +80,14 @@ def chapter(
         print_json({**described(found), "text": found.text})
     else:
         read(found)
+
+
+def _other_commands() -> list[str]:
+    """The commands of `jumok learn` besides this one: their names may stand where a chapter is expected."""
+    group = click.get_current_context().parent
+    assert group is not None
+    assert isinstance(group.command, click.Group)
+    return [name for name in group.command.commands if name != "chapter"]
 
 
 def _list(language: Language, as_json: bool) -> None:
@@ -135,7 +132,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
     try:
         return chapter(lesson, language)
     except ConfigError as error:
-        hint = did_you_mean(lesson, OTHERS)
+        hint = did_you_mean(lesson, _other_commands())
         if Path(lesson).exists():
             hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
         raise ConfigError("{error}{hint}", error=error, hint=hint) from None

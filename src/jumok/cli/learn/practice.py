@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = "practice"
 MAP = "map.svg"  # in the folder
+TRAINABLE = ("head", "module_list_heads", "output_projection", "mlp", "block", "gpt")  # exercises for `learn use`
 POLLED = 0.3  # seconds between two looks at the files of --watch
 
 
@@ -116,11 +117,13 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
             raise LessonError(
                 "No exercise in {folder} was begun. Complete {path} first.", folder=course.path, path=course.first()
             )
+    watched = files if file is not None else dict(course.files())
+    seen = {path: _changed(path) for path in watched}  # before the checks: what is saved meanwhile is checked again
     results = []
     for path, one in files.items():
         results.append(_check(course, one, path, chosen, quiet=quiet or as_json, short=file is None))
     if watch:
-        for path, one in _saved(course, files if file is not None else None):
+        for path, one in _saved(watched, seen):
             _check(course, one, path, chosen, quiet=quiet, short=False)
     if as_json:
         print_json({"right": all(result["status"] == "right" for result in results), "exercises": results})
@@ -191,12 +194,17 @@ def _check(
     from jumok.lessons.practice.sandbox import check as run
 
     verdict = run(path, one)
-    course.tried(one, verdict)
-    if verdict.status == "right" and course.path.joinpath(MAP).exists():
-        _draw_map(course, language)
+    try:
+        course.tried(one, verdict)
+        if verdict.status == "right" and course.path.joinpath(MAP).exists():
+            _draw_map(course, language)
+    except OSError as error:  # a read-only folder or a full disk must not cost the reader the verdict
+        say(tr("The progress was not saved: {reason}.", reason=error.strerror or error))
     if not quiet:
         following = course.next() if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
+        if verdict.status == "right" and not short and one.slug in TRAINABLE:
+            say(tr("Train with it: {command}", command=_command("use", path)))
         if verdict.status == "right" and following is not None:
             say(tr("Next: {path}", path=course.file(following)))
         elif verdict.status == "wrong" and not short:
@@ -219,11 +227,9 @@ def _named(one: Exercise, path: Path, language: Language) -> dict[str, Any]:
     return {"exercise": one.slug, "number": one.number, "title": one.title.said(language), "file": str(path)}
 
 
-def _saved(course: Practice, files: dict[Path, Exercise] | None) -> Iterator[tuple[Path, Exercise]]:
-    """The files that are saved from now on, until Ctrl-C. files: those to watch, or None for the whole course."""
-    watched = files if files is not None else dict(course.files())
+def _saved(watched: dict[Path, Exercise], seen: dict[Path, tuple[int, int] | None]) -> Iterator[tuple[Path, Exercise]]:
+    """The files that are saved, until Ctrl-C. seen: what `_changed` said of each before."""
     say(tr("Waiting for a file to be saved. Ctrl-C ends it."))
-    seen = {path: _changed(path) for path in watched}
     try:
         while True:
             time.sleep(POLLED)

@@ -17,6 +17,8 @@ from jumok.messages import tr
 if TYPE_CHECKING:
     from jumok.lessons.practice.comparison import Comparison, Trained
 
+MINUTES = 1.0
+
 
 @click.command(
     cls=Verb,
@@ -66,13 +68,21 @@ def use(
     say(tr("{file}: your {part} replaces that of jumok", file=path, part=part.name), quiet=quiet)
     say(text.describe(), quiet=quiet)
     comparison = Comparison(
-        part, text, minutes=None if steps else minutes or 1.0, steps=steps, seed=seed or 0, device=device
+        part,
+        text,
+        minutes=minutes if minutes is not None or steps is not None else MINUTES,
+        steps=steps,
+        seed=seed or 0,
+        device=device,
     )
     _show(comparison, quiet)
     if comparison.yours is None or comparison.jumok is None:
         raise click.exceptions.Exit(INTERRUPTED)
     picture = picture or path.with_suffix(".png")
     curves = {tr("yours"): comparison.yours.curve, "jumok": comparison.jumok.curve}
+    if comparison.yours.bigram is not None:
+        ends = [comparison.yours.curve[0][0], comparison.yours.curve[0][-1]]
+        curves[tr("bigram table")] = (ends, [comparison.yours.bigram] * 2)
     draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
     if as_json:
         named = {"yours": _described(comparison.yours), "jumok": _described(comparison.jumok)}
@@ -85,34 +95,25 @@ def _show(comparison: Comparison, quiet: bool) -> None:
     """Run both trainings with a progress bar for each."""
     from jumok.cli.console.comparison import ComparisonView
 
-    with ComparisonView(quiet=quiet) as view, stopping(comparison, view.say):
+    notice = tr("Ending after this step. Nothing is kept. (Ctrl-C again ends at once)")
+    with ComparisonView(quiet=quiet) as view, stopping(comparison, view.say, notice):
         for which, event in comparison.run():
             view.show(which, event)
 
 
 def _report(comparison: Comparison, picture: Path, quiet: bool) -> None:
     """Print the figures, what both wrote, and what they mean."""
-    from jumok.cli.console.comparison import show_comparison
+    from jumok.cli.console.comparison import explain_comparison, show_comparison
 
     assert comparison.yours is not None
     assert comparison.jumok is not None
     show_comparison(comparison.yours, comparison.jumok)
     for name, trained in ((tr("yours"), comparison.yours), ("jumok", comparison.jumok)):
         write(f"\n[{name}]\n{trained.sample.strip()}")
-    if comparison.yours.sees_future:
-        write(
-            "\n"
-            + tr(
-                "Your model sees the future: its output at a position changes when a later token changes. Its loss is "
-                "too good, because it reads the token that it should predict. When it writes, there is no later token, "
-                "so the sample is poor. Check the mask."
-            )
-        )
-    elif comparison.too_good:
-        write("\n" + tr("Your loss is better than it should be. Check that the targets are not in the input."))
+    write("\n" + explain_comparison(comparison))
     say("\n" + tr("picture: {path}", path=picture), quiet=quiet)
 
 
 def _described(trained: Trained) -> dict[str, Any]:
-    names = ("parameters", "steps", "seconds", "nats_per_char", "sample", "sees_future")
+    names = ("parameters", "steps", "seconds", "nats_per_char", "bigram", "sample", "sees_future")
     return plain_floats({name: getattr(trained, name) for name in names})

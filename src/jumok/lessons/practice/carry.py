@@ -23,7 +23,7 @@ def mine(name: str) -> ModuleType:
     found = exercise(name)
     path = Path(sys._getframe(1).f_globals["__file__"]).parent / found.file
     try:
-        written = path.read_text(encoding="utf-8-sig")
+        written = read(path)
     except OSError:
         return _solution(found)
     if is_open(written):
@@ -37,12 +37,17 @@ def is_open(source: str) -> bool:
     return "raise NotImplementedError" in source
 
 
-def load(path: Path, source: str | None = None) -> ModuleType:
-    """Run a file and return it as a module. Errors in it pass."""
-    source = path.read_text(encoding="utf-8-sig") if source is None else source
-    module = ModuleType(path.stem)
+def read(path: Path) -> str:
+    """The source of a file in UTF-8, with or without a byte order mark, and with any line ends."""
+    return path.read_text(encoding="utf-8-sig")
+
+
+def load(path: Path, source: str) -> ModuleType:
+    """Run the source of a file and return it as a module. Errors in it pass."""
+    name = f"_practice_{path.stem}"  # a file typing.py must not take the place of Python's module
+    module = ModuleType(name)
     module.__file__ = str(path)
-    sys.modules[path.stem] = module  # classes look up their module by its name
+    sys.modules[name] = module  # dataclasses look up their module by its name
     exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
     return module
 

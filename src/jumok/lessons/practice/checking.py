@@ -13,6 +13,7 @@ A mistake is recognised by what it computes: the result of the reader's code equ
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -94,6 +95,30 @@ NO_SUPER_INIT = Words(
     "__init__의 첫 줄에 super().__init__()이 있어야 합니다.",
     "super().__init__() must be the first line of __init__.",
 )
+OTHER_DEVICE = Words(
+    "텐서 두 개가 서로 다른 장치에 있게 됩니다. torch.ones, torch.rand, torch.arange 등은 텐서를 CPU에 만들기 때문에 "
+    "모델을 GPU로 옮기면 오류가 납니다. x의 장치로 옮기거나(.to(x.device)) 처음부터 그곳에 만드세요(device=x.device, "
+    "torch.rand_like(x)).",
+    "Two tensors are on different devices. torch.ones, torch.rand, torch.arange and the like make a tensor on the CPU, "
+    "and a model on a GPU then fails. Move it to the device of x (.to(x.device)), or make it there (device=x.device, "
+    "torch.rand_like(x)).",
+)
+
+
+def require_one_device(module: nn.Module, *inputs: Tensor) -> None:
+    """Check that a module works where it and its inputs are not on the CPU: on the device "meta", without values.
+
+    Raises:
+        Wrong: it mixes devices, or its result is on another one.
+    """
+    away = [x.to("meta") for x in inputs]
+    try:
+        result = copy.deepcopy(module).to("meta")(*away)
+    except (RuntimeError, NotImplementedError) as error:
+        if "device" not in str(error):
+            return  # an operation that "meta" does not have
+        raise Wrong(OTHER_DEVICE, mistake="device") from error
+    require(result.device == away[0].device, OTHER_DEVICE, mistake="device")
 
 
 def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -149,17 +174,17 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
     if tensor.is_floating_point() != right.is_floating_point():
         raise Wrong(
             Words(
-                "결과의 자료형이 {given}입니다. {right}이어야 합니다.",
+                "결과의 자료형이 {given}입니다. 필요한 자료형은 {right}입니다.",
                 "The result has type {given}; it should be {right}.",
             ),
             given=tensor.dtype,
             right=right.dtype,
         )
     if not same(tensor, right, tolerance):
-        _explain_entries(tensor.double(), right.double(), tolerance)
+        _explain_entries(tensor.double(), right.double(), tolerance, boolean=right.dtype is torch.bool)
 
 
-def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
+def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean: bool) -> None:
     """Raise Wrong: how many entries differ, in which indices if not everywhere, and the one that is furthest off."""
     gap = (given - right).abs().nan_to_num(float("inf"))
     gap[given == right] = 0  # infinity minus infinity is NaN
@@ -180,18 +205,21 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float) -> None:
             en += f" All wrong entries are at index {listed} of dimension {dim}."
     raise Wrong(
         Words(
-            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given:.4g}입니다. {right:.4g}이어야 "
-            "합니다.{ko}",
-            "{count} of {total} entries are wrong. The entry at {place} is {given:.4g}; it should be {right:.4g}.{en}",
+            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given}입니다. {right}이어야 합니다.{ko}",
+            "{count} of {total} entries are wrong. The entry at {place} is {given}; it should be {right}.{en}",
         ),
         count=int(wrong.sum()),
         total=wrong.numel(),
         place=place,
-        given=given[tuple(place)].item(),
-        right=right[tuple(place)].item(),
+        given=_entry(given[tuple(place)], boolean),
+        right=_entry(right[tuple(place)], boolean),
         ko=ko,
         en=en,
     )
+
+
+def _entry(value: Tensor, boolean: bool) -> str:
+    return str(bool(value)) if boolean else f"{value.item():.4g}"
 
 
 def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
@@ -338,136 +366,6 @@ def raises(words: Words, call: Callable[[], Any], *, mistake: str, text: str | t
         if any(part in said for part in ([text] if isinstance(text, str) else text)):
             raise Wrong(words, mistake=mistake) from error
         raise
-
-
-def require_gradients(result: Tensor, module: nn.Module) -> None:
-    """Check that the gradient of a result reaches all parameters of a module.
-
-    Raises:
-        Wrong: it does not.
-    """
-    parameters = dict(module.named_parameters())
-    found: list[Tensor | None] = [None] * len(parameters)
-    if result.requires_grad:
-        found = list(torch.autograd.grad(result.sum(), list(parameters.values()), allow_unused=True))
-    for name, gradient in zip(parameters, found, strict=True):
-        if gradient is None:
-            raise Wrong(
-                Words(
-                    "결과는 맞지만 {name}에 기울기가 전달되지 않아 학습되지 않습니다. 계산 중에 detach(), .data, "
-                    "item(), torch.no_grad()를 쓰지 마세요.",
-                    "The result is right, but no gradient reaches {name}, so it is not trained. Do not use detach(), "
-                    ".data, item() or torch.no_grad() in the computation.",
-                ),
-                mistake="no-gradient",
-                name=name,
-            )
-
-
-def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str]) -> None:
-    """Copy parameters of the production module into the reader's. names: production name -> reader's name.
-
-    Raises:
-        Wrong: the reader's module lacks one, or it has another shape.
-    """
-    theirs = dict(target.named_parameters())
-    for name, other in names.items():
-        value = source.get_parameter(name)
-        if other not in theirs:
-            raise _missing(target, other)
-        _require_parameter_shape(other, tuple(theirs[other].shape), tuple(value.shape))
-        with torch.no_grad():
-            theirs[other].copy_(value)
-
-
-def fill(module: nn.Module, *, seed: int = 0, scale: float = 0.4) -> None:
-    """Give all parameters hidden values, also those that are initialised with zeros or ones."""
-    with torch.no_grad():
-        for number, parameter in enumerate(module.parameters()):
-            parameter.copy_(hidden(*parameter.shape, seed=1000 * seed + number, scale=scale))
-
-
-def _missing(module: nn.Module, name: str) -> Wrong:
-    """Why a parameter is missing."""
-    attribute, last = name.split(".")[0], name.rsplit(".", 1)[-1]
-    found, parameters = getattr(module, attribute, None), dict(module.named_parameters())
-    if isinstance(found, nn.Parameter):
-        words = Words(
-            "{name}이(가) nn.Parameter입니다. 여기에서는 파라미터를 가진 층이어야 합니다. 클래스의 설명에 적힌 층을 "
-            "만드세요.",
-            "{name} is an nn.Parameter. Here it should be a layer, which has parameters: create the one that the "
-            "docstring of the class names.",
-        )
-        return Wrong(words, mistake="no-layer", name=attribute)
-    if isinstance(found, Tensor):
-        words = Words(
-            "{name}이(가) 보통의 텐서입니다. nn.Parameter로 감싸지 않으면 parameters()에 들어가지 않아 학습되지 "
-            "않습니다.",
-            "{name} is a plain tensor. Without nn.Parameter it is not in parameters(), and the optimizer does not "
-            "train it.",
-        )
-        return Wrong(words, mistake="plain-tensor", name=attribute)
-    if isinstance(found, list | tuple):
-        words = Words(
-            "{name}이(가) 파이썬 리스트입니다. 리스트 안의 모듈은 parameters()에 들어가지 않아 학습되지 않습니다. "
-            "nn.ModuleList로 감싸세요.",
-            "{name} is a Python list. The parameters of modules in a list are not in parameters(), and the optimizer "
-            "does not train them. Use nn.ModuleList.",
-        )
-        return Wrong(words, mistake="plain-list", name=attribute)
-    if not parameters:
-        words = Words(
-            "클래스에 파라미터가 하나도 없습니다. 층은 __init__에서 self.{name} = ...처럼 self에 대입해야 등록됩니다.",
-            "The class has no parameters. Assign layers to self in __init__, as in self.{name} = ...: only then are "
-            "they registered.",
-        )
-        return Wrong(words, mistake="nothing-registered", name=attribute)
-    if last == "bias" and name.removesuffix("bias") + "weight" in parameters:
-        words = Words(
-            "{name}에 편향이 없습니다. 이 층에는 편향이 있어야 합니다. 층을 만들 때의 bias 인자를 확인하세요.",
-            "{name} has no bias, and this layer needs one. Check the argument for the bias where the layer is created.",
-        )
-        return Wrong(words, mistake="no-bias", name=name.removesuffix(".bias"))
-    owner, inside = module, ""
-    for part in name.split(".")[:-1]:
-        if part not in dict(owner.named_children()):
-            break
-        owner, inside = owner.get_submodule(part), f"{inside}.{part}".strip(".")
-    has = [child for child, _ in owner.named_children()] + [one for one, _ in owner.named_parameters(recurse=False)]
-    words = Words(
-        "파라미터 {name}이(가) 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. {inside}에 있는 것: {found}.",
-        "The parameter {name} is missing. Give the layers the names in the docstring of the class. {inside} has: "
-        "{found}.",
-    )
-    inside = inside or type(module).__name__
-    return Wrong(words, mistake="missing-parameter", name=name, inside=inside, found=", ".join(has) or "-")
-
-
-def _require_parameter_shape(name: str, given: tuple[int, ...], right: tuple[int, ...]) -> None:
-    if len(set(right)) > 1 and given == right[::-1]:
-        raise Wrong(
-            Words(
-                "{name}의 모양이 {given}입니다. {right}이어야 합니다. 두 크기가 바뀌었습니다. nn.Linear(입력, "
-                "출력)의 weight는 (출력, 입력) 모양이고, nn.Embedding(행, 폭)의 weight는 (행, 폭) 모양입니다.",
-                "{name} has the shape {given}; it should be {right}: the two sizes are exchanged. nn.Linear(inputs, "
-                "outputs) has a weight of (outputs, inputs), and nn.Embedding(rows, width) one of (rows, width).",
-            ),
-            mistake="sizes-exchanged",
-            name=name,
-            given=given,
-            right=right,
-        )
-    require(
-        given == right,
-        Words(
-            "{name}의 모양이 {given}입니다. {right}이어야 합니다.",
-            "{name} has the shape {given}; it should be {right}.",
-        ),
-        mistake="parameter-shape",
-        name=name,
-        given=given,
-        right=right,
-    )
 
 
 def same(a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> bool:

@@ -74,9 +74,15 @@ class Exercise:
 
     @property
     def template(self) -> str:
-        """The file that the reader completes."""
+        """The file that the reader completes. Above the task: where to read, how to check, how to get a hint."""
+        head = (
+            f"# 설명: jumok learn {self.chapter}  확인: jumok learn check {self.number}  "
+            f"힌트: jumok learn hint {self.number}\n"
+            f"# Chapter: jumok learn {self.chapter}  Check: jumok learn check {self.number}  "
+            f"Hint: jumok learn hint {self.number}\n\n"
+        )
         hole = r"\g<indent># 여기를 채우세요. / Write your code here.\n\g<indent>raise NotImplementedError\n"
-        return HOLE.sub(hole, self._source)
+        return head + HOLE.sub(hole, self._source)
 
     @property
     def title(self) -> Words:

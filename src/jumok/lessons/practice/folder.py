@@ -1,7 +1,8 @@
 """The reader's folder: the files of the exercises, and the progress.
 
-progress.json holds, for each exercise, {"status": "right" | "tried", "attempts", "hints"}. It is written atomically
-after each check. The reader's files are never overwritten.
+progress.json holds, for each exercise, {"right", "attempts", "hints"}. It is written atomically after each check and
+each hint, under a lock: `check --watch` and another command may run at the same time. The reader's files are never
+overwritten.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jumok.errors import LessonError
-from jumok.files import write_atomic
+from jumok.files import locked, write_atomic
 from jumok.lessons.practice.course import Exercise, exercises
 from jumok.lessons.practice.sandbox import Verdict
 
 PROGRESS = "progress.json"
+LOCK = ".progress.lock"
 
 
 @dataclass
@@ -41,21 +44,7 @@ class Practice:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.progress: dict[str, Progress] = {one.slug: Progress() for one in exercises()}
-        file = path / PROGRESS
-        try:
-            read = json.loads(file.read_text(encoding="utf-8"))
-            for slug, values in read.items():
-                if slug in self.progress:
-                    self.progress[slug] = Progress(**values)
-        except FileNotFoundError:
-            pass
-        except (ValueError, TypeError, AttributeError) as error:
-            raise LessonError(
-                "{path} is damaged ({error}). Delete it to start the record anew; your files stay as they are.",
-                path=file,
-                error=error,
-            ) from None
+        self.progress = _read(path / PROGRESS)
 
     def write(self) -> list[Path]:
         """Write the files that do not exist yet, and return them."""
@@ -63,7 +52,8 @@ class Practice:
         missing = [one for one in exercises() if not self.file(one).exists()]
         for one in missing:
             write_atomic(self.file(one), one.template)
-        self._save()
+        if not (self.path / PROGRESS).exists():
+            self._save()
         return [self.file(one) for one in missing]
 
     def file(self, one: Exercise) -> Path:
@@ -72,11 +62,10 @@ class Practice:
 
     def tried(self, one: Exercise, verdict: Verdict) -> None:
         """Record an attempt. An untouched file is none."""
-        entry = self.progress[one.slug]
         if verdict.status != "open":
-            entry.attempts += 1
-            entry.right = entry.right or verdict.status == "right"
-            self._save()
+            with self._changed(one) as entry:
+                entry.attempts += 1
+                entry.right = entry.right or verdict.status == "right"
 
     def restore(self, one: Exercise) -> Path | None:
         """Write the file of an exercise anew. The old one is renamed; its new path is returned."""
@@ -105,9 +94,8 @@ class Practice:
 
     def hint(self, one: Exercise) -> int:
         """Count one more hint as shown, and return how many are shown now."""
-        entry = self.progress[one.slug]
-        entry.hints = min(entry.hints + 1, len(one.hints))
-        self._save()
+        with self._changed(one) as entry:
+            entry.hints = min(entry.hints + 1, len(one.hints))
         return entry.hints
 
     def first(self) -> Path:
@@ -118,7 +106,36 @@ class Practice:
         """The first exercise that has not passed."""
         return next((one for one in exercises() if not self.progress[one.slug].right), None)
 
+    @contextmanager
+    def _changed(self, one: Exercise) -> Iterator[Progress]:
+        """The record of an exercise as it is on the disk now, to change; it is saved when the block ends."""
+        with locked(self.path / LOCK, wait=True):
+            self.progress = _read(self.path / PROGRESS)
+            yield self.progress[one.slug]
+            self._save()
+
     def _save(self) -> None:
-        if self.path.is_dir():
-            content = {slug: asdict(entry) for slug, entry in self.progress.items()}
-            write_atomic(self.path / PROGRESS, json.dumps(content, indent=1) + "\n")
+        content = {slug: asdict(entry) for slug, entry in self.progress.items()}
+        write_atomic(self.path / PROGRESS, json.dumps(content, indent=1) + "\n")
+
+
+def _read(file: Path) -> dict[str, Progress]:
+    """The progress in a file: that of all exercises, begun or not.
+
+    Raises:
+        LessonError: the file is damaged.
+    """
+    progress = {one.slug: Progress() for one in exercises()}
+    try:
+        for slug, values in json.loads(file.read_text(encoding="utf-8")).items():
+            if slug in progress:
+                progress[slug] = Progress(bool(values["right"]), int(values["attempts"]), int(values["hints"]))
+    except FileNotFoundError:
+        pass
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise LessonError(
+            "{path} is damaged ({error}). Delete it to start the record anew; your files stay as they are.",
+            path=file,
+            error=error,
+        ) from None
+    return progress

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from jumok import models
 from jumok.config import GPTConfig
 from jumok.errors import LessonError
-from jumok.lessons.practice.carry import load
-from jumok.lessons.practice.child import line_of
+from jumok.lessons.practice.carry import load, read
+from jumok.lessons.practice.known_errors import explained, line_of
+from jumok.messages import users_language
 from jumok.models.gpt import GPT
 from jumok.nn import Block
 from jumok.nn.cache import KVCache
@@ -89,10 +90,13 @@ def read_part(path: Path) -> Part:
         LessonError: it holds none, or running it raises an error.
     """
     try:
-        with readers_errors(path):
-            module = load(path)
+        source = read(path)
     except OSError as error:
         raise LessonError("cannot read {path}: {reason}.", path=path, reason=error.strerror) from None
+    except UnicodeDecodeError:
+        raise LessonError("{path} is not encoded in UTF-8. Save it as UTF-8 in your editor.", path=path) from None
+    with readers_errors(path):
+        module = load(path, source)
     for name in CLASSES:
         found = getattr(module, name, None)
         if isinstance(found, type) and issubclass(found, nn.Module):
@@ -120,7 +124,9 @@ def readers_errors(path: Path) -> Iterator[None]:
         line = line_of(error, path)
         if line is None:
             raise
-        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, NotImplementedError):
+            raise LessonError("{path}, line {line}: this part is not written yet.", path=path, line=line) from None
+        reason = explained(error)[0].said(users_language())
         raise LessonError("{path}, line {line}: {reason}", path=path, line=line, reason=reason) from error
 
 

@@ -22,6 +22,9 @@ from jumok.lessons.practice.course import Exercise, Words
 SECONDS = 20.0  # for the reader's code
 STARTING = 60.0  # in addition, to import torch
 PRINTED = 4000  # characters of output that are kept
+ENVIRONMENT = {  # of the process: one thread, and output in UTF-8 whatever the locale is
+    "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8:backslashreplace",
+}  # fmt: skip
 
 Status = Literal["right", "wrong", "open"]
 
@@ -51,40 +54,50 @@ def check(path: Path, exercise: Exercise, *, seconds: float = SECONDS) -> Verdic
     with tempfile.TemporaryDirectory(prefix="jumok-check-") as folder:
         result = Path(folder) / "result.json"
         command = [
-            sys.executable, "-X", "utf8", "-m", "jumok.lessons.practice.child",
+            sys.executable, "-P", "-X", "utf8", "-m", "jumok.lessons.practice.child",
             str(path.resolve()), exercise.slug, str(result), str(seconds),
-        ]  # fmt: skip
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-        ) as process:
-            assert process.stdout is not None
-            kept = _Kept(process.stdout)
-            try:
-                process.wait(timeout=seconds + STARTING)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            except BaseException:
-                process.kill()
-                raise
+        ]  # fmt: skip  # -P: a file random.py in the current folder must not take the place of Python's
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, **ENVIRONMENT},
+        )  # fmt: skip
+        assert process.stdout is not None
+        kept = _Kept(process.stdout)
+        try:
+            process.wait(timeout=seconds + STARTING)
+            late = False
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            process.kill()  # no effect on a process that has ended
+            process.wait()
         printed = kept.text()
-        if result.exists():
-            found = json.loads(result.read_text(encoding="utf-8"))
-            return Verdict(
-                status=found["status"],
-                right=tuple(Words(**words) for words in found["right"]),
-                wrong=Words(**found["wrong"]) if found["wrong"] else None,
-                mistake=found["mistake"],
-                line=found["line"],
-                printed=printed,
-            )
+        verdict = _read(result, printed)
+        if verdict is not None:
+            return verdict
         where = Path(f"{result}.where")
         stack = where.read_text(encoding="utf-8") if where.exists() else ""
-        if stack or process.returncode == -9:
+        if stack or late:
             return Verdict(
                 status="wrong", wrong=_too_long(seconds), mistake="endless", line=_line(stack, path), printed=printed
             )
         return Verdict(status="wrong", wrong=_ended(process.returncode), mistake="crash", printed=printed)
+
+
+def _read(result: Path, printed: str) -> Verdict | None:
+    """The verdict that the process wrote; None if it did not, or not completely."""
+    try:
+        found = json.loads(result.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return Verdict(
+        status=found["status"],
+        right=tuple(Words(**words) for words in found["right"]),
+        wrong=Words(**found["wrong"]) if found["wrong"] else None,
+        mistake=found["mistake"],
+        line=found["line"],
+        printed=printed,
+    )
 
 
 def _too_long(seconds: float) -> Words:
@@ -103,12 +116,13 @@ def _ended(code: int) -> Words:
 
 def _line(stack: str, path: Path) -> int | None:
     """The innermost line of the reader's file in a stack of faulthandler, which lists the innermost frame first."""
-    match = re.search(rf'File "{re.escape(str(path.resolve()))}", line (\d+)', stack)
+    name = str(path.resolve()).encode("ascii", "backslashreplace").decode()  # Hangul is \\ud55c there
+    match = re.search(rf'File "{re.escape(name)}", line (\d+)', stack)
     return int(match[1]) if match else None
 
 
 class _Kept(threading.Thread):
-    """Reads a stream to its end and keeps the first characters."""
+    """Reads a stream to its end, keeps the first characters, and closes it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -116,12 +130,13 @@ class _Kept(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read until the stream ends."""
-        while block := self._stream.read(65536):
-            if len(self._kept) < 4 * PRINTED:
-                self._kept += block
+        """Read until the stream ends. A process that the reader's code started may hold it open for longer."""
+        with self._stream:
+            while block := os.read(self._stream.fileno(), 65536):
+                if len(self._kept) < 4 * PRINTED:
+                    self._kept += block
 
     def text(self) -> str:
-        """What was kept; waits for the end of the stream."""
+        """What was kept; waits a little for the end of the stream."""
         self.join(timeout=5)
         return self._kept.decode("utf-8", "replace")[:PRINTED].strip()

@@ -14,10 +14,8 @@ from jumok.lessons.practice.checking import (
     Steps,
     Wrong,
     compare,
-    copy_parameters,
     hidden,
     raises,
-    require_gradients,
     require_tensor,
     result_of,
 )
@@ -29,6 +27,7 @@ from jumok.lessons.practice.checks.attention_modules import (
     require_repeatable,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, require_gradients
 from jumok.nn import MultiHeadAttention, attention_weights
 from jumok.nn import causal_mask as production_mask
 

@@ -253,6 +253,15 @@ def _matrix_mistakes(t: int) -> Iterator[Mistake]:
             "the shape (T, 1), and each row is divided by its own sum.",
         ),
     )
+    yield Mistake(
+        "divided-by-all",
+        past / past.sum(),
+        Words(
+            "행렬에 있는 모든 수의 합으로 나누었습니다. sum(dim=1, keepdim=True)은 행마다 합을 구합니다.",
+            "All rows are divided by one number, the sum of the whole matrix. sum(dim=1, keepdim=True) gives one sum "
+            "for each row.",
+        ),
+    )
     yield from _which_tokens(past)
 
 

@@ -17,16 +17,16 @@ from jumok.lessons.practice.checking import (
     Wrong,
     any_of,
     compare,
-    copy_parameters,
-    fill,
     hidden,
     require,
     require_earlier,
+    require_one_device,
     require_shape,
     require_tensor,
     same,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, fill
 from jumok.nn.blocks import ACTIVATION, MLP, Block
 
 ACTIVATIONS = ("gelu_tanh", "gelu", "relu")  # those that a reader may choose
@@ -426,6 +426,7 @@ def dropout(code: Code) -> Steps:
         ),
     )
     compare(code.module("Dropout", 0.0).train()(kept), x)
+    require_one_device(layer, x)
     yield Words(
         "0의 비율, 남은 값의 크기, 무작위성이 맞습니다.",
         "The share of zeros, the scale of the others and the randomness are right.",

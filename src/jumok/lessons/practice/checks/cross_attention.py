@@ -11,10 +11,8 @@ from jumok.lessons.practice.checking import (
     Steps,
     Wrong,
     compare,
-    copy_parameters,
     hidden,
     require,
-    require_gradients,
     require_tensor,
     result_of,
     same,
@@ -23,6 +21,7 @@ from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
 from jumok.lessons.practice.checks.attention_modules import require_no_bias, require_parameters
 from jumok.lessons.practice.checks.heads import projected, projection_mistakes
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, require_gradients
 from jumok.models.pooling import Pooling
 from jumok.nn import MultiHeadAttention, attention_weights
 

@@ -8,17 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from jumok.lessons.practice.checking import (
-    Code,
-    Mistake,
-    Steps,
-    Wrong,
-    compare,
-    copy_parameters,
-    hidden,
-    require_gradients,
-    result_of,
-)
+from jumok.lessons.practice.checking import Code, Mistake, Steps, Wrong, compare, hidden, require_one_device, result_of
 from jumok.lessons.practice.checks.attention import run_module
 from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
 from jumok.lessons.practice.checks.attention_modules import (
@@ -28,6 +18,7 @@ from jumok.lessons.practice.checks.attention_modules import (
     run_with_heads,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, require_gradients
 from jumok.nn import MultiHeadAttention, attention_weights, causal_mask
 
 
@@ -348,6 +339,8 @@ def output_projection(code: Code) -> Steps:
         after="o_proj",
     )
     yield Words("드롭아웃은 학습할 때만 가중치에 적용됩니다.", "Dropout applies to the weights, and only in training.")
+    require_one_device(ours, x)
+    yield Words("마스크가 x와 같은 장치에 있습니다.", "The mask is on the device of x.")
 
 
 def projected(theirs: MultiHeadAttention) -> Callable[[Tensor], Tensor]:

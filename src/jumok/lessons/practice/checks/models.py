@@ -15,8 +15,6 @@ from jumok.lessons.practice.checking import (
     Steps,
     any_of,
     compare,
-    copy_parameters,
-    fill,
     hidden,
     raises,
     require,
@@ -28,6 +26,7 @@ from jumok.lessons.practice.checking import (
 from jumok.lessons.practice.checks.block import ACTIVATIONS
 from jumok.lessons.practice.checks.positions import require_device
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, fill
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import ACTIVATION, MLP, Block
 

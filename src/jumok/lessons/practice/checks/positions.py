@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from jumok.lessons.practice.checking import (
     Code,
@@ -15,8 +16,6 @@ from jumok.lessons.practice.checking import (
     Steps,
     any_of,
     compare,
-    copy_parameters,
-    fill,
     hidden,
     raises,
     require,
@@ -24,6 +23,7 @@ from jumok.lessons.practice.checking import (
     same,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters, fill
 from jumok.nn import positions
 
 BERT = (30_522, 768)  # vocab_size and hidden_size of the config of bert-base-uncased
@@ -439,7 +439,18 @@ def embedding(code: Code) -> Steps:
     require(given.is_floating_point() or not same(given, hot), WHY_ONE_HOT["not-float"], mistake="not-float")
     compare(given, hot.float(), *_one_hot_mistakes(ids, hot))
     yield Words("원-핫 벡터가 맞습니다.", "The one-hot vectors are right.")
-    compare(code.function("multiply")(ids, table.clone()), table[ids])
+    with _Products() as products:
+        given = code.function("multiply")(ids, table.clone())
+    compare(given, table[ids])
+    require(
+        products.count > 0,
+        Words(
+            "결과는 맞지만 곱하지 않고 행을 찾았습니다. 이 함수에서는 원-핫 벡터에 표를 곱하세요: @.",
+            "The result is right, but the rows are looked up and nothing is multiplied. Here, multiply one-hot vectors "
+            "by the table with @.",
+        ),
+        mistake="looked-up",
+    )
     learned = table.clone().requires_grad_()
     product = code.function("multiply")(ids, learned)
     require(
@@ -457,7 +468,12 @@ def embedding(code: Code) -> Steps:
         f"Both ways give the same. Of the {vocabulary} rows, only the {int(touched.sum())} that occur in the batch "
         f"get a gradient.",
     )
-    count, wanted = code.function("parameter_count")(*BERT), BERT[0] * BERT[1]
+    yield _require_count(code.function("parameter_count")(*BERT))
+
+
+def _require_count(count: object) -> Words:
+    """Check the number of parameters of BERT's token embedding."""
+    wanted = BERT[0] * BERT[1]
     require(
         count == wanted,
         Words(
@@ -468,10 +484,20 @@ def embedding(code: Code) -> Steps:
         mistake="count",
         count=count,
     )
-    yield Words(
+    return Words(
         f"BERT의 토큰 임베딩은 파라미터가 {wanted:,}개입니다.",
         f"The token embedding of BERT has {wanted:,} parameters.",
     )
+
+
+class _Products(TorchDispatchMode):
+    """Counts the products that are computed within the block."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += any(name in str(func) for name in ("aten.mm", "aten.bmm", "aten.mul", "aten.addmm"))
+        return func(*args, **(kwargs or {}))
 
 
 WHY_ONE_HOT = {

@@ -309,13 +309,14 @@ def _compare_merges(given: object, words: dict[str, int], n: int) -> None:
     require(pairs, _NOT_PAIRS, mistake="not-pairs")
     require(merges != _learned(words, n, rule="unweighted"), _UNWEIGHTED, mistake="words-once")
     require(merges != _learned(words, n, rule="rare"), _RARE, mistake="rarest")
-    require(merges != _learned(words, n, rule="first"), _TIE, mistake="tie", given=merges, right=right)
-    require(merges != _learned(words, n, rule="larger"), _TIE, mistake="tie", given=merges, right=right)
-    require(merges != _not_recounted(words, n), _NOT_RECOUNTED, mistake="not-recounted")
-    require(len(merges) == 1 or len(set(merges)) > 1, _SAME_AGAIN, mistake="same-again")
     place = next(
         (i for i, (a, b) in enumerate(zip(merges, right, strict=False)) if a != b), min(len(merges), len(right))
     )
+    for rule in ("first", "larger"):
+        if merges == _learned(words, n, rule=rule):
+            raise Wrong(_TIE, mistake="tie", given=merges[place], right=right[place])
+    require(merges != _not_recounted(words, n), _NOT_RECOUNTED, mistake="not-recounted")
+    require(len(merges) == 1 or len(set(merges)) > 1, _SAME_AGAIN, mistake="same-again")
     require(place < min(len(merges), len(right)), _NUMBER, given=len(merges), right=len(right))
     raise Wrong(_MERGE, place=place, given=merges[place], right=right[place])
 
@@ -411,10 +412,10 @@ _UNWEIGHTED = Words(
 )
 _RARE = Words("가장 드문 쌍을 골랐습니다.", "The rarest pair was chosen, not the most frequent one.")
 _TIE = Words(
-    "빈도가 같은 쌍에서 {given}을(를) 골랐습니다. {right}이어야 합니다. 규칙이 없으면 같은 텍스트에서 다른 "
-    "토크나이저가 나올 수 있습니다. min(counts, key=lambda pair: (-counts[pair], pair))을 쓰세요.",
-    "On a tie the merges are {given}; they should be {right}. Without a rule, the same text could give different "
-    "tokenizers. Use min(counts, key=lambda pair: (-counts[pair], pair)).",
+    "빈도가 같을 때 고른 쌍은 {given}이고, 작은 쌍은 {right}입니다. 규칙이 없으면 같은 텍스트에서 다른 토크나이저가 "
+    "나올 수 있습니다. min(counts, key=lambda pair: (-counts[pair], pair))을 쓰세요.",
+    "Of pairs with the same count, {given} was chosen, and {right} is the smaller one. Without a rule, the same text "
+    "could give different tokenizers. Use min(counts, key=lambda pair: (-counts[pair], pair)).",
 )
 _NOT_RECOUNTED = Words(
     "쌍을 처음에 한 번만 세었습니다. 병합한 뒤에는 새 조각과의 쌍이 생기고 없어지는 쌍도 있으므로 매번 다시 세어야 "

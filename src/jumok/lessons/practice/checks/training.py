@@ -27,6 +27,7 @@ from jumok.lessons.practice.checking import (
     require_shape,
     require_tensor,
     require_tensors,
+    result_of,
 )
 from jumok.lessons.practice.course import Words
 from jumok.training.optim import orthogonal, rate
@@ -773,7 +774,7 @@ def _several_steps(function: Callable[..., Any]) -> Steps:
         theirs.grad = hidden(4, 3, seed=10 + t)
         optimizer.step()
         given = (w.clone(), theirs.grad.clone(), m.clone(), v.clone())
-        w, m, v = require_tensors(function(*given, t, lr=0.02), 3)
+        w, m, v = require_tensors(result_of(partial(function, lr=0.02), *given, t), 3)
         compare(w, theirs.detach())
     yield Words("다섯 스텝 뒤에 torch.optim.AdamW와 같습니다.", "After five steps it equals torch.optim.AdamW.")
 

@@ -17,13 +17,13 @@ from jumok.lessons.practice.checking import (
     Steps,
     Wrong,
     compare,
-    copy_parameters,
     hidden,
     raises,
     require,
     require_tensor,
 )
 from jumok.lessons.practice.course import Words
+from jumok.lessons.practice.parameters import copy_parameters
 from jumok.nn import MultiHeadAttention
 from jumok.nn.cache import LayerCache
 

@@ -1,6 +1,7 @@
 """헤드 하나
 
 인과 어텐션의 헤드 하나를 클래스로 작성하세요. 파라미터는 선형층 q_proj, k_proj, v_proj의 것뿐이며 bias는 없습니다.
+__init__의 첫 줄은 super().__init__()입니다. 이 줄이 있어야 nn.Module이 층과 버퍼를 등록합니다.
 
 - 마스크는 학습하는 수가 아니므로 파라미터가 아닙니다. self.register_buffer("mask", ...)로 등록하면 모델과 함께 장치와
   저장 파일로 옮겨집니다. context_length × context_length로 한 번 만들고, forward에서는 왼쪽 위의 T × T만 씁니다.
@@ -12,7 +13,8 @@
 One head
 
 Write one head of causal attention as a class. Its only parameters are those of the linear layers q_proj, k_proj and
-v_proj, which have no bias.
+v_proj, which have no bias. __init__ begins with super().__init__(): only then can an nn.Module register layers and
+buffers.
 
 - The mask is not learned, so it is not a parameter. self.register_buffer("mask", ...) makes it move with the model to a
   device and into a saved file. Make it once, context_length × context_length. In forward, use its top-left T × T part.

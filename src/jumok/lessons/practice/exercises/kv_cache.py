@@ -2,8 +2,8 @@
 
 토큰을 하나씩 생성할 때 앞 토큰의 키와 값은 바뀌지 않으므로 다시 계산할 필요가 없습니다. 헤드가 하나인 인과 어텐션에 KV
 캐시를 더하세요. x는 새 토큰이고, 캐시에는 앞 토큰의 키와 값이 있습니다. 새 키와 값을 캐시 뒤에 붙여 저장하고, 새
-토큰의 쿼리는 캐시의 모든 토큰과 자기 위치까지의 새 토큰을 참조합니다. 위치 임베딩은 캐시에 있는 토큰 수만큼 뒤에서
-시작합니다. 텍스트를 나누어 넣어도 결과는 한 번에 넣은 것과 같아야 합니다.
+토큰의 쿼리는 캐시의 모든 토큰과 자기 위치까지의 새 토큰을 참조합니다. 점수는 전처럼 √C로 나눕니다. 위치 임베딩은
+캐시에 있는 토큰 수만큼 뒤에서 시작합니다. 텍스트를 나누어 넣어도 결과는 한 번에 넣은 것과 같아야 합니다.
 
 - - -
 
@@ -12,8 +12,8 @@ The KV cache
 When tokens are generated one by one, the keys and values of the earlier tokens stay the same, so they need not be
 computed again. Add a KV cache to causal attention with one head. x holds the new tokens, and the cache the keys and
 values of the earlier ones. Append the new keys and values to the cache. The query of a new token attends to all tokens
-in the cache, and to the new tokens up to itself. The positions continue after those in the cache. A text that is given
-in pieces must have the same result as a text that is given at once.
+in the cache, and to the new tokens up to itself. Divide the scores by √C as before. The positions continue after those
+in the cache. A text that is given in pieces must have the same result as a text that is given at once.
 """
 
 import torch

@@ -6,7 +6,8 @@ o_proj가 이것을 섞습니다.
 - q_proj, k_proj, v_proj: d_in → d_out, qkv_bias=True일 때만 bias가 있습니다. o_proj: d_out → d_out, bias 있음. 헤드의
   폭은 d_out / n_head입니다.
 - 순서: 투영하고, 헤드로 나누고, 인과 어텐션을 계산하고, 합치고, 마지막에 o_proj를 적용합니다.
-- 드롭아웃은 가중치에 적용합니다. 마스크는 forward에서 만들고, causal=False이면 쓰지 않습니다.
+- 드롭아웃은 가중치에 적용합니다.
+- 마스크는 forward에서 만들어 x의 장치로 옮깁니다: causal_mask(t, t).to(x.device). causal=False이면 쓰지 않습니다.
 
 - - -
 
@@ -18,7 +19,8 @@ other yet. The output projection o_proj mixes them.
 - q_proj, k_proj, v_proj: d_in → d_out, with a bias only if qkv_bias=True. o_proj: d_out → d_out with a bias. A head has
   the width d_out / n_head.
 - The order: project, split into heads, compute causal attention, merge, and apply o_proj at the end.
-- Dropout applies to the weights. Make the mask in forward, and use none if causal=False.
+- Dropout applies to the weights.
+- Make the mask in forward, and move it to the device of x: causal_mask(t, t).to(x.device). Use no mask if causal=False.
 """
 
 import math
