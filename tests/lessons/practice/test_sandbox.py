@@ -73,7 +73,7 @@ def test_the_line_of_an_endless_loop_is_found_in_a_folder_with_a_korean_name(tmp
     """faulthandler writes Hangul as escapes, and the line was not found."""
     folder = tmp_path / "내 연습"
     folder.mkdir()
-    verdict = verdict_on(folder, "def softmax(scores):\n    while True:\n        pass\n")
+    verdict = verdict_on(folder, "def softmax(scores):\n    while True:\n        pass\n", seconds=2)
     assert (verdict.mistake, verdict.line in (2, 3)) == ("endless", True)
 
 
