@@ -186,7 +186,7 @@ def _check(
     verdict = run(path, one)
     course.tried(one, verdict)
     if not quiet:
-        following = course.next() if verdict.status == "right" and not short else None
+        following = course.next(one) if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
         if verdict.status == "right" and not short and one.slug in TRAINABLE:
             say(tr("Train with it: {command}", command=_command("use", path)))

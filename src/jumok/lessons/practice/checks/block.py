@@ -91,7 +91,7 @@ WHY_NORM = {
         "Nothing is estimated here: pass unbiased=False.",
     ),
     "eps-outside": Words(
-        "eps를 제곱근 밖에서 더했습니다. 공식은 sqrt(분산 + eps)입니다. 분산이 0일 때 sqrt의 기울기는 무한대이므로 "
+        "eps를 제곱근 밖에서 더했습니다. 공식은 sqrt(분산 + eps)입니다. 분산이 0일 때 sqrt의 그래디언트는 무한대이므로 "
         "eps는 제곱근 안에 있어야 합니다.",
         "eps is added outside the root. The formula is sqrt(variance + eps). For variance 0 the gradient of the root "
         "is infinite, so eps belongs inside.",
@@ -265,7 +265,7 @@ def _activation_of(own: Any, right: MLP) -> MLP:
 
 WHY_RESIDUAL = {
     "x-lost": Words(
-        "x가 사라졌습니다. 층의 결과로 x를 바꾸었기 때문입니다. 층이 많으면 기울기가 층마다 곱해져 아래층에 거의 "
+        "x가 사라졌습니다. 층의 결과로 x를 바꾸었기 때문입니다. 층이 많으면 그래디언트가 층마다 곱해져 아래층에 거의 "
         "전달되지 않습니다. x에 더하세요.",
         "x is lost: each layer replaces it. With many layers the gradient is multiplied by that of each layer, and "
         "hardly any of it reaches the lower ones. Add the result to x.",
@@ -281,7 +281,7 @@ WHY_RESIDUAL = {
         "The first x is added each time, and what earlier layers added is lost. Add the x that this layer got.",
     ),
     "once-around": Words(
-        "잔차 연결이 층 전체에 하나뿐입니다. 층마다 하나씩 있어야 층 사이에서도 기울기가 그대로 전달됩니다.",
+        "잔차 연결이 층 전체에 하나뿐입니다. 층마다 하나씩 있어야 층 사이에서도 그래디언트가 그대로 전달됩니다.",
         "There is one residual connection around all layers. Each layer needs its own, so that the gradient passes "
         "each of them unchanged.",
     ),
@@ -296,7 +296,7 @@ WHY_RESIDUAL = {
         "Only the first layer is applied. Check whether the return stands inside the for loop.",
     ),
     "no-gradient": Words(
-        "기울기가 x에 전달되지 않습니다. detach, .data, torch.no_grad()는 계산 그래프를 끊습니다.",
+        "그래디언트가 x에 전달되지 않습니다. detach, .data, torch.no_grad()는 계산 그래프를 끊습니다.",
         "The gradient does not reach x. detach, .data and torch.no_grad() cut the graph.",
     ),
 }
@@ -341,7 +341,7 @@ def residual(code: Code) -> Steps:
     )
     _require_gradient(function, x, layers)
     yield Words(
-        "아무것도 더하지 않는 층 열두 개를 지나도 기울기는 1입니다.",
+        "아무것도 더하지 않는 층 열두 개를 지나도 그래디언트는 1입니다.",
         "After twelve layers that add nothing, the gradient is still 1.",
     )
 
@@ -580,7 +580,7 @@ WHY_BLOCK = {
     ),
     "no-residual": Words(
         "잔차 연결이 빠졌습니다. 어텐션의 결과와 MLP의 결과를 각각 x에 더하세요. 더하지 않으면 x의 정보가 사라지고 "
-        "기울기가 아래층에 전달되지 않습니다.",
+        "그래디언트가 아래층에 전달되지 않습니다.",
         "A residual connection is missing. Add the results of attention and MLP to x, each of them. Otherwise the "
         "information in x is lost, and the gradient does not reach the lower layers.",
     ),

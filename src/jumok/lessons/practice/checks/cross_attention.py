@@ -140,7 +140,7 @@ def padding_mask(code: Code) -> Steps:
     yield Words("패딩의 가중치가 0입니다.", "Padding gets the weight 0.")
     _check_empty_rows(code)
     yield Words(
-        "모두 패딩인 행은 0이고, 입력의 NaN은 숨기지 않으며, 기울기에도 NaN이 없습니다.",
+        "모두 패딩인 행은 0이고, 입력의 NaN은 숨기지 않으며, 그래디언트에도 NaN이 없습니다.",
         "Rows of padding only give 0, a NaN in the input is not hidden, and the gradient contains no NaN.",
     )
 
@@ -230,8 +230,8 @@ def _check_empty_rows(code: Code) -> None:
     if result.requires_grad and not torch.autograd.grad(result.sum(), leaf)[0].isfinite().all():
         raise Wrong(
             Words(
-                "출력은 맞지만 기울기가 NaN입니다. 점수에 -∞를 더하면 역전파가 소프트맥스의 NaN을 그대로 전합니다. "
-                'masked_fill(~mask, float("-inf"))로 바꾸면 가린 자리의 기울기가 0이 됩니다.',
+                "출력은 맞지만 그래디언트가 NaN입니다. 점수에 -∞를 더하면 역전파가 소프트맥스의 NaN을 그대로 전합니다. "
+                'masked_fill(~mask, float("-inf"))로 바꾸면 가린 자리의 그래디언트가 0이 됩니다.',
                 "The output is right, but the gradient is NaN. If -inf is added to the scores, the NaN of the softmax "
                 'passes through the backward pass. With masked_fill(~mask, float("-inf")) the gradient of the hidden '
                 "places is 0.",

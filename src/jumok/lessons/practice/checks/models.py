@@ -223,7 +223,7 @@ WHY_LOGITS = {
         "return does not stand inside the loop.",
     ),
     "argmax": Words(
-        "로짓 대신 로짓이 가장 큰 토큰의 id를 돌려주었습니다. argmax에는 기울기가 없어 학습할 수 없습니다. 토큰을 "
+        "로짓 대신 로짓이 가장 큰 토큰의 id를 돌려주었습니다. argmax에는 그래디언트가 없어 학습할 수 없습니다. 토큰을 "
         "고르는 것은 샘플링의 일입니다.",
         "The id with the largest logit is returned, not the logits. argmax has no gradient, so nothing can be "
         "trained. Choosing a token is a matter of sampling.",
@@ -352,7 +352,7 @@ WHY_BIGRAM = {
         "to (B*T, V), and the targets to (B*T,).",
     ),
     "no-gradient": Words(
-        "손실에서 표로 기울기가 전달되지 않습니다. .item(), detach, torch.no_grad()를 지우세요.",
+        "손실에서 표로 그래디언트가 전달되지 않습니다. .item(), detach, torch.no_grad()를 지우세요.",
         "No gradient goes from the loss to the table. Remove .item(), detach and torch.no_grad().",
     ),
 }

@@ -457,14 +457,14 @@ def embedding(code: Code) -> Steps:
     require(
         product.requires_grad,
         Words(
-            "기울기가 표에 전달되지 않습니다. detach, .data, torch.no_grad()를 지우세요.",
+            "그래디언트가 표에 전달되지 않습니다. detach, .data, torch.no_grad()를 지우세요.",
             "The gradient does not reach the table. Remove detach, .data and torch.no_grad().",
         ),
         mistake="no-gradient",
     )
     touched = torch.autograd.grad(product.sum(), learned)[0].abs().sum(dim=1) > 0
     yield Words(
-        f"두 방법의 결과가 같습니다. 표의 {vocabulary}개 행 중 배치에 나온 {int(touched.sum())}개 행만 기울기를 "
+        f"두 방법의 결과가 같습니다. 표의 {vocabulary}개 행 중 배치에 나온 {int(touched.sum())}개 행만 그래디언트를 "
         f"받습니다.",
         f"Both ways give the same. Of the {vocabulary} rows, only the {int(touched.sum())} that occur in the batch "
         f"get a gradient.",
