@@ -211,6 +211,7 @@ KNOWN: dict[str, tuple[str, Words]] = {
         ),
     ),
     "to be on the same device": ("device", OTHER_DEVICE),
+    "is not on the expected device": ("device", OTHER_DEVICE),
     "torch.return_types.": (
         "values-and-indices",
         Words(
