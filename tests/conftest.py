@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.lessons.practice.child import judge
+from jumok.lessons.practice.course import exercise
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
