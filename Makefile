@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test chapters check docs package bench clean
+.PHONY: help demo quick test long check docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,13 +30,13 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, gener
 unexport PYTHONDONTWRITEBYTECODE
 
 quick: $(READY)           ## run the quick tests, in under a minute on two cores
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not browser and not compile"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not long and not browser and not compile"
 
 test: $(READY)            ## run the test suite
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not chapters"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long"
 
-chapters: $(READY)        ## run the English code of the long chapters as well
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m chapters
+long: $(READY)            ## run the tests that take long: chapters that train, kills, faults
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
 
 check: $(READY)           ## check style and types
 	$(BIN)/ruff check .

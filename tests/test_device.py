@@ -32,7 +32,7 @@ print(given_back, kept, faults())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone gives memory back so readily")
 def test_memory_that_is_kept_is_not_cleared_again() -> None:
     """In a process of its own, for it holds for the whole process: as long as a block lasts, and no longer."""

@@ -227,7 +227,7 @@ def python_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, printed.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_python_of_its_page_runs(python_page: tuple[Path, str]) -> None:
     _, printed = python_page
     assert "그날 밤" in printed

@@ -78,6 +78,7 @@ def pages(site: Path) -> dict[Path, _Links]:
     return {page: _Links(page) for page in site.rglob("*.html")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_each_chapter_is_a_page_and_a_notebook_in_both_languages(site: Path, language: str) -> None:
     folder = site / "learn" / language
@@ -190,6 +191,7 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_search_and_width_in_a_browser(address: str) -> None:
     """A noun is found where it stands only with a particle, and no page is wider than a phone."""

@@ -65,7 +65,7 @@ def test_it_is_short() -> None:
     assert len(Path(gpt_script.__file__).read_text(encoding="utf-8").splitlines()) <= 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_runs_alone(tmp_path: Path) -> None:
     """In a folder of its own, without jumok on the path."""
     script = tmp_path / "gpt.py"

@@ -276,7 +276,7 @@ def stopped_in(rung: int, step: int, ladder: Ladder) -> list[LadderEvent]:
     return events
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -296,7 +296,7 @@ def test_an_interrupted_ladder_continues_to_the_same_end(
     assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_ladder_continues_to_the_same_end(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -389,7 +389,7 @@ def test_another_text_or_other_settings_are_refused(
             Ladder(given, out, config(**settings), device="cpu")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     """At the first rung; the others follow, so that they can be compared."""
     asked = config(precision="auto", steps_per_rung=None, minutes_per_rung=0.001)
@@ -400,6 +400,7 @@ def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
     assert precision == ladder.record.precision != "auto"
 
 
+@pytest.mark.long
 def test_a_ladder_by_steps_measures_no_precision() -> None:
     """It was measured, so that the same command gave other figures on a busy machine."""
     for rung in RUNGS:
@@ -411,7 +412,7 @@ def test_a_ladder_by_steps_measures_no_precision() -> None:
         assert settings["precision"] == "bfloat16"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     """However small, each rung takes a step, and continues with the time that is left."""
     asked = config(steps_per_rung=None, minutes_per_rung=0.001)
@@ -795,7 +796,7 @@ def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tale
     return partial(jumok, "learn", "ladder")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
@@ -816,7 +817,7 @@ def test_the_command(ladder: Jumok) -> None:
     assert [path.name for path in Path("runs").iterdir()] == ["ladder"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_names_the_command_that_continues(
     ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
@@ -843,7 +844,7 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert len(taken) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
     end = ladder("-", "--steps-per-rung", 1, "--out", "piped", "--json", "--quiet", stdin=tales.encode("cp949"))
     assert end.code == 0

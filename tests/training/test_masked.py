@@ -438,7 +438,7 @@ def test_the_command(
 # --- runs ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_learns(begin: Start) -> None:
     """In a text that repeats itself, a hidden letter follows from its neighbours."""
     text = reader.from_string("가나다라마바사아자차" * 200)
@@ -502,6 +502,7 @@ def test_without_validation(begin: Start) -> None:
     assert "[MASK]" in next(event.text for event in events if isinstance(event, Sample))
 
 
+@pytest.mark.long
 @pytest.mark.compile
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")

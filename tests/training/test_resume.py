@@ -88,7 +88,7 @@ def wait(child: int, enough: Callable[[], bool] = lambda: False, limit: float = 
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
 def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok) -> None:
     """SIGKILL at random, at start-up, in a step, while saving, validating and drawing: the end is the same."""
@@ -137,7 +137,7 @@ def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok
 # --- Ctrl-C and SIGTERM ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Finished, number: signal.Signals) -> None:
@@ -287,7 +287,7 @@ def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
 # --- the best parameters belong to the state ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
     """A kill after better parameters and before the next state: parameters of step 8 were told as those of step 4."""
     run = tmp_path / "run"

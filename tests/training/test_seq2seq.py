@@ -178,7 +178,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return out, list(trainer.run())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_learns(run: tuple[Path, list[Any]]) -> None:
     _, events = run
     losses = [event.loss for event in events if isinstance(event, Step)]

@@ -195,7 +195,7 @@ def often(start: Start, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Tra
     return trainer
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a goal they cost 6% of the training time at most, and there are no more samples for it."""
     trainer = often(start, monkeypatch, sample_tokens=1)
@@ -223,7 +223,7 @@ def test_patience_lasts_as_long_with_a_goal(start: Start, monkeypatch: pytest.Mo
 # --- resuming ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Path) -> None:
     """What the last confirmation taught belongs to the state."""
     events = list(start("reference", **LONG, stop_at=6.0).run())

@@ -339,7 +339,7 @@ def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monke
     assert clock.remaining() == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""
     monkeypatch.setattr("jumok.training.planning.plan.LEAST_STEPS", 10)

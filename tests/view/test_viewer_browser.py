@@ -623,6 +623,7 @@ def test_a_tap_shows_and_pins(visit: Visit, pages: Pages) -> None:
     assert page.locator("#tooltip").is_visible()
 
 
+@pytest.mark.long
 def test_five_hundred_tokens(visit: Visit, pages: Pages) -> None:
     model, made, path = pages("long")
     assert len(ids_of(made)) == 512

@@ -38,16 +38,17 @@ CASES = {
 }
 
 
-def verdict_on(tmp_path: Path, code: str) -> Verdict:
+def verdict_on(tmp_path: Path, code: str, seconds: float = 20) -> Verdict:
     path = tmp_path / "04_softmax.py"
     path.write_text(code, encoding="utf-8")
-    return check(path, exercise("softmax"), seconds=2)
+    return check(path, exercise("softmax"), seconds=seconds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_what_goes_wrong_is_explained(tmp_path: Path, case: str) -> None:
     code, mistake, line, words = CASES[case]
-    verdict = verdict_on(tmp_path, code)
+    verdict = verdict_on(tmp_path, code, seconds=2)
     assert verdict.status == "wrong"
     assert verdict.wrong is not None
     assert words in verdict.wrong.en
@@ -72,7 +73,7 @@ def test_the_line_of_an_endless_loop_is_found_in_a_folder_with_a_korean_name(tmp
     """faulthandler writes Hangul as escapes, and the line was not found."""
     folder = tmp_path / "내 연습"
     folder.mkdir()
-    verdict = verdict_on(folder, "def softmax(scores):\n    while True:\n        pass\n")
+    verdict = verdict_on(folder, "def softmax(scores):\n    while True:\n        pass\n", seconds=2)
     assert (verdict.mistake, verdict.line in (2, 3)) == ("endless", True)
 
 

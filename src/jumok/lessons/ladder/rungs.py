@@ -55,7 +55,7 @@ RUNGS = (
     ),
     LadderRung(
         slug="average",
-        title={"ko": "지난 글자의 평균", "en": "average of the past"},
+        title={"ko": "이전 글자의 평균", "en": "average of the past"},
         adds={
             "ko": "지금까지 나온 글자의 임베딩을 평균하여 다음 글자를 예측합니다.",
             "en": "It predicts from the plain mean of all characters so far.",
@@ -111,7 +111,7 @@ RUNGS = (
         slug="normalisation",
         title={"ko": "정규화", "en": "normalisation"},
         adds={
-            "ko": "어텐션과 피드포워드의 앞, 그리고 마지막에 LayerNorm을 적용합니다. 초기 가중치는 GPT-2처럼 작습니다.",
+            "ko": "어텐션과 피드포워드의 앞, 그리고 마지막에 LayerNorm을 적용합니다. 초깃값은 GPT-2처럼 작습니다.",
             "en": "LayerNorm before each attention and feed-forward, and at the end. GPT-2's small initial parameters.",
         },
         changes={"norm": True},
@@ -130,7 +130,7 @@ RUNGS = (
         slug="modern",
         title={"ko": "modern과 Muon", "en": "modern with Muon"},
         adds={
-            "ko": "jumok의 기본 모델입니다: 로터리 위치 임베딩, 앞 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
+            "ko": "jumok의 기본 모델입니다: 회전 위치 임베딩, 이전 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
             "임베딩 공유, 드롭아웃 없음, 그리고 Muon.",
             "en": "jumok's default model: rotary positions, heads initialised to attend to preceding tokens, RMSNorm, "
             "SwiGLU, tied embeddings, no dropout, and Muon.",
