@@ -83,7 +83,9 @@ def test_a_finished_part_can_be_trained(jumok) -> None:
     (Path("practice") / block.file).write_text(block.solution, encoding="utf-8")
     assert f"Train with it: jumok learn use {Path('practice') / block.file}" in jumok("learn", "check", "block").err
     written(ONE.solution)
-    assert "jumok learn use" not in jumok("learn", "check", "4").err
+    last = jumok("learn", "check", "4").err
+    assert "jumok learn use" not in last
+    assert "Next: practice/05_dot_product_attention.py" in last
 
 
 def test_check_without_a_file_checks_what_was_begun(jumok) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from jumok.cli.console.comparison import explain_comparison
+from jumok.cli.console.comparison import ComparisonView, explain_comparison
 from jumok.config import GPTConfig
 from jumok.errors import LessonError
 from jumok.lessons.practice.comparison import Comparison, Trained, sees_future
 from jumok.lessons.practice.own_parts import production_with, read_part
 from jumok.models import MODELS, build
 from jumok.models.gpt import GPT
-from jumok.runs.events import Finish, Step
+from jumok.runs.events import Finish, Notice, Step
 from jumok.text import material_of
 
 CONFIG = GPTConfig(family="classic", vocab_size=50, n_layer=2, n_head=2, n_embd=16, context_length=128)
@@ -153,7 +153,7 @@ def trained(nats: float, *, sees_future: bool = False) -> Trained:
     ("yours", "jumok", "told"),
     [
         (trained(1.0, sees_future=True), trained(2.0), "too good: 1.00 nats below that of jumok. When it writes"),
-        (trained(2.0, sees_future=True), trained(2.0), "After more steps its loss would be too good."),
+        (trained(2.0, sees_future=True), trained(2.0), "With more steps its loss can become too good."),
         (trained(1.5), trained(2.0), "0.50 nats below that of jumok. No later token changes its output"),
         (trained(2.5), trained(2.0), "0.50 nats above that of jumok after as many steps"),
         (trained(2.1), trained(2.0), "Your Head learns as that of jumok does: after 9 steps the losses differ by 0.10"),
@@ -190,3 +190,12 @@ def test_a_stop_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "jumok" not in names
     assert comparison.jumok is None
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_advice_on_settings_that_use_does_not_have_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with ComparisonView() as view:
+        view.show("yours", Notice(step=0, text="Use a smaller --size."))
+        view.show("yours", Notice(step=3, text="A step takes 2 s."))
+    said = capsys.readouterr().err
+    assert "--size" not in said
+    assert "A step takes 2 s." in said

@@ -79,7 +79,7 @@ MISTAKES = [
     ("head", "mask-as-attribute", [(BUFFER, "self.mask = causal_mask(context_length, context_length)")]),
     ("head", "no-buffer", [(BUFFER, ""), ("self.mask[:t, :t]", "causal_mask(t, t)")]),
     ("head", "no-attribute", [("self.dropout = nn.Dropout(dropout)", "dropout = nn.Dropout(dropout)")]),
-    ("head", "no-super-init", [("super().__init__()", "pass")]),
+    ("head", "no-super-init", [("        super().__init__()\n", "        pass\n")]),
     ("head", "bias", [(LINEAR, LINEAR.replace(", bias=False", ""))]),
     ("head", "missing-parameter", [(LINEAR, LINEAR.replace("q_proj", "query"))]),
     ("head", "extra-parameter", [(LINEAR, f"{LINEAR}\n        self.o_proj = nn.Linear(head_dim, n_embd)")]),

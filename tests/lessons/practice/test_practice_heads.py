@@ -80,7 +80,7 @@ MISTAKES = [
                                         ("= split_heads(self.k_proj(x), self.n_head)",
                                          "= split_heads(self.k_proj(x), self.n_head).transpose(1, 2)")]),
     ("output_projection", "no-gradient", [("= split_heads(self.k_proj(x)", "= split_heads(self.k_proj(x).data")]),
-    ("output_projection", "device", [(".to(x.device)", "")]),
+    ("output_projection", "device", [("causal_mask(t, t).to(x.device), float", "causal_mask(t, t), float")]),
     ("output_projection", "argument-missing", [("split_heads(self.q_proj(x), self.n_head)",
                                                 "split_heads(self.q_proj(x))")]),
     ("output_projection", "argument-unknown", [("nn.Dropout(dropout)", "nn.Dropout(dropout=dropout)")]),

@@ -41,7 +41,7 @@ class ComparisonView(BarView):
                 self._bar.update(
                     self._task, total=1.0, completed=event.progress, description=beside_bar(self._console, *parts)
                 )
-            case Notice():
+            case Notice() if event.step > 0:  # before the first step it is advice on options that `use` does not have
                 self.say(f"{name}: {event.text}")
             case Finish() if event.reason != "interrupted":
                 self.say(
@@ -75,7 +75,7 @@ def explain_comparison(comparison: Comparison) -> str:
         if comparison.too_good:
             text += " " + tr("Its loss is too good: {gap:.2f} nats below that of jumok.", gap=gap)
         else:
-            text += " " + tr("After more steps its loss would be too good.")
+            text += " " + tr("With more steps its loss can become too good.")
         return (
             text
             + " "

@@ -201,7 +201,7 @@ def _check(
     except OSError as error:  # a read-only folder or a full disk must not cost the reader the verdict
         say(tr("The progress was not saved: {reason}.", reason=error.strerror or error))
     if not quiet:
-        following = course.next() if verdict.status == "right" and not short else None
+        following = course.next(one) if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
         if verdict.status == "right" and not short and one.slug in TRAINABLE:
             say(tr("Train with it: {command}", command=_command("use", path)))

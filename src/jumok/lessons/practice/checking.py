@@ -190,7 +190,7 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean:
     gap[given == right] = 0  # infinity minus infinity is NaN
     if not gap.dim():
         words = Words(
-            "결과가 {given:.4g}입니다. {right:.4g}이어야 합니다.",
+            "결과가 {given:.4g}입니다. 맞는 값은 {right:.4g}입니다.",
             "The result is {given:.4g}; it should be {right:.4g}.",
         )
         raise Wrong(words, given=given.item(), right=right.item())
@@ -205,7 +205,7 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean:
             en += f" All wrong entries are at index {listed} of dimension {dim}."
     raise Wrong(
         Words(
-            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given}입니다. {right}이어야 합니다.{ko}",
+            "값 {total}개 중 {count}개가 틀립니다. 위치 {place}의 값이 {given}입니다. 맞는 값은 {right}입니다.{ko}",
             "{count} of {total} entries are wrong. The entry at {place} is {given}; it should be {right}.{en}",
         ),
         count=int(wrong.sum()),

@@ -102,9 +102,11 @@ class Practice:
         """The file of the next exercise."""
         return self.file(self.next() or exercises()[0])
 
-    def next(self) -> Exercise | None:
-        """The first exercise that has not passed."""
-        return next((one for one in exercises() if not self.progress[one.slug].right), None)
+    def next(self, after: Exercise | None = None) -> Exercise | None:
+        """The first exercise that has not passed, from the one that follows `after` on; then from the beginning."""
+        begin = after.number if after is not None else 0
+        ordered = (*exercises()[begin:], *exercises()[:begin])
+        return next((one for one in ordered if not self.progress[one.slug].right), None)
 
     @contextmanager
     def _changed(self, one: Exercise) -> Iterator[Progress]:

@@ -243,7 +243,7 @@ KNOWN: dict[str, tuple[str, Words]] = {
     "does not require grad and does not have a grad_fn": (
         "no-grad",
         Words(
-            "그래디언트를 구할 수 없는 손실에 backward를 불렀습니다. 손실을 torch.no_grad() 안에서 계산했거나 item(), "
+            "기울기를 구할 수 없는 손실에 backward를 불렀습니다. 손실을 torch.no_grad() 안에서 계산했거나 item(), "
             "detach()로 계산 그래프에서 떼어 냈습니다.",
             "backward was called on a loss without a computation graph. The loss was computed inside torch.no_grad(), "
             "or item() or detach() cut it off from the graph.",

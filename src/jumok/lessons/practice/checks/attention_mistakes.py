@@ -146,8 +146,8 @@ def _any(scores: Sequence[Tensor], result: Finish) -> Callable[[Tensor], bool]:
 
 
 NOT_SCALED = Words(
-    "점수를 √D로 나누지 않았습니다. D가 크면 점수의 차이도 커집니다. 그러면 소프트맥스가 키 하나에 몰려 기울기가 거의 "
-    "0이 됩니다.",
+    "점수를 √D로 나누지 않았습니다. D가 크면 점수의 차이도 커집니다. 그러면 소프트맥스가 키 하나에 몰려 기울기가 "
+    "거의 0이 됩니다.",
     "The scores are not divided by √D. With a large D the scores differ so much that softmax picks a single key, and "
     "the gradient is nearly 0.",
 )

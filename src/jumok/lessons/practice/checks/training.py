@@ -229,7 +229,7 @@ def cross_entropy(code: Code) -> Steps:
     loss.backward()
     expected = (logits.softmax(-1) - F.one_hot(targets, 7)) / targets.numel()
     compare(given.grad, expected)
-    yield Words("그래디언트도 맞습니다.", "The gradient is right, too.")
+    yield Words("기울기도 맞습니다.", "The gradient is right, too.")
 
 
 def _wrong_losses(logits: Tensor, targets: Tensor, right: Tensor) -> Iterator[Mistake]:
@@ -304,7 +304,7 @@ _ONE_SIDE = Words(
 )
 _EPSILON_IN_LOG = Words(
     "아주 나쁜 예측의 손실이 {given:.1f}밖에 되지 않습니다. 로그 안에 더한 작은 수나 clamp가 손실의 위쪽을 막아 "
-    "그래디언트가 없어집니다. 로그 확률을 로짓에서 바로 구하면 필요 없습니다.",
+    "기울기가 없어집니다. 로그 확률을 로짓에서 바로 구하면 필요 없습니다.",
     "The loss of very bad predictions is only {given:.1f}. A small number added inside the log, or a clamp, limits "
     "the loss, and its gradient vanishes. Neither is needed if the log-probability is computed directly from the "
     "logits.",
@@ -377,7 +377,7 @@ def training_step(code: Code) -> Steps:
     if optimizer.gradient is None:
         raise Wrong(_CLEARED, mistake="zero-after-backward")
     compare(optimizer.gradient, gradient, *_wrong_gradients(right.table.detach(), gradient, old, x, y))
-    yield Words("그래디언트가 이번 배치의 것입니다.", "The gradient is that of this batch.")
+    yield Words("기울기가 이번 배치의 것입니다.", "The gradient is that of this batch.")
     _require_loss(given, loss.item())
     yield Words("돌려준 손실이 맞습니다.", "The returned loss is right.")
     clip = gradient.norm().item() / 3
@@ -389,7 +389,7 @@ def training_step(code: Code) -> Steps:
         Mistake("clip-each-value", gradient.clamp(-clip, clip), _CLIP_EACH),
         tolerance=1e-4,
     )
-    yield Words("그래디언트의 노름을 제한합니다.", "The norm of the gradient is limited.")
+    yield Words("기울기의 노름을 제한합니다.", "The norm of the gradient is limited.")
 
 
 def _wrong_gradients(table: Tensor, gradient: Tensor, old: float, x: Tensor, y: Tensor) -> Iterator[Mistake]:
@@ -444,8 +444,8 @@ _ITEM_FIRST = Words(
     "end.",
 )
 _NO_BACKWARD = Words(
-    "backward가 불리지 않아 그래디언트가 없습니다. loss.backward()에 괄호가 있는지도 보세요. 옵티마이저는 "
-    "그래디언트만 보고 파라미터를 바꿉니다.",
+    "backward가 불리지 않아 기울기가 없습니다. loss.backward()에 괄호가 있는지도 보세요. 옵티마이저는 "
+    "기울기만 보고 파라미터를 바꿉니다.",
     "backward was not called (did you write the brackets of loss.backward()?), so there are no gradients. The "
     "optimizer changes the parameters by their gradients only.",
 )
@@ -455,7 +455,7 @@ _NO_STEP = Words(
     "is given.",
 )
 _STEP_FIRST = Words(
-    "step이 backward보다 먼저입니다. 옵티마이저가 이전 배치의 그래디언트로 갱신하거나, 그래디언트가 없어 아무것도 하지 "
+    "step이 backward보다 먼저입니다. 옵티마이저가 이전 배치의 기울기로 갱신하거나, 기울기가 없어 아무것도 하지 "
     "않습니다.",
     "step comes before backward. The optimizer then uses the gradients of an earlier batch, or has none and does "
     "nothing.",
@@ -465,11 +465,11 @@ _EVAL = Words(
     "The model is in eval mode, so dropout is off during training. Call model.train() at the start, with the brackets.",
 )
 _CLEARED = Words(
-    "backward 뒤에 그래디언트를 지웠으므로 step이 쓸 것이 없습니다. zero_grad는 backward 앞에 부르세요.",
+    "backward 뒤에 기울기를 지웠으므로 step이 쓸 것이 없습니다. zero_grad는 backward 앞에 부르세요.",
     "The gradients were cleared after backward, so step has nothing to use. Call zero_grad before backward.",
 )
 _NO_ZERO_GRAD = Words(
-    "이전 그래디언트가 남아 있습니다. backward는 그래디언트를 덮어쓰지 않고 더합니다. backward 앞에 "
+    "이전 기울기가 남아 있습니다. backward는 기울기를 덮어쓰지 않고 더합니다. backward 앞에 "
     "optimizer.zero_grad()를 부르세요.",
     "The old gradients are still there. backward adds to the gradients and does not replace them. Call "
     "optimizer.zero_grad() before backward.",
@@ -502,13 +502,13 @@ _TENSOR = Words(
     "loss.item().",
 )
 _NO_CLIP = Words(
-    "갱신할 때 그래디언트의 노름이 {norm:.3f}이고 clip은 {clip:.3f}입니다. clip_grad_norm_을 backward와 step 사이에서 "
-    "부르세요. 그 앞에는 그래디언트가 없고, 그 뒤에는 이미 갱신했습니다.",
+    "갱신할 때 기울기의 노름이 {norm:.3f}이고 clip은 {clip:.3f}입니다. clip_grad_norm_을 backward와 step 사이에서 "
+    "부르세요. 그 앞에는 기울기가 없고, 그 뒤에는 이미 갱신했습니다.",
     "At the update the norm of the gradient is {norm:.3f}, and clip is {clip:.3f}. Call clip_grad_norm_ between "
     "backward and step: before backward there are no gradients, and after step the update is done.",
 )
 _CLIP_EACH = Words(
-    "값을 하나씩 잘랐습니다(clip_grad_value_). 그러면 그래디언트의 방향이 바뀝니다. clip_grad_norm_은 방향을 두고 "
+    "값을 하나씩 잘랐습니다(clip_grad_value_). 그러면 기울기의 방향이 바뀝니다. clip_grad_norm_은 방향을 두고 "
     "길이만 줄입니다.",
     "Each value was clipped by itself (clip_grad_value_), which changes the direction of the gradient. "
     "clip_grad_norm_ keeps the direction, and only reduces the length.",
@@ -555,7 +555,7 @@ def _wrong_warmups(warmup: int, peak: float) -> Iterator[Mistake]:
         "no-warmup",
         lambda result: bool((result[0] - peak).abs() < 1e-6),
         Words(
-            "0번 스텝의 학습률이 이미 peak입니다. 웜업이 없습니다. 처음에는 그래디언트의 평균이 아직 부정확하므로 작은 "
+            "0번 스텝의 학습률이 이미 peak입니다. 웜업이 없습니다. 처음에는 기울기의 평균이 아직 부정확하므로 작은 "
             "스텝으로 시작합니다.",
             "The rate is peak at step 0 already: there is no warm-up. Training begins with small steps, because the "
             "averages of the gradients are still inexact.",
@@ -762,7 +762,7 @@ def _epsilon_and_decay(one: Callable[..., tuple[Tensor, ...]], w: Tensor, g: Ten
         Mistake("decay-after", (w - 0.1 * g.sign()) * 0.95, _DECAY_AFTER),
         Mistake("decay-adds", w + 0.1 * 0.5 * w - 0.1 * g.sign(), _DECAY_ADDS),
     )
-    yield Words("가중치 감쇠가 그래디언트와 따로입니다.", "The weight decay is apart from the gradient.")
+    yield Words("가중치 감쇠가 기울기와 따로입니다.", "The weight decay is apart from the gradient.")
 
 
 def _several_steps(function: Callable[..., Any]) -> Steps:
@@ -794,7 +794,7 @@ _CORRECTED = Words(
 _BETA_OF_M = Words("m에 β₂를 썼습니다. m의 비율은 β₁입니다.", "m is computed with β₂. Its share is β₁.")
 _BETA_OF_V = Words("v에 β₁을 썼습니다. v의 비율은 β₂입니다.", "v is computed with β₁. Its share is β₂.")
 _NOT_SQUARED = Words(
-    "v에 그래디언트가 제곱 없이 들어갔습니다. v는 그래디언트의 크기를 재므로 제곱의 평균입니다.",
+    "v에 기울기가 제곱 없이 들어갔습니다. v는 기울기의 크기를 재므로 제곱의 평균입니다.",
     "v averages the gradient, not its square. v measures the size of the gradient, so it needs the square.",
 )
 _NO_CORRECTION = Words(
@@ -808,11 +808,11 @@ _ONE_CORRECTION = Words(
     "Only one of m and v is corrected. Both begin at 0, so both need it.",
 )
 _NO_ROOT = Words(
-    "v̂로 나누었습니다. v̂는 제곱의 평균이므로 제곱근을 취해야 그래디언트와 단위가 같습니다.",
+    "v̂로 나누었습니다. v̂는 제곱의 평균이므로 제곱근을 취해야 기울기와 단위가 같습니다.",
     "The step divides by v̂. v̂ is a mean of squares; its square root has the unit of the gradient.",
 )
 _UPHILL = Words(
-    "그래디언트의 방향으로 움직였습니다. 손실이 커지는 방향입니다. 빼세요.",
+    "기울기의 방향으로 움직였습니다. 손실이 커지는 방향입니다. 빼세요.",
     "The step goes along the gradient, which increases the loss. Subtract it.",
 )
 _NO_RATE = Words("학습률 lr을 곱하지 않았습니다.", "The learning rate lr is missing.")
@@ -829,11 +829,11 @@ _EPSILON_EARLY = Words(
     "ε is added to √v, before the bias correction. In the first steps it then has a larger effect. Add it to √v̂.",
 )
 _NO_EPSILON = Words(
-    "ε이 없습니다. 그래디언트가 계속 0인 파라미터는 0 / 0이 되어 NaN이 됩니다.",
+    "ε이 없습니다. 기울기가 계속 0인 파라미터는 0 / 0이 되어 NaN이 됩니다.",
     "ε is missing. A parameter whose gradient was always 0 becomes 0 / 0, which is NaN.",
 )
 _L2 = Words(
-    "가중치 감쇠를 그래디언트에 더했습니다. 이것은 L2 정규화입니다. √v̂로 나눌 때 감쇠도 나누어지므로, 그래디언트가 큰 "
+    "가중치 감쇠를 기울기에 더했습니다. 이것은 L2 정규화입니다. √v̂로 나눌 때 감쇠도 나누어지므로, 기울기가 큰 "
     "파라미터는 거의 줄지 않습니다. AdamW는 w에서 따로 뺍니다.",
     "The weight decay is added to the gradient, which is L2 regularisation. The decay is then divided by √v̂ as well, "
     "so parameters with large gradients hardly shrink. AdamW subtracts it from w by itself.",
@@ -887,8 +887,7 @@ def muon(code: Code) -> Steps:
     require(
         bool((zero == 0).all()),
         Words(
-            "영행렬에서 0 / 0이 되어 NaN이 나옵니다. 노름에 1e-7을 더하고 나누세요. 쓰이지 않은 층의 그래디언트는 "
-            "0입니다.",
+            "영행렬에서 0 / 0이 되어 NaN이 나옵니다. 노름에 1e-7을 더하고 나누세요. 쓰이지 않은 층의 기울기는 0입니다.",
             "A zero matrix gives 0 / 0, which is NaN. Add 1e-7 to the norm before dividing. The gradient of a layer "
             "that was not used is zero.",
         ),

@@ -335,7 +335,7 @@ def generate(code: Code) -> Steps:
     yield Words("마지막 위치의 토큰을 이어 붙입니다.", "The token at the last position is appended.")
     require(not any(model.modes), _TRAIN_MODE, mistake="train-mode")
     require(not any(model.graphs), _GRAPH, mistake="graph")
-    yield Words("평가 모드이고 그래디언트가 없습니다.", "The model is in eval mode, and there are no gradients.")
+    yield Words("평가 모드이고 기울기가 없습니다.", "The model is in eval mode, and there are no gradients.")
     even = _Counting(3, certainty=0.0)
     drawn = require_tensor(function(even, torch.zeros(2, 1, dtype=torch.int64), 200, 4))
     shares = torch.bincount(drawn[:, 1:].flatten(), minlength=3) / 400
@@ -456,7 +456,7 @@ _TRAIN_MODE = Words(
     "model.eval().",
 )
 _GRAPH = Words(
-    "그래디언트를 위한 계산 그래프를 만들고 있습니다. 쓰기만 할 때는 필요 없고 메모리와 시간이 듭니다. "
+    "기울기를 위한 계산 그래프를 만들고 있습니다. 쓰기만 할 때는 필요 없고 메모리와 시간이 듭니다. "
     "torch.no_grad()를 쓰세요.",
     "A graph for gradients is recorded. Writing does not need it, and it takes memory and time. Use torch.no_grad().",
 )

@@ -1,7 +1,7 @@
 """텍스트 생성
 
 토큰을 하나씩 이어 쓰세요. 매번 마지막 context_length개의 토큰을 모델에 넣고, 마지막 위치의 로짓을 앞에서 쓴
-probabilities로 확률로 바꾸고, torch.multinomial로 한 토큰을 뽑아 뒤에 붙입니다. 모델은 평가 모드여야 하고 그래디언트는
+probabilities로 확률로 바꾸고, torch.multinomial로 한 토큰을 뽑아 뒤에 붙입니다. 모델은 평가 모드여야 하고 기울기는
 필요 없습니다.
 
 - - -

@@ -1,6 +1,6 @@
 """피드포워드 층(MLP)
 
-어텐션은 다른 토큰의 값을 가중평균합니다. 모은 벡터를 비선형으로 변환하는 것은 MLP입니다. MLP는 토큰마다 따로, 모든
+어텐션은 다른 토큰의 값을 가중 평균합니다. 모은 벡터를 비선형으로 변환하는 것은 MLP입니다. MLP는 토큰마다 따로, 모든
 토큰에 같은 파라미터로 계산합니다.
 
 - up_proj: 폭을 네 배로 넓히는 nn.Linear
@@ -13,8 +13,8 @@
 
 The feed-forward layer (MLP)
 
-Attention computes weighted means of the values of other tokens. The MLP transforms the resulting vector, and it is
-not linear. It does so for each token by itself, with the same parameters for all tokens.
+Attention computes weighted means of the values of other tokens. The MLP then applies a non-linear function to the
+resulting vector. It does so for each token by itself, with the same parameters for all tokens.
 
 - up_proj: an nn.Linear that makes the vector four times as wide
 - the activation: GELU or ReLU. The GELU of GPT-2 is F.gelu(x, approximate="tanh").
