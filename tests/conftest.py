@@ -261,9 +261,6 @@ def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     It is given in this process, which is faster than a process for each.
     """
 
-    from jumok.lessons.practice.child import judge
-    from jumok.lessons.practice.course import exercise
-
     def verdict(slug: str, *replacements: tuple[str, str]) -> dict[str, Any]:
         found = exercise(slug)
         source = found.solution

