@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.lessons.practice.child import judge
+from jumok.lessons.practice.course import exercise
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
@@ -258,9 +260,6 @@ def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     It is given in this process, which is faster than a process for each.
     """
-
-    from jumok.lessons.practice.child import judge
-    from jumok.lessons.practice.course import exercise
 
     def verdict(slug: str, *replacements: tuple[str, str]) -> dict[str, Any]:
         found = exercise(slug)

@@ -62,7 +62,7 @@ KNOWN: dict[str, tuple[str, Words]] = {
     "modified by an inplace operation": (
         "in-place",
         Words(
-            "기울기를 구할 때 필요한 값을 += 같은 제자리 연산이 덮어썼습니다. x = x + y처럼 새 텐서를 만드세요.",
+            "그래디언트를 구할 때 필요한 값을 += 같은 제자리 연산이 덮어썼습니다. x = x + y처럼 새 텐서를 만드세요.",
             "An in-place operation such as += overwrote a value that the gradient needs. Make a new tensor: x = x + y.",
         ),
     ),
