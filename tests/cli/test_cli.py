@@ -569,7 +569,7 @@ def test_infinity_is_null_in_json() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_terminal_without_hangul(model: Path) -> None:
     """Where stdout is Latin-1, Korean output ended in a UnicodeEncodeError."""
     done = subprocess.run(

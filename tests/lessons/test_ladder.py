@@ -118,6 +118,7 @@ def test_each_rung_adds_what_it_says_and_nothing_else() -> None:
             assert gone == set()
 
 
+@pytest.mark.long
 def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEvent]], tmp_path: Path) -> None:
     """Their folders are of type gpt, and they leave for transformers, which no other rung does."""
     out, _ = climbed

@@ -859,7 +859,7 @@ def can_build() -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not can_build(), reason="building a wheel without a network needs pip and setuptools 77 or newer")
 def test_a_wheel_carries_the_chapters(tmp_path: Path) -> None:
     """Built from a copy of what is built from; the chapters are read from what it installs."""

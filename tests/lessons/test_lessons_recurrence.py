@@ -94,7 +94,7 @@ def test_training_is_reproducible_and_leaves_the_generator_alone() -> None:
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_attention_reverses_what_one_vector_cannot() -> None:
     settings = {"vocab_size": 6, "width": 12, "longest": 6, "steps": 400}
     shares = {

@@ -223,7 +223,7 @@ def test_any_value_in_a_config_gives_a_message(kind: str, tokenizer: Tokenizer, 
             assert len(said) < 20_000, (name, value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_a_stock_config_gives_a_message(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "stock"

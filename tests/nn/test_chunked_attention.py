@@ -105,6 +105,7 @@ def test_autocast_reaches_the_operator():
     assert q.grad.dtype == torch.float32
 
 
+@pytest.mark.long
 @pytest.mark.compile
 def test_compiled_is_equal():
     if not torch._dynamo.is_dynamo_supported():

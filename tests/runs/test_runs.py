@@ -601,7 +601,7 @@ assert modes == [False] * len(modes)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_load_changes_no_global_state(start: Callable[..., Trainer], tmp_path: Path) -> None:
     """`jumok.load` used torch's random numbers. It must not print, log, warn, or change global state."""
     list(start(steps=1, eval_every=0).run())

@@ -86,6 +86,7 @@ def _small(kind: str) -> dict[str, int]:
 # --- lossless, and the same as stock transformers ---------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
 @example(text="")

@@ -207,6 +207,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, finished: Finished, damage: str) -> None:
     DAMAGES[damage](stopped / "state" / "step-000000006.1")

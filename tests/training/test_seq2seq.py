@@ -223,7 +223,7 @@ def test_the_stock_class_gives_the_same_answers(run: tuple[Path, list[Any]], tmp
         assert [found[0].text for found in answer(model, sources, beam=beam)] == theirs
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_run_continues_bit_identically(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     whole = begin("whole")
     list(whole.run())
@@ -403,7 +403,7 @@ def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     assert trainer.folder.read_config()["data"]["rows"] == 60
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_transformer_of_2017_learns_too(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = begin(family="original", label_smoothing=0.1, steps=30)
     events = list(trainer.run())

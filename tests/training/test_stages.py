@@ -113,7 +113,7 @@ def test_patience_looks_at_the_stage_alone(run: Path) -> None:
     assert list(trainer.run())[-1].step == 32
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [8, 9, 11, 14])
 def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path, stop: int) -> None:
     """At its very beginning, too, where the state of the first stage has the same number of steps."""

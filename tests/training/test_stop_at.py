@@ -120,6 +120,7 @@ def test_a_goal_out_of_reach_leaves_the_run_as_it_was(start: Start) -> None:
     assert (finish.reason, finish.step) == ("done", 60)
 
 
+@pytest.mark.long
 def test_one_that_is_good_enough_at_its_very_end_has_reached_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Validations come every so often, and the last steps are between two of them."""
     trainer = start(steps=8, eval_every=100, stop_at=2.0)
@@ -212,6 +213,7 @@ def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeyp
     assert len(only(events, Sample)) == 1 + 12
 
 
+@pytest.mark.long
 def test_patience_lasts_as_long_with_a_goal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in validations, which are five times as many, it would end a run after a fifth of the time."""
     trainer = often(start, monkeypatch, patience=2, sample_tokens=0)

@@ -368,6 +368,7 @@ def test_a_click_pins_a_token_and_other_views_know_it(visit: Visit, pages: Pages
     assert state(page)["layer"] == 1
 
 
+@pytest.mark.long
 def test_the_neuron_view_adds_up(visit: Visit, pages: Pages) -> None:
     """Its softmax is made in the page from q and k; it must be the weight that the model gave."""
     model, made, path = pages("gpt")
@@ -515,6 +516,7 @@ def test_where_it_was_told_to_open(visit: Visit, pages: Pages, tmp_path: Path) -
     assert re.search("[가-힣]", page.locator("#tab-heads").inner_text())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["heads", "model", "neurons", "matrix", "text"])
 def test_every_view_is_saved_as_a_figure(visit: Visit, pages: Pages, tmp_path: Path, view: str) -> None:
     """An SVG that any program can read, with the model's name in it, and a PNG of twice its size."""

@@ -59,6 +59,7 @@ def test_what_goes_wrong_is_explained(tmp_path: Path, case: str) -> None:
     assert len(verdict.printed) <= PRINTED
 
 
+@pytest.mark.long
 def test_a_solution_passes_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hangul in another encoding of the terminal; a file random.py in the current folder is not imported."""
     (tmp_path / "random.py").write_text("raise SystemExit")
