@@ -234,7 +234,7 @@ def test_the_python_of_its_page_runs(python_page: tuple[Path, str]) -> None:
     assert re.search(r"^2 \d+\.\d+$", printed, re.MULTILINE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_python_of_the_viewer_runs(
     python_page: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

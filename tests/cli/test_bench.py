@@ -15,7 +15,7 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bench, name, value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_figures_as_json(jumok: Jumok) -> None:
     found = jumok("bench", "--size", "nano", "--device", "cpu", "--json").json
     assert found["size"] == "nano"
@@ -25,7 +25,7 @@ def test_figures_as_json(jumok: Jumok) -> None:
     assert found["train_tokens_per_second"] > 0 < found["generate_tokens_per_second"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_figures_as_a_table(jumok: Jumok) -> None:
     end = jumok("bench", "--size", "nano", "--device", "cpu", "--quiet")
     assert end.err == ""

@@ -360,7 +360,7 @@ def test_a_folder_is_chosen_after_the_text(jumok: Jumok, text: Path) -> None:
         assert jumok("train", text, "--json", *FLAGS).json["run"] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_ids_in_every_encoding(jumok: Jumok, tales: str) -> None:
     """UTF-8, with BOM, UTF-16, decomposed, CP949, with any newlines: one text, one tokenizer, the same ids."""
     tales = tales.encode("cp949", "ignore").decode("cp949")
@@ -609,7 +609,7 @@ def odd_names() -> None:
     Path(f"{ODD}.probe").unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("odd_names")
 def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
     """A text out of a zip archive from Windows ended a run in a UnicodeEncodeError when its config.json was written."""
@@ -1035,7 +1035,7 @@ def test_a_short_list_does_not() -> None:
     assert max(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in seen.splitlines()) <= 60
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
     for arguments in (["learn"], ["learn", CHAPTER]):

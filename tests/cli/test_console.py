@@ -137,7 +137,7 @@ def summary_of(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> tuple[di
     return {line[2:11].strip(): line[11:] for line in lines}, view.summary
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """After a resume it was the first sample since then."""
     trainer = start()

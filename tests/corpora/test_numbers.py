@@ -332,6 +332,7 @@ def test_a_kind_can_be_written_to_its_end(kind: str) -> None:
         numbers.write(size + 1, kinds=kind)
 
 
+@pytest.mark.long
 def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
     """The last tenth is the validation part, so no kind and no length may be exhausted before it."""
     pairs = list(numbers.write(50_000, seed=1))

@@ -151,7 +151,7 @@ def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list
     assert trained["optimizer"] == "muon"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEvent]], text: Text) -> None:
     """The same ids, held out the same, in the same batches, with the same tokenizer and the same settings."""
     out, _ = climbed
@@ -358,6 +358,7 @@ def test_a_finished_ladder_is_only_told_again(
     assert "bigram" in (climbed[0] / "ladder.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_rung_without_its_folder_is_climbed_anew(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -696,6 +697,7 @@ def test_a_ladder_that_is_not_finished_says_so() -> None:
     assert "Rungs still to come" not in report.page(made_up(), "en")
 
 
+@pytest.mark.long
 @languages
 def test_the_page_writes_with_a_word_that_its_models_know(language: Language) -> None:
     """A report on an English text told its reader to begin with a Korean word, which no model of it had ever seen."""
@@ -891,7 +893,7 @@ def test_a_folder_that_is_closed(ladder: Jumok) -> None:
     assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @languages
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_a_terminal_of_60_columns(
@@ -962,7 +964,7 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the page in the docs ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""

@@ -328,7 +328,7 @@ def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, requ
 # --- exports ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
 def test_a_fault_leaves_an_export(tmp_path: Path) -> None:
     """Ctrl-C between two renames removed the older export together with the newer one."""

@@ -201,7 +201,7 @@ def test_chunks_are_read_as_they_are_needed(trained: dict[str, Tokenizer], kind:
     assert len(next(ids)) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cuts_know_every_composing_character_of_this_python() -> None:
     """The rules for cuts are checked for all of Unicode."""
     for point in range(sys.maxunicode + 1):

@@ -370,7 +370,7 @@ def told(events: Iterable[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice) and event.text.startswith("A step")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wrong_measurement_is_noticed(
     tmp_path: Path, story_text: Text, monkeypatch: pytest.MonkeyPatch, watchful: None
 ) -> None:

@@ -300,7 +300,7 @@ def test_a_bert_predicts_no_next_token(start_run: Start):
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
 def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path):
@@ -323,7 +323,7 @@ def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path
     assert {one.label for one in predict(model, ["재미있어요", "지루해요"])} <= set(LABELS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
     *_, finish = start_run(pooling="mean", steps=60, eval_every=30, lm_weight=0.2, dropout=0.0).run()
     assert isinstance(finish, Finish)
@@ -332,7 +332,7 @@ def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
     assert [one.label for one in found] == ["긍정", "부정"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_resumed_run_ends_with_the_same_bits(start_run: Start, tmp_path: Path):
     """Also where a step takes several passes, each with a dropout of its own."""
     rows = [(" ".join([text] * (n % 4 + 1)), label) for n, (text, label) in enumerate(reviews().rows)]

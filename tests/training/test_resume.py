@@ -220,6 +220,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, finished: F
     assert_same(stopped, finished(save_every=0.0))
 
 
+@pytest.mark.long
 def test_all_states_damaged_starts_from_the_beginning(stopped: Path, finished: Finished) -> None:
     for state in (stopped / "state").glob("step-*"):
         flip(state)
@@ -314,6 +315,7 @@ def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Pa
     assert_same(run, tmp_path / "reference")
 
 
+@pytest.mark.long
 def test_best_weights_come_back_from_the_state(start: Start, tmp_path: Path) -> None:
     """Weights that were deleted were chosen anew from later steps, though the state of that moment could know them."""
     list(start().run())
@@ -371,7 +373,7 @@ def test_a_closed_trainer_does_not_run(stopped: Path) -> None:
     assert Trainer.resume(stopped, device="cpu").step == 6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("place", [Notice, Step, Eval, Finish])
 def test_a_break_saves_like_an_interrupt(start: Start, finished: Finished, tmp_path: Path, place: type[Event]) -> None:
     """What came after the last save was lost, and a validation that was due never came."""
@@ -579,6 +581,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         Trainer.resume(tmp_path / "other", device="cpu")
 
 
+@pytest.mark.long
 def test_a_model_that_was_saved_alone(start: Start, tmp_path: Path) -> None:
     from jumok import load, save
 

@@ -265,6 +265,7 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
     assert task.validate(model, 1)["rows"] == 1
 
 
+@pytest.mark.long
 def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
     """A plan of 10 steps let each validation read 6 rows, and the best parameters were the luckiest ones."""
     trainer = begin(pairs=table(2500))
@@ -283,7 +284,7 @@ def test_without_sacrebleu_there_are_fewer_figures(
     assert task_of(trainer).headline(told) == "exact 97.3%, tokens 99.0%, loss 0.031"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     begin: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +335,7 @@ def test_between_equals_the_loss_decides(begin: Callable[..., Trainer]) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     list(begin("first").run())
     second = begin("second", init=tmp_path / "first")
@@ -432,6 +433,7 @@ def test_a_text_is_no_table() -> None:
         Seq2Seq.material(from_string("일 이 삼"), None, config)
 
 
+@pytest.mark.long
 def test_rows_with_an_empty_cell_are_left_out_and_counted(begin: Callable[..., Trainer]) -> None:
     trainer = begin(pairs=table(60, ("7", ""), ("", "칠"), (" ", "칠"), spelled(7)), val=0.05)
     assert len(task_of(trainer).sources) == 60 + 4 - 3 - len(task_of(trainer).held_out)
@@ -439,6 +441,7 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(begin: Callable[..., T
     assert "Rows left out, because they have no source or no target: 3." in notices
 
 
+@pytest.mark.long
 def test_long_rows_are_cut_and_counted(begin: Callable[..., Trainer]) -> None:
     """A source keeps its [EOS]. A target does not, or the model would learn to stop in the middle."""
     trainer = begin(pairs=from_rows(("source", "target"), [spelled(12345678901234), *table().rows]))

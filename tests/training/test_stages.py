@@ -49,7 +49,7 @@ def run(start: Start, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finished_run_is_trained_further(run: Path) -> None:
     """It could only be started anew: a resume told the result again, and another length was refused."""
     before = RunFolder(run).logs.metrics()
@@ -91,6 +91,7 @@ def test_it_begins_with_the_best_weights_and_fresh_optimizers(run: Path) -> None
     steps.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
     """With rates that destroy the model nothing better can come."""
     before = (run / "model.safetensors").read_bytes()
@@ -103,7 +104,7 @@ def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
     assert only(events, Finish)[0].figures["nats_per_char"] == metrics["nats_per_char"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_patience_looks_at_the_stage_alone(run: Path) -> None:
     """While its rate is high a stage is worse than the parameters before; that once ended it within a tenth of it."""
     losses = iter([1.0, 5.0, 4.0, 3.0, 2.0, 1.5, 1.2])  # of the parameters before, then of the stage
@@ -143,6 +144,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
     assert events[0] == events[1]
 
 
+@pytest.mark.long
 def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan stands in config.json and no state has it yet: the next resume begins it again, once."""
     trainer = resume(run, steps=4)
@@ -157,6 +159,7 @@ def test_a_stage_that_was_killed_before_its_first_state(run: Path, monkeypatch: 
     assert logged.count("step") == 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [b"half", None])
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_stage_mends_the_weights_it_begins_with(run: Path, lost: bytes | None, begun: bool) -> None:
@@ -190,7 +193,7 @@ def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Sta
         assert config_of(run)["metrics"] == trainer.state.best_metrics == saved.numbers["best_metrics"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     """The time of the first stage, however long, is not taken from them."""
     state = next((run / "state").glob("step-*8"))
@@ -297,7 +300,7 @@ def test_a_resume_elsewhere_says_so(start: Start, tmp_path: Path) -> None:
 # --- the command line ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_names_the_one_that_trains_further(jumok: Jumok, run: Path) -> None:
     end = jumok("train", "--resume", "--out", "run", "--device=cpu")
     assert end.code == 0

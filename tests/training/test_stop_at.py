@@ -244,6 +244,7 @@ def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Pa
             assert (tmp_path / out / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
 
 
+@pytest.mark.long
 def test_what_a_part_taught_is_kept(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
     Scripted(trainer, monkeypatch, [3.0, 2.08], [], part=(2.05,))

@@ -231,6 +231,7 @@ def require_near(shown: Any, expected: Any, misplaced: float = 0.02) -> None:
 # --- the three classic views, and the others ---
 
 
+@pytest.mark.long
 def test_the_three_classic_views_are_found_by_their_tabs(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2])
     seen, explained = set(), set()
@@ -285,6 +286,7 @@ def test_hovering_a_key_tells_who_looks_at_it(visit: Visit, pages: Pages) -> Non
     assert made.trace["sequences"][0]["tokens"][2]["text"] in hover(page, key=2)
 
 
+@pytest.mark.long
 def test_heads_are_switched_on_and_off(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], link="#view=heads&layer=0&heads=0")
     pictures = [picture(page)]
@@ -313,6 +315,7 @@ Response.prototype.arrayBuffer = async function () {
 };"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["heads", "matrix", "neurons"])
 def test_a_head_that_comes_late_does_not_replace_the_one_chosen_after_it(visit: Visit, pages: Pages, view: str) -> None:
     page = visit(pages("gpt")[2], link=f"#view={view}&layer=1&heads=0&head=0&token=9", before=SLOW)
@@ -337,6 +340,7 @@ def test_a_head_that_comes_late_does_not_replace_the_one_chosen_after_it(visit: 
     assert page.evaluate("window.jumok.summary") == shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
 @pytest.mark.parametrize("name", ["gpt", "pairs"])
 def test_no_sentence_is_left_unfilled(visit: Visit, pages: Pages, name: str, language: str) -> None:
@@ -356,6 +360,7 @@ def test_no_sentence_is_left_unfilled(visit: Visit, pages: Pages, name: str, lan
         until(page, "window.jumok.summary")  # never an empty sentence
 
 
+@pytest.mark.long
 def test_a_click_pins_a_token_and_other_views_know_it(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], link="#view=heads&layer=1&heads=0&head=0&token=3")
     hover(page, token=8)
@@ -434,6 +439,7 @@ def test_the_row_under_inspection_is_a_table_too(visit: Visit, pages: Pages) -> 
 # --- groups, and two texts ---
 
 
+@pytest.mark.long
 def test_letters_are_grouped_to_syllables_and_words(visit: Visit, pages: Pages) -> None:
     """Weights to a group are summed, those from a group averaged: recomputed here from the model."""
     model, made, path = pages("jamo")
@@ -474,6 +480,7 @@ def test_cross_attention_is_between_the_two_texts(visit: Visit, pages: Pages) ->
 # --- links, files, keys ---
 
 
+@pytest.mark.long
 def test_a_link_opens_the_same_view_again(visit: Visit, pages: Pages) -> None:
     path = pages("gpt")[2]
     page = visit(path)
@@ -491,6 +498,7 @@ def test_a_link_opens_the_same_view_again(visit: Visit, pages: Pages) -> None:
     assert after == before
 
 
+@pytest.mark.long
 def test_a_link_keeps_that_nothing_is_chosen(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], link="#view=heads&layer=1&heads=0&head=0&token=9")
     page.locator("#stage").focus()
@@ -536,6 +544,7 @@ def test_every_view_is_saved_as_a_figure(visit: Visit, pages: Pages, tmp_path: P
     assert len(list(root.iter())) > 30
 
 
+@pytest.mark.long
 def test_the_keyboard_reaches_everything(visit: Visit, pages: Pages) -> None:
     page = visit(pages("jamo")[2], link="#view=heads&layer=0&heads=0&head=0&token=5")
     page.locator("#stage").focus()
@@ -591,6 +600,7 @@ def test_tab_walks_through_named_controls(visit: Visit, pages: Pages) -> None:
 # --- screens ---
 
 
+@pytest.mark.long
 def test_dark_mode_is_that_of_the_system(visit: Visit, pages: Pages) -> None:
     path = pages("gpt")[2]
     light, dark = (
@@ -607,6 +617,7 @@ def test_dark_mode_is_that_of_the_system(visit: Visit, pages: Pages) -> None:
     assert picture(dark) == picture(light)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gpt", "pairs"])
 def test_a_narrow_screen_shows_everything_without_moving_sideways(visit: Visit, pages: Pages, name: str) -> None:
     page = visit(pages(name)[2], viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
@@ -650,6 +661,7 @@ def test_five_hundred_tokens(visit: Visit, pages: Pages) -> None:
 # --- harm ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["heads", "model", "neurons", "matrix", "text"])
 def test_a_hostile_text_runs_nothing(visit: Visit, pages: Pages, tmp_path: Path, view: str) -> None:
     """Whole elements stand in one word, so that they would get into the page in one piece if they ever did."""
@@ -730,6 +742,7 @@ def test_a_page_that_cannot_be_shown_says_so_in_two_languages(
 # --- elsewhere ---
 
 
+@pytest.mark.long
 def test_the_page_works_in_the_frame_of_a_notebook(visit: Visit, pages: Pages, tmp_path: Path) -> None:
     """A frame with a source of its own has no address, no storage and no way to the notebook around it."""
     notebook = tmp_path / "notebook.html"

@@ -117,7 +117,7 @@ def test_errors_name_the_file_and_the_line(tmp_path: Path, case: str) -> None:
     assert "mine.py" in str(error.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("code", "future"), [(HEAD, False), (NO_MASK, True), (WHOLE, False)])
 def test_both_models_train_for_as_many_steps(tmp_path: Path, code: str, future: bool) -> None:
     text = material_of("그날 밤 나는 집을 나섰다. 비가 왔다.\n" * 200, ())
