@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+import torch
 
 from jumok.errors import ConfigError
 from jumok.lessons.practice.course import HERE, PARTS, Exercise, exercise, exercises
@@ -60,6 +61,22 @@ def test_a_result_of_none_is_explained(one: Exercise, tmp_path: Path) -> None:
     assert judge(path, one.slug)["status"] == "wrong"
 
 
+def mistakes(part: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The exercise, the name and the replacements in the solution of each mistake that the tests of a part list."""
+    return importlib.import_module(f"test_practice_{part}").MISTAKES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slug", "mistake", "replacements"),
+    [pytest.param(*each, id=f"{each[0]}-{each[1]}") for part in PARTS for each in mistakes(part)],
+)
+def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
+    torch.manual_seed(0)
+    verdict = judged(slug, *replacements)
+    assert (verdict["status"], verdict["mistake"]) == ("wrong", mistake), verdict
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_each_known_mistake_has_a_test(part: str) -> None:
     """The names of mistakes in the checks of a part are those in its test."""
@@ -71,8 +88,7 @@ def test_each_known_mistake_has_a_test(part: str) -> None:
             declared |= {
                 k.value.value for k in node.keywords if k.arg == "mistake" and isinstance(k.value, ast.Constant)
             }
-    tested = {mistake for _, mistake, _ in importlib.import_module(f"test_practice_{part}").MISTAKES}
-    assert declared <= tested
+    assert declared <= {mistake for _, mistake, _ in mistakes(part)}
 
 
 def test_an_exercise_is_found_by_number_name_and_file() -> None:

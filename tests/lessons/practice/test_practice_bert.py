@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
-pytestmark = pytest.mark.slow
-
 CHOSEN = "(torch.rand(ids.shape) < 0.15) & ordinary"
 MASKED = "ids.masked_fill(chosen & (fate < 0.8), mask_id)"
 RANDOM = "chosen & (fate >= 0.8) & (fate < 0.9)"
@@ -47,10 +42,3 @@ MISTAKES = [
     ("bert_masking", "same-in-all-rows", [("torch.rand(ids.shape) < 0.15", "torch.rand(ids.shape[1]) < 0.15")]),
     ("bert_masking", "no-return", [("return inputs, labels", "inputs, labels")]),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("slug", "mistake", "replacements"), MISTAKES)
-def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
-    torch.manual_seed(0)
-    verdict = judged(slug, *replacements)
-    assert (verdict["status"], verdict["mistake"]) == ("wrong", mistake), verdict

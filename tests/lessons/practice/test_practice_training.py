@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytestmark = pytest.mark.slow
-
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
     ("get_batch", "not-shifted", [("start + 1 : start + 1 + context_length", "start : start + context_length")]),
@@ -131,9 +127,3 @@ MISTAKES = [
     ("muon", "tall-not-transposed", [("tall = matrix.shape[0] > matrix.shape[1]", "tall = False")]),
     ("muon", "zero-matrix", [("(x.norm() + 1e-7)", "x.norm()")]),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("slug", "mistake", "replacements"), MISTAKES)
-def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
-    verdict = judged(slug, *replacements)
-    assert (verdict["status"], verdict["mistake"]) == ("wrong", mistake), verdict

@@ -108,9 +108,8 @@ def top_k(rng: Random) -> Drawn:
         Words(
             f"다음 토큰의 확률이 {_listed(p)}입니다. k = {k}인 top-k로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 "
             "얼마가 되나요?",
-            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-k = {k}, and with "
-            "what "
-            "probabilities?",
+            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-k = {k}, and "
+            "with what probabilities?",
         ),
         same(", ".join(f"{name} {number}" for name, number in value.items())),
         {"p": p, "k": k},
@@ -128,9 +127,8 @@ def top_p(rng: Random) -> Drawn:
         Words(
             f"다음 토큰의 확률이 {_listed(p)}입니다. p = {limit}인 top-p로 샘플링하면 어떤 토큰이 남고, 각각의 확률은 "
             "얼마가 되나요?",
-            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-p = {limit}, and "
-            "with what "
-            "probabilities?",
+            f"The probabilities of the next token are {_listed(p)}. Which tokens remain with top-p = {limit}, "
+            "and with what probabilities?",
         ),
         same(", ".join(f"{name} {number}" for name, number in value.items())),
         {"p": p, "limit": limit},
