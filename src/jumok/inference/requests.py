@@ -9,7 +9,6 @@ from typing import Literal
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.sampling import Sampling
-from jumok.messages import tr
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
 
@@ -90,4 +89,4 @@ class Event:
 
 def overloaded(waiting: int) -> Overloaded:
     """The error for a full queue."""
-    return Overloaded(tr("{waiting} texts are waiting already; try again in a moment.", waiting=waiting))
+    return Overloaded("{waiting} texts are waiting already; try again in a moment.", waiting=waiting)
