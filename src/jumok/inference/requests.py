@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.sampling import Sampling
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
+Rules = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (V,) of the id after these, changed by rules: (V,)
 
 
 class Overloaded(JumokError):
@@ -28,7 +31,8 @@ class Request:
         tokens: the most ids to write.
         seed: of the random numbers; sample: which of several texts with the same seed this is.
         stop: strings that end the text where the first of them would begin, in NFC.
-        stop_ids: ids that end the text; they are written to `ids`, not to the text.
+        stop_ids: ids that end the text. special_ids: ids that are no part of the text; those of `stop_ids` never are.
+        rules: changes the log-probabilities of each next id, given all ids before it.
         top: how many of the likeliest ids are returned with each id; None: not even its own log-probability.
 
     Raises:
@@ -43,6 +47,8 @@ class Request:
     sample: int = 0
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
+    special_ids: frozenset[int] = frozenset()
+    rules: Rules | None = None
     top: int | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,37 @@
+"""The slots of an engine: the keys and values of some texts, which a model reads side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class Chunk(NamedTuple):
+    """Consecutive ids of one text.
+
+    slot: where its keys and values are. start: the position of the first id; the slot holds at least as many positions,
+    and those from `start` on become invalid. ids: at least one.
+    """
+
+    slot: int
+    start: int
+    ids: Sequence[int]
+
+
+class Slots(Protocol):
+    """The keys and values of texts of any lengths. What one slot holds has no influence on another one."""
+
+    @property
+    def longest(self) -> int:
+        """The most ids of a chunk."""
+
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Logits after the last id of each chunk: (N, V), float32 or better, on the CPU. A slot occurs once at most."""
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let one slot hold the first positions of another one."""
+
+    def forget(self, slot: int) -> None:
+        """The slot holds nothing; its memory may be freed."""
