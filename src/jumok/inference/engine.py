@@ -168,8 +168,9 @@ class Engine:
         held = self._held[slot]
         start = window_start(len(ids), self._model.config.context_length)
         if start != place.start:
+            if place.start >= 0:  # the window moved
+                held.clear()
             place.start, place.is_new = start, True
-            held.clear()
         if place.is_new:
             if self._shares and self._cached and self._share(place):
                 return None
