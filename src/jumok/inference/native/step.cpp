@@ -590,6 +590,32 @@ void run(const Step& s, Member member) {
 
 long largest(long a, long b) { return a > b ? a : b; }
 
+// --- drawing ---------------------------------------------------------------------------------------------------------
+
+// The first id whose cumulative weight passes 1 - uniform of the total, weights being exp(logit / temperature); the
+// first of the largest logits where the temperature is 0; -1 if a logit is not finite. `weights` has room for V numbers.
+int32_t draw(const float* logits, long v, float temperature, double uniform, float* weights) {
+    float most = -INFINITY;
+    long best = 0;
+    bool finite = true;
+    for (long i = 0; i < v; i++) {
+        finite &= std::abs(logits[i]) <= 3.4028234664e38f;  // false for a NaN, too
+        if (logits[i] > most) most = logits[i], best = i;
+    }
+    if (!finite) return -1;
+    if (temperature == 0) return int32_t(best);
+    long i = 0;
+    for (; i + LANES <= v; i += LANES) store(weights + i, exponential((load<Vector>(logits + i) - most) / temperature));
+    for (; i < v; i++) weights[i] = std::exp((logits[i] - most) / temperature);
+    double total = 0;
+    for (i = 0; i < v; i++) total += weights[i];
+    const double wanted = (1 - uniform) * total;
+    double passed = 0;
+    for (i = 0; i < v - 1; i++)
+        if ((passed += weights[i]) >= wanted) break;
+    return int32_t(i);
+}
+
 }  // namespace
 
 #ifdef _WIN32
@@ -640,4 +666,12 @@ EXPORTED int32_t jumok_step(const Model* m, const Chunk* chunks, int32_t texts, 
     s.scores = s.mixed + s.n * s.mixed_width;
     Pool::compute(s, threads);
     return 0;
+}
+
+// An id for each row of logits, (N, V), `step` numbers apart.
+EXPORTED void jumok_draw(
+    const float* logits, int64_t step, int64_t n, int64_t v, const float* temperatures, const double* uniform, int32_t* ids
+) {
+    std::vector<float> weights(v);
+    for (long row = 0; row < n; row++) ids[row] = draw(logits + row * step, v, temperatures[row], uniform[row], weights.data());
 }
