@@ -161,16 +161,27 @@ void multiply(const Matrix& m, int first, int last, const float* x, long x_step,
     const auto heights = std::make_integer_sequence<int, ROWS>();
     const long tiles = (n + ROWS - 1) / ROWS;
     for (int panel = first; panel < last;) {
-        const int beside = panels_beside(int((n + tiles - 1) / tiles));
-        const bool wide = beside <= last - panel;
+        // Panels beside each other are for one tile; several tiles have sums enough.
+        const int beside = tiles == 1 && panels_beside(int(n)) <= last - panel ? panels_beside(int(n)) : 1;
         for (long t = 0; t < tiles; t++) {
             const long from = n * t / tiles, rows = n * (t + 1) / tiles - from;
-            const bool fits = wide && panels_beside(int(rows)) == beside;
-            const int steps = fits || !wide ? 1 : beside;
-            for (int s = 0; s < steps; s++)
-                tile_of<W>(int(rows), fits, heights)(m, panel + s, x + from * x_step, x_step, out + from * out_step, out_step, add);
+            tile_of<W>(int(rows), beside > 1, heights)(m, panel, x + from * x_step, x_step, out + from * out_step, out_step, add);
         }
-        panel += wide ? beside : 1;
+        panel += beside;
+    }
+}
+
+// The same after the numbers of each panel are turned into float32, which pays from a few tiles on.
+template <class W>
+void expand_and_multiply(const Matrix& m, int first, int last, const float* x, long x_step, long n, float* out, long out_step, bool add) {
+    static thread_local std::vector<float> expanded;
+    const long size = (long)m.in * PANEL;
+    if ((long)expanded.size() < size) expanded.resize(size);
+    for (int panel = first; panel < last; panel++) {
+        const W* weights = static_cast<const W*>(m.panels) + panel * size;
+        for (long i = 0; i < size; i += LANES) store(expanded.data() + i, load_weights(weights + i));
+        const Matrix one{expanded.data(), m.scale + (long)panel * PANEL, m.bias + (long)panel * PANEL, m.in, 1};
+        multiply<float>(one, 0, 1, x, x_step, n, out + (long)panel * PANEL, out_step, add);
     }
 }
 
@@ -371,9 +382,10 @@ void multiply(const Step& step, Member& member, const Matrix& m, const float* x,
     const int unit = n <= ROWS ? panels_beside(int(n)) : 1;
     member.phase((m.count + unit - 1) / unit, [&](long task) {
         const int first = int(task) * unit, last = first + unit < m.count ? first + unit : m.count;
-        if (step.m.kind == FLOAT32) multiply<float>(m, first, last, x, x_step, n, out, out_step, add);
-        else if (step.m.kind == BFLOAT16) multiply<Brain>(m, first, last, x, x_step, n, out, out_step, add);
-        else multiply<int8_t>(m, first, last, x, x_step, n, out, out_step, add);
+        const auto compute = step.m.kind == FLOAT32 ? multiply<float>
+            : step.m.kind == BFLOAT16 ? (n > 2 * ROWS ? expand_and_multiply<Brain> : multiply<Brain>)
+                                      : (n > 2 * ROWS ? expand_and_multiply<int8_t> : multiply<int8_t>);
+        compute(m, first, last, x, x_step, n, out, out_step, add);
     });
 }
 
