@@ -13,7 +13,9 @@ from jumok.errors import ConfigError, JumokError
 from jumok.inference.sampling import Sampling
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
-Rules = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (V,) of the id after these, changed by rules: (V,)
+Rules = Callable[
+    [Tensor, Sequence[int]], Tensor
+]  # log-probabilities (V,) of the id after these, changed by rules: (V,)
 
 
 class Overloaded(JumokError):
