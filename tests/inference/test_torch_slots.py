@@ -145,7 +145,7 @@ def test_texts_are_as_alone_in_other_types(dtype: torch.dtype):
 
 def test_without_a_cache_texts_are_as_alone():
     model = tiny(family="classic")
-    assert come_and_go(WindowSlots(model), 4, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 50
+    assert come_and_go(WindowSlots(model, 4), 4, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 50
 
 
 class Own(GPT):
@@ -229,48 +229,6 @@ def test_each_step_computes_the_texts_that_are_read_and_no_others(monkeypatch: p
     assert fed == [(1, 2)] * 5
 
 
-# --- hooks ---
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_who_begins_to_watch_in_the_middle_sees_whole_texts_and_changes_nothing(seed: int):
-    """Also where a window moves, a text begins or another one leaves while somebody watches."""
-    model = tiny(family="classic")
-    slots = Watched(model, random.Random(seed))
-    come_and_go(slots, 4, lambda _, text, found: close(found, alone(model, text), 1e-10), seed)
-    assert len(slots.seen) > 20
-    assert all(queries == keys for queries, keys in slots.seen)
-
-
-class Watched(TorchSlots):
-    """Slots of a model that gets hooks in some steps and loses them in others."""
-
-    def __init__(self, model: GPT, chance: random.Random) -> None:
-        super().__init__(model, 4)
-        self.seen: list[tuple[int, int]] = []  # queries and keys of each call of the seam
-        self._chance, self._seam = chance, model.blocks[0].attention.attend
-
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
-        if self._chance.random() < 0.5:
-            return super().read(chunks)
-        handle = self._seam.register_forward_pre_hook(
-            lambda _, given: self.seen.append((given[0].shape[-2], given[1].shape[-2]))
-        )
-        logits = super().read(chunks)
-        handle.remove()
-        return logits
-
-
-def test_a_model_that_is_watched_from_the_beginning_keeps_its_cache():
-    model = tiny()
-    seen = []
-    model.blocks[0].attention.attend.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape[-2]))
-    slots = TorchSlots(model, 2)
-    slots.read([Chunk(0, 0, [1, 2, 3])])
-    slots.read([Chunk(0, 3, [4])])
-    assert seen == [2, 1, 1]
-
-
 # --- 8 bits ---
 
 
@@ -312,10 +270,10 @@ def test_texts_on_a_gpu_are_as_alone(shape: dict[str, Any], dtype: torch.dtype):
 # --- encoder–decoder --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["classic", "original"])
-def test_answers_that_come_and_go_are_as_alone(family: str):
+@pytest.mark.parametrize(("family", "cache"), [("classic", True), ("original", True), ("classic", False)])
+def test_answers_that_come_and_go_are_as_alone(family: str, cache: bool):
     model, chance = answering(family=family), random.Random(1)
-    slots = Sourced(AnswerSlots(model, 5), chance)
+    slots = Sourced(AnswerSlots(model, 5, cache=cache), chance)
 
     @torch.inference_mode()
     def check(slot: int, text: list[int], found: Tensor) -> None:
@@ -330,7 +288,7 @@ class Sourced:
     """AnswerSlots that give each new text a source."""
 
     def __init__(self, slots: AnswerSlots, chance: random.Random, ids: Sequence[int] = range(V)) -> None:
-        self.longest, self.sources = slots.longest, dict[int, list[int]]()
+        self.longest, self.calls_hooks, self.sources = slots.longest, slots.calls_hooks, dict[int, list[int]]()
         self._slots, self._chance, self._ids = slots, chance, ids
 
     def read(self, chunks: Sequence[Chunk]) -> Tensor:

@@ -1,26 +1,33 @@
 """Text generation: continue a prompt, show the text as soon as it is final, stop where asked.
 
-`generate` returns finished texts, `stream` yields one text piece by piece. The loop over ids is in
-`jumok.inference.decoding`.
+`generate` returns finished texts, `stream` yields one text piece by piece, `generate_ids` its ids. All three are clients
+of an `Engine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+import sys
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Unpack, overload
 
 from jumok.config import require_choice, require_range
 from jumok.errors import ConfigError
-from jumok.inference.decoding import Decoding, generate_ids
+from jumok.inference.engine import Engine
 from jumok.inference.matrices import QUANTIZATIONS, Quantization
+from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, SamplingSettings
+from jumok.inference.writer import Continuation, stop_strings
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
-from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+
+
+LARGEST_BATCH = 128  # texts that are written side by side
+BUILT_FROM = 2_000  # tokens, from which compiling the native step pays back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,32 +111,46 @@ def generate(
     require_range("samples", samples, 1)
     prompts = [prompt] if isinstance(prompt, str) else list(prompt)
     how = Sampling(**sampling)
-    tokenizer, starts = _prepare(model, prompts, tokens, seed, stop, quantize)
+    starts = _prepare(model, prompts, tokens, seed, stop, quantize)
     if not prompts:
         return []
-    require_room_to_write(model.config, samples * len(starts))
-    writers = [_Writer(tokenizer, start, stop) for start in starts for _ in range(samples)]
-    _write(Decoding(model, starts, how, samples=samples, seed=seed, cache=cache, quantize=quantize), writers, tokens)
+    slots = min(samples * len(starts), LARGEST_BATCH)
+    require_room_to_write(model.config, slots)
+    strings = stop_strings(stop)
+    requests = [
+        Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings)
+        for start, one in zip(starts, _seeds(seed, len(starts)), strict=True)
+        for sample in range(samples)
+    ]
+    engine = Engine(model, slots, quantize=quantize, cache=cache, build=tokens * len(requests) >= BUILT_FROM)
+    texts = write_all(engine, requests)
+    if all(text.finish == "not finite" for text in texts):
+        raise not_finite()
     done = [
-        [writer.completion(one) for writer in writers[i * samples : (i + 1) * samples]] for i, one in enumerate(prompts)
+        [_completion(one, text) for text in texts[i * samples : (i + 1) * samples]] for i, one in enumerate(prompts)
     ]
     return done[0] if isinstance(prompt, str) else done
 
 
-def _write(decoding: Decoding, writers: Sequence[_Writer], tokens: int) -> None:
-    """Give each writer its ids until all of them have stopped, or have so many tokens."""
-    for _ in range(tokens):
-        found = decoding.step()
-        for row, token in zip(decoding.rows, found, strict=True):
-            writers[row].push(token)
-        going = [place for place, row in enumerate(decoding.rows) if writers[row].goes_on]
-        if not going:
-            break
-        decoding.keep(going)
-    if all(writer.failed for writer in writers):
-        raise not_finite()
-    for writer in writers:
-        writer.finish()
+def write_all(engine: Engine, requests: Sequence[Request]) -> list[Continuation]:
+    """Write texts to their ends, as many side by side as the engine takes; in the order of the requests."""
+    waiting, texts = deque(requests), []
+    while waiting or engine.active:
+        while waiting and engine.free:
+            texts.append(engine.admit(waiting.popleft()))
+        engine.step()
+    return texts
+
+
+def _completion(prompt: str, text: Continuation) -> Completion:
+    assert text.finish is not None
+    assert text.finish != "cancelled"
+    return Completion(prompt=prompt, text=text.text, ids=tuple(text.drawn), tokens=len(text.drawn), finish=text.finish)
+
+
+def _seeds(seed: int | None, prompts: int) -> list[int]:
+    """One seed for each prompt: the given one, or new ones."""
+    return [secrets.randbits(63) if seed is None else seed for _ in range(prompts)]
 
 
 def stream(
@@ -151,26 +172,55 @@ def stream(
     Args, Raises: as `generate`; settings are checked before the first piece is asked for.
     """
     how = Sampling(**sampling)
-    tokenizer, [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
+    [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
+
+    [one] = _seeds(seed, 1)
+    request = Request(prompt=start, sampling=how, tokens=tokens, seed=one, stop=stop_strings(stop))
 
     def pieces() -> Iterator[str]:
-        writer = _Writer(tokenizer, start, stop)
-        steps = generate_ids(model, start, how, seed=seed, cache=cache, quantize=quantize)
-        for _, token in zip(range(tokens), steps, strict=False):
-            if piece := writer.push(token):
-                yield piece
-            if writer.stopped:
-                return
-        if piece := writer.finish():
-            yield piece
+        engine = Engine(model, 1, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)
+        text = engine.admit(request)
+        while text.finish is None:
+            engine.step()
+            event = text.take()
+            if event is not None and event.text:
+                yield event.text
+        if text.finish == "not finite":
+            raise not_finite()
 
     return pieces()
 
 
+def generate_ids(
+    model: GPT,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    *,
+    seed: int | None = None,
+    cache: bool = True,
+    quantize: Quantization | None = None,
+) -> Generator[int]:
+    """Continue the ids of a prompt without an end: yield the next id, step by step.
+
+    Raises:
+        JumokError: the logits are not finite.
+        ConfigError: quantised matrices where the model cannot be packed.
+    """
+    engine = Engine(model, 1, quantize=quantize, cache=cache)
+    [one] = _seeds(seed, 1)
+    text = engine.admit(Request(prompt=prompt, sampling=sampling, tokens=sys.maxsize, seed=one))
+    while True:
+        engine.step()
+        for new in event.drawn if (event := text.take()) is not None else ():
+            yield new.id
+        if text.finish is not None:
+            raise not_finite()
+
+
 def _prepare(
     model: Model, prompts: Sequence[str], tokens: int, seed: int | None, stop: Sequence[str], quantize: str | None
-) -> tuple[Tokenizer, list[list[int]]]:
-    """Check what the two calls share; the tokenizer, and the ids that each text starts from."""
+) -> list[list[int]]:
+    """Check what the two calls share; the ids that each text starts from."""
     if not isinstance(model, GPT):
         raise ConfigError(
             "generate continues a text with a GPT, and this model is of the kind {kind}. An "
@@ -186,71 +236,4 @@ def _prepare(
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)
-    return tokenizer, [tokenizer.encode(prompt).tolist() or [start_id(tokenizer)] for prompt in prompts]
-
-
-# --- ids to text ------------------------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """One continuation as it grows: decodes its ids, and looks for the stop strings."""
-
-    def __init__(self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str]) -> None:
-        self.ids: list[int] = []
-        self.text = ""
-        self.stopped = self.failed = False
-        self._stop = [nfc(string) for string in stop]
-        self._held = ""  # decoded, but perhaps the beginning of a stop string
-        self._stream = tokenizer.stream()
-        if tokenizer.kind == "other":  # its first token may read differently at the start of a text
-            for token in start[-8:]:
-                self._stream.push(token)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether it takes further ids."""
-        return not (self.stopped or self.failed)
-
-    def push(self, token: int | None) -> str:
-        """Take an id, or None where the model could not give one; the text that became final with it."""
-        if token is None:
-            self.failed = True
-            return ""
-        self.ids.append(token)
-        return self._release(self._stream.push(token))
-
-    def completion(self, prompt: str) -> Completion:
-        """What was written, after `finish`."""
-        return Completion(
-            prompt=prompt,
-            text=self.text,
-            ids=tuple(self.ids),
-            tokens=len(self.ids),
-            finish="stop" if self.stopped else "not finite" if self.failed else "length",
-        )
-
-    def finish(self) -> str:
-        """The text that was held back, without a last character whose bytes are not complete."""
-        if self.stopped:
-            return ""
-        piece = self._release(self._stream.flush().rstrip("\ufffd"))
-        if not self.stopped:
-            piece += self._held
-            self.text += self._held
-            self._held = ""
-        return piece
-
-    def _release(self, piece: str) -> str:
-        text = self._held + piece
-        found = [at for string in self._stop if (at := text.find(string)) >= 0]
-        self.stopped = bool(found)
-        end = min(found) if found else len(text) - _overlap(text, self._stop)
-        self._held = text[end:]
-        self.text += text[:end]
-        return text[:end]
-
-
-def _overlap(text: str, stop: Sequence[str]) -> int:
-    """Length of the longest end of `text` that begins one of the stop strings."""
-    longest = max((len(string) - 1 for string in stop), default=0)
-    return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stop)), 0)
+    return [tokenizer.encode(prompt).tolist() or [start_id(tokenizer)] for prompt in prompts]

@@ -20,6 +20,8 @@ class Sampling:
     Fields:
         repetition_penalty: divides the positive and multiplies the negative logits of ids that occurred, in the prompt
             too (CTRL, https://arxiv.org/abs/1909.05858); 1 is off.
+        presence_penalty: subtracted from the logits of ids that were drawn already; 0 is off.
+        frequency_penalty: subtracted once for each time that an id was drawn; 0 is off.
         temperature: divides the logits; 0 takes the likeliest token, always.
         top_k: keep the k likeliest tokens (and those equal to the last of them); 0 or None keeps all.
         top_p: keep the fewest likeliest tokens that together have this probability
@@ -32,6 +34,8 @@ class Sampling:
     """
 
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     temperature: float = 0.8
     top_k: int | None = None
     top_p: float = 1.0
@@ -39,6 +43,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         require_range("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        require_range("presence_penalty", self.presence_penalty, -100, 100)
+        require_range("frequency_penalty", self.frequency_penalty, -100, 100)
         require_range("temperature", self.temperature, 0)
         require_range("top_k", self.top_k or 0, 0)
         if not 0 < self.top_p <= 1:
@@ -47,11 +53,18 @@ class Sampling:
             )
         require_range("min_p", self.min_p, 0, 1)
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters how often an id was drawn."""
+        return self.presence_penalty != 0 or self.frequency_penalty != 0
+
 
 class SamplingSettings(TypedDict, total=False):
     """The fields of `Sampling` as keywords of a call: `Sampling(**settings)`."""
 
     repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
     temperature: float
     top_k: int | None
     top_p: float
@@ -66,11 +79,12 @@ class Candidate(NamedTuple):
     probability: float
 
 
-def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> Tensor:
+def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
     """The logits to draw from, -inf where a token is ruled out.
 
     Args:
-        logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for a penalty alone.
+        logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for the repetition penalty.
+        counts: (B, V), how often each id was drawn; needed for the other two penalties.
 
     Returns:
         (B, V); up to a constant for each row, which cancels in the softmax.
@@ -78,6 +92,8 @@ def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None) -> 
     if seen is not None:
         most = torch.finfo(logits.dtype).max  # a large logit times a penalty may be infinite
         logits = penalised(logits, seen, sampling.repetition_penalty).clamp(-most, most)
+    if counts is not None:
+        logits = logits - sampling.presence_penalty * (counts > 0) - sampling.frequency_penalty * counts
     if sampling.temperature == 0:
         return logits  # the likeliest token passes every filter
     # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32, and one of

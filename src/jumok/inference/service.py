@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from jumok.errors import JumokError
+from jumok.inference.engine import Engine
 from jumok.inference.matrices import Quantization
-from jumok.inference.requests import Event, Request
+from jumok.inference.requests import Event, Request, overloaded
+from jumok.inference.writer import Continuation
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 
@@ -30,25 +35,64 @@ class Counts:
 
 
 class Stream(Iterator[Event]):
-    """The events of one text, from any thread. As an iterator it waits for each, and ends after the last."""
+    """The events of one text, from any thread. As an iterator it waits for each, and ends after the last.
+
+    Raises:
+        JumokError: the step of the model failed; from `next` and `take`.
+    """
+
+    def __init__(self, service: Service, request: Request) -> None:
+        self._service, self.request = service, request
+        self._changed = threading.Condition()
+        self._pending: Event | None = None
+        self._error: JumokError | None = None
+        self._over = False  # the last event was put
+        self._listener: Callable[[], None] | None = None
 
     def __next__(self) -> Event:
-        raise NotImplementedError
+        with self._changed:
+            while self._pending is None and self._error is None and not self._over:
+                self._changed.wait()
+        event = self.take()
+        if event is None:
+            raise StopIteration
+        return event
 
     def take(self) -> Event | None:
         """All events that are pending, joined to one, or None; does not wait."""
-        raise NotImplementedError
+        with self._changed:
+            event, self._pending = self._pending, None
+            if event is None and self._error is not None:
+                raise self._error
+            return event
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call `listener` from the thread of the service when `take` has something; at once if it has already.
 
         It must return at once, such as `lambda: loop.call_soon_threadsafe(ready.set)`.
         """
-        raise NotImplementedError
+        with self._changed:
+            self._listener = listener
+            ready = self._pending is not None or self._error is not None
+        if ready:
+            listener()
 
     def cancel(self) -> None:
         """Write no more: the slot is free after the step that runs. The last event has the finish "cancelled"."""
-        raise NotImplementedError
+        self._service._cancel(self)
+
+    def put(self, event: Event | None, error: JumokError | None = None) -> None:
+        """For the service: add an event, or the error with which the text ends."""
+        with self._changed:
+            news = self._pending is None
+            if event is not None:
+                self._pending = event if self._pending is None else self._pending + event
+                self._over = event.finish is not None
+            self._error, self._over = error, self._over or error is not None
+            self._changed.notify_all()
+            listener = self._listener
+        if listener is not None and news:
+            listener()
 
 
 class Service:
@@ -59,6 +103,9 @@ class Service:
         slots: texts that are written side by side. waiting: texts that may wait for a slot.
         quantize: as in `jumok.generate`.
         compile: whether to build the native step if this machine has a compiler and no built one is there.
+
+    Raises:
+        ConfigError: quantised matrices where the model cannot be packed.
     """
 
     def __init__(
@@ -70,7 +117,16 @@ class Service:
         quantize: Quantization | None = None,
         compile: bool = False,
     ) -> None:
-        raise NotImplementedError
+        self._engine = Engine(model, slots, quantize=quantize, build=compile)
+        self._most = waiting
+        self._changed = threading.Condition()  # guards what follows
+        self._waiting: deque[Stream] = deque()
+        self._cancelled: set[Stream] = set()
+        self._closed = self._at_once = False
+        self._finished = self._written = 0
+        self._running: dict[Continuation, Stream] = {}  # of the thread alone
+        self._thread = threading.Thread(target=self._run, name="jumok engine", daemon=True)
+        self._thread.start()
 
     def submit(self, request: Request) -> Stream:
         """Put a text into the queue.
@@ -79,12 +135,104 @@ class Service:
             Overloaded: too many are waiting.
             RuntimeError: the service is closed.
         """
-        raise NotImplementedError
+        stream = Stream(self, request)
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the service is closed")
+            if len(self._waiting) >= self._most and len(self._waiting) >= self._engine.free:
+                raise overloaded(len(self._waiting))
+            self._waiting.append(stream)
+            self._changed.notify()
+        return stream
 
     def counts(self) -> Counts:
         """What it has done so far."""
-        raise NotImplementedError
+        with self._changed:
+            return Counts(
+                running=len(self._running),
+                waiting=len(self._waiting),
+                finished=self._finished,
+                written=self._written,
+                read=self._engine.read,
+                reused=self._engine.reused,
+            )
 
     def close(self, *, finish: bool = True, timeout: float | None = None) -> None:
-        """Take no new requests, and end when all texts are written, or at once with the finish "cancelled"."""
-        raise NotImplementedError
+        """Take no new requests, and end when all texts are written, or at once with the finish "cancelled".
+
+        Args:
+            timeout: seconds to wait for the end; the thread goes on after them.
+        """
+        with self._changed:
+            self._closed, self._at_once = True, self._at_once or not finish
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    # --- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._admit():
+            try:
+                self._engine.step()
+            except Exception as error:  # whatever a step raises must not end the other callers' service
+                self._fail(error)
+                continue
+            for text, stream in list(self._running.items()):
+                self._deliver(text, stream)
+
+    def _admit(self) -> bool:
+        """Wait until there is something to do, and let texts in and out; whether to go on."""
+        with self._changed:
+            while not (self._waiting or self._running or self._closed):
+                self._changed.wait()
+            if self._at_once:
+                self._cancelled.update(self._waiting, self._running.values())
+            cancelled, self._cancelled = self._cancelled, set()
+            new: list[Stream] = []
+            for stream in [one for one in self._waiting if one in cancelled]:
+                self._waiting.remove(stream)
+                self._finished += 1
+                stream.put(Event((), "", "cancelled"))
+            while self._waiting and len(new) < self._engine.free:
+                new.append(self._waiting.popleft())
+        for text, stream in list(self._running.items()):
+            if stream in cancelled:
+                self._engine.release(text)
+                self._deliver(text, stream)
+        for stream in new:
+            try:
+                self._running[self._engine.admit(stream.request)] = stream
+            except JumokError as error:
+                stream.put(None, error)
+        return bool(self._running) or not self._closed
+
+    def _deliver(self, text: Continuation, stream: Stream) -> None:
+        event = text.take()
+        if event is None:
+            return
+        with self._changed:
+            self._written += len(event.drawn)
+            if event.finish is not None:
+                del self._running[text]
+                self._finished += 1
+        stream.put(event)
+
+    def _fail(self, error: Exception) -> None:
+        """End all texts that run with an error."""
+        shown = (
+            error
+            if isinstance(error, JumokError)
+            else JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")
+        )
+        for text, stream in list(self._running.items()):
+            self._engine.release(text)
+            stream.put(None, shown)
+        with self._changed:
+            self._finished += len(self._running)
+            self._running.clear()
+
+    def _cancel(self, stream: Stream) -> None:
+        with self._changed:
+            if not self._closed or self._thread.is_alive():
+                self._cancelled.add(stream)
+                self._changed.notify()

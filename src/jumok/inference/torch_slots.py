@@ -1,7 +1,7 @@
 """Slots that PyTorch reads: texts of different lengths side by side, with a cache of a row for each, or without one.
 
 `TorchSlots` uses `PackedGPT` where it can, and the model itself where it has hooks, or is something else than a plain
-GPT on a CPU. `AnswerSlots` is for an encoder–decoder. The model has to be in eval mode during `read`.
+GPT on a CPU. `AnswerSlots` is for an encoder–decoder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from jumok.errors import ConfigError
 from jumok.inference.matrices import Quantization
-from jumok.inference.packed import PackedGPT, can_pack, hooks_of, is_plain
+from jumok.inference.packed import PackedGPT, can_pack, is_plain
 from jumok.inference.slots import Chunk
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -23,30 +23,6 @@ from jumok.nn.blocks import Block
 from jumok.nn.cache import EncoderDecoderCache, RaggedCache
 
 BATCH_SIZES = 8  # numbers of texts for which a PackedGPT keeps its buffers
-
-
-class Texts:
-    """The ids of the text in each slot."""
-
-    def __init__(self) -> None:
-        self._ids: dict[int, list[int]] = {}
-
-    def __getitem__(self, slot: int) -> list[int]:
-        return self._ids[slot]
-
-    def keep(self, chunk: Chunk) -> None:
-        """Take the ids of a chunk in place of those from its start on."""
-        ids = self._ids.setdefault(chunk.slot, [])
-        del ids[chunk.start :]
-        ids.extend(chunk.ids)
-
-    def copy(self, source: int, target: int, length: int) -> None:
-        """As `Slots.copy`."""
-        self._ids[target] = self._ids[source][:length]
-
-    def forget(self, slot: int) -> None:
-        """As `Slots.forget`."""
-        self._ids.pop(slot, None)
 
 
 class Rows:
@@ -64,8 +40,8 @@ class Rows:
             self._slots[self._rows[slot]] = slot
         return self._rows[slot]
 
-    def to_front(self, slots: Sequence[int]) -> None:
-        """Give these slots the first rows, in any order."""
+    def to_front(self, slots: Sequence[int]) -> list[int]:
+        """Give these slots the first rows, in any order; the row of each."""
         wanted = set(slots)
         outside = [slot for slot in slots if self.of(slot) >= len(slots)]
         for row in range(len(slots)):
@@ -77,6 +53,7 @@ class Rows:
                 self._slots[row], self._slots[mine], self._rows[slot] = slot, other, row
                 if other is not None:
                     self._rows[other] = mine
+        return [self._rows[slot] for slot in slots]
 
     def forget(self, slot: int) -> None:
         """Empty the row of a slot, which another one may take."""
@@ -91,50 +68,44 @@ class WindowSlots:
     """Slots without a cache: the model reads the whole text of each slot every time, texts of one length in one batch.
 
     Args:
-        model: any GPT.
+        model: any GPT, in eval mode when it reads. slots: their number.
     """
 
-    def __init__(self, model: GPT) -> None:
-        self.longest = model.config.context_length
-        self.texts = Texts()
-        self._model, self._device = model, model.token_embedding.weight.device
+    calls_hooks = True
 
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
-        """See `Slots`."""
-        for chunk in chunks:
-            self.texts.keep(chunk)
-        return self.logits([chunk.slot for chunk in chunks])
+    def __init__(self, model: GPT, slots: int) -> None:
+        self.longest = model.config.context_length
+        self._model, self._device = model, model.token_embedding.weight.device
+        self._texts: list[list[int]] = [[] for _ in range(slots)]
 
     @torch.inference_mode()
-    def logits(self, slots: Sequence[int]) -> Tensor:
-        """Logits after the text of each slot, (N, V)."""
-        groups: dict[int, list[int]] = {}  # places in `slots`, by the length of the text
-        for place, slot in enumerate(slots):
-            groups.setdefault(len(self.texts[slot]), []).append(place)
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See `Slots`."""
+        groups: dict[int, list[int]] = {}  # places in `chunks`, by the length of the text
+        for place, (slot, start, ids) in enumerate(chunks):
+            self._texts[slot][start:] = ids
+            groups.setdefault(len(self._texts[slot]), []).append(place)
         parts = []
         for places in groups.values():
-            ids = torch.tensor([self.texts[slots[place]] for place in places], device=self._device)  # (n, T)
-            parts.append(self._model.head(self._model.hidden(ids)[:, -1]))  # (n, V)
-        order = [place for places in groups.values() for place in places]
-        return _finished(torch.cat(parts), torch.tensor(order).argsort().tolist())
+            texts = torch.tensor([self._texts[chunks[place].slot] for place in places], device=self._device)  # (n, T)
+            parts.append(self._model.head(self._model.hidden(texts)[:, -1]))  # (n, V)
+        order = torch.tensor([place for places in groups.values() for place in places])  # (N,)
+        return _in_order(torch.cat(parts), order.argsort().tolist())
 
     def copy(self, source: int, target: int, length: int) -> None:
         """See `Slots`."""
-        self.texts.copy(source, target, length)
+        self._texts[target] = self._texts[source][:length]
 
     def forget(self, slot: int) -> None:
         """See `Slots`."""
-        self.texts.forget(slot)
+        self._texts[slot].clear()
 
 
 class TorchSlots:
     """Slots of a GPT with a cache.
 
-    A packed model that gets hooks, for a recording, computes each step without the cache as long as it has them, so
-    that the hooks see whole texts. The cache catches up afterwards.
-
     Args:
-        model: any GPT. slots: their number.
+        model: any GPT, in eval mode when it reads. slots: their number.
         quantize: "int8" for rounded matrices, see `PackedGPT`.
 
     Raises:
@@ -149,71 +120,67 @@ class TorchSlots:
             self._packed = lru_cache(BATCH_SIZES)(PackedGPT(model, 1, quantize).for_batch)
         elif quantize is not None:
             raise cannot_quantize(quantize)
-        self._hooks = hooks_of(model) if self._packed is not None else []
-        self._ragged = is_plain(model)
-        self._caches = True  # until it turns out that a model does not extend its cache
-        self._windows = WindowSlots(model)
+        self.calls_hooks = self._packed is None
+        self._ragged = is_plain(model)  # other models know nothing of rows of different lengths
+        self._number, self._windows = slots, None  # WindowSlots of a model that knows nothing of caches
         self._cache = RaggedCache(model.new_cache(0), slots)
         self._rows = Rows(slots, self._cache)
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`."""
-        slots = [chunk.slot for chunk in chunks]
-        for chunk in chunks:
-            self._windows.texts.keep(chunk)
-            self._cache.cut(self._rows.of(chunk.slot), chunk.start)
-        # Autocast would cast all matrices for each token, which costs more than it saves.
-        with nullcontext() if self._packed is None else torch.autocast("cpu", enabled=False):
-            if self._caches and not any(self._hooks):
-                logits = self._logits(slots)
-                if self._caches:
-                    return logits
-            return self._windows.logits(slots)
+        if self._windows is None:
+            # Autocast would cast all matrices for each token, which costs more than it saves.
+            with nullcontext() if self._packed is None else torch.autocast("cpu", enabled=False):
+                logits = self._logits(chunks)
+            if logits is not None:
+                return logits
+            self._windows = WindowSlots(self._model, self._number)
+        return self._windows.read(chunks)
 
+    @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
         """See `Slots`."""
-        self._windows.copy(source, target, length)
-        row = self._rows.of(source)
-        with torch.inference_mode():
-            self._cache.copy(row, self._rows.of(target), min(length, self._cache.lengths[row]))
+        if self._windows is None:
+            self._cache.copy(self._rows.of(source), self._rows.of(target), length)
+        else:
+            self._windows.copy(source, target, length)
 
+    @torch.inference_mode()
     def forget(self, slot: int) -> None:
         """See `Slots`."""
-        self._windows.forget(slot)
-        with torch.inference_mode():
+        if self._windows is None:
             self._rows.forget(slot)
-
-    def _logits(self, slots: Sequence[int]) -> Tensor:
-        """Logits after the text of each slot; the cache is extended to its end."""
-        self._rows.to_front(slots)
-        for slot in slots:
-            ids = self._windows.texts[slot]
-            if (held := self._cache.lengths[self._rows.of(slot)]) < len(ids) - 1:
-                self._hidden(self._rows.of(slot), [held], [ids[held:-1]])
-        rows = [self._rows.of(slot) for slot in slots]
-        texts = [self._windows.texts[slots[place]] for place in torch.tensor(rows).argsort().tolist()]  # by row
-        starts, newest = [len(ids) - 1 for ids in texts], [ids[-1] for ids in texts]
-        if self._packed is not None:
-            cache = self._cache.view(0, starts, 1)
-            logits = self._packed(len(texts)).logits(torch.tensor(newest), cache)  # (N, V)
-        elif self._ragged or min(starts) == max(starts):
-            logits = self._model.head(self._hidden(0, starts, [[token] for token in newest]))  # (N, V)
         else:
-            each = [self._hidden(row, [starts[row]], [[token]]) for row, token in enumerate(newest)]
-            logits = self._model.head(torch.cat(each))  # (N, V)
-        return _finished(logits, rows)
+            self._windows.forget(slot)
 
-    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
-        """Let the model read ids into neighbouring rows; its last hidden states, (B, C)."""
+    def _logits(self, chunks: Sequence[Chunk]) -> Tensor | None:
+        """Logits after each chunk, or None if the model does not extend its cache, which the first call shows."""
+        places = self._rows.to_front([chunk.slot for chunk in chunks])
+        for slot, start, ids in chunks:
+            if len(ids) > 1 and self._hidden(self._rows.of(slot), [start], [ids[:-1]]) is None:
+                return None
+        by_row = [chunks[place] for place in torch.tensor(places).argsort().tolist()]
+        starts, newest = [start + len(ids) - 1 for _, start, ids in by_row], [ids[-1:] for _, _, ids in by_row]
+        if self._packed is not None:
+            ids = torch.tensor(newest)[:, 0]  # (N,)
+            return _in_order(self._packed(len(chunks)).logits(ids, self._cache.view(0, starts, 1)), places)
+        if self._ragged or min(starts) == max(starts):
+            parts = [self._hidden(0, starts, newest)]
+        else:
+            parts = [self._hidden(row, starts[row : row + 1], newest[row : row + 1]) for row in range(len(chunks))]
+        hidden = [part for part in parts if part is not None]
+        return _in_order(self._model.head(torch.cat(hidden)), places) if hidden else None
+
+    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor | None:
+        """Let the model read ids into neighbouring rows; its last hidden states, (B, C). None: see `_logits`."""
         cache = self._cache.view(row, starts, len(ids[0]))
         hidden = self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
-        self._caches = self._caches and cache.length == max(starts) + len(ids[0])
-        return hidden
+        return hidden if self._ragged or cache.length == max(starts) + len(ids[0]) else None
 
 
 def cannot_quantize(quantize: Quantization) -> ConfigError:
-    """The error for a model, or a way to run it, without packed matrices."""
+    """The error where matrices cannot be packed."""
     return ConfigError(
         "quantize={quantize!r} is for a plain GPT in float32 on the CPU, with a cache and without "
         "hooks; leave it out, or move the model there: model.float().cpu().",
@@ -225,20 +192,24 @@ class AnswerSlots:
     """Slots of an encoder–decoder: the keys and values of a source and of the target that is written for it.
 
     Args:
-        model: any. slots: their number.
+        model: any, in eval mode when it reads. slots: their number.
+        cache: keep keys and values of the target from one step to the next; without it the result is the same.
     """
 
-    def __init__(self, model: EncoderDecoder, slots: int) -> None:
+    calls_hooks = True
+
+    def __init__(self, model: EncoderDecoder, slots: int, *, cache: bool = True) -> None:
         self.longest = model.config.context_length
         self._model, self._device = model, model.token_embedding.weight.device
-        self._texts = Texts()
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
         self._rows = Rows(slots, self._target, self._source)
         self._begun: dict[int, Sequence[int]] = {}  # sources that are not encoded yet
+        self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
         # In the place of the hidden states of sources, whose keys and values are in the cache.
         self._encoded = model.token_embedding.weight.new_zeros(1, 1, 1)
 
+    @torch.inference_mode()
     def begin(self, slot: int, source: Sequence[int]) -> None:
         """Let a slot hold a source, of 1 to context_length ids, and no target."""
         self.forget(slot)
@@ -248,35 +219,35 @@ class AnswerSlots:
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`; the ids are those of the target."""
         self._encode()
-        slots = [chunk.slot for chunk in chunks]
-        for chunk in chunks:
-            self._texts.keep(chunk)
-            self._target.cut(self._rows.of(chunk.slot), chunk.start)
-        self._rows.to_front(slots)
-        for slot in slots:
-            ids = self._texts[slot]
-            if (held := self._target.lengths[self._rows.of(slot)]) < len(ids) - 1:
-                self._hidden(self._rows.of(slot), [held], [ids[held:-1]])
-        rows = [self._rows.of(slot) for slot in slots]
-        texts = [self._texts[slots[place]] for place in torch.tensor(rows).argsort().tolist()]  # by row
-        hidden = self._hidden(0, [len(ids) - 1 for ids in texts], [ids[-1:] for ids in texts])  # (N, C)
-        return _finished(self._model.logits(hidden), rows)
+        if self._texts is not None:
+            for slot, start, ids in chunks:
+                self._texts[slot][start:] = ids
+            chunks = [Chunk(chunk.slot, 0, self._texts[chunk.slot]) for chunk in chunks]
+        places = self._rows.to_front([chunk.slot for chunk in chunks])
+        for slot, start, ids in chunks:
+            if len(ids) > 1:
+                self._hidden(self._rows.of(slot), [start], [ids[:-1]])
+        by_row = [chunks[place] for place in torch.tensor(places).argsort().tolist()]
+        starts, newest = [start + len(ids) - 1 for _, start, ids in by_row], [ids[-1:] for _, _, ids in by_row]
+        return _in_order(self._model.logits(self._hidden(0, starts, newest)), places)
 
+    @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
         """See `Slots`; the source is copied too."""
-        with torch.inference_mode():
-            self._encode()
-            self._texts.copy(source, target, length)
-            one, other = self._rows.of(source), self._rows.of(target)
-            self._target.copy(one, other, length)
-            self._source.copy(one, other, self._source.lengths[one])
+        self._encode()
+        one, other = self._rows.of(source), self._rows.of(target)
+        self._target.copy(one, other, length)
+        self._source.copy(one, other, self._source.lengths[one])
+        if self._texts is not None:
+            self._texts[target] = self._texts[source][:length]
 
+    @torch.inference_mode()
     def forget(self, slot: int) -> None:
         """See `Slots`."""
         self._begun.pop(slot, None)
-        self._texts.forget(slot)
-        with torch.inference_mode():
-            self._rows.forget(slot)
+        self._rows.forget(slot)
+        if self._texts is not None:
+            self._texts[slot].clear()
 
     def _encode(self) -> None:
         """Encode the sources that are new, in one batch, and keep the keys and values of cross-attention."""
@@ -312,7 +283,7 @@ class AnswerSlots:
         return torch.arange(max(lengths), device=self._device) < torch.tensor(lengths, device=self._device)[:, None]
 
 
-def _finished(logits: Tensor, rows: Sequence[int]) -> Tensor:
-    """Rows of logits, (N, V), in an order, in float32 or better on the CPU."""
+def _in_order(logits: Tensor, rows: Sequence[int]) -> Tensor:
+    """These rows of logits, (N, V), in float32 or better on the CPU."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu()
     return logits if list(rows) == list(range(len(rows))) else logits[list(rows)]

@@ -1,0 +1,314 @@
+"""The engine under everything that writes: texts enter and leave between steps, and each step adds an id to each.
+
+A text is the same alone and among others. Each has its own sampling, random numbers and window, and the slots compute
+each row by itself: bit for bit in `jumok.inference.native`, up to rounding in PyTorch.
+
+The model sees the last ids of a text as far as its context reaches. That window is a function of their number alone
+(`window_start`), so a cache of keys and values does not change the text.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from jumok.errors import ConfigError
+from jumok.inference.logits import window_start
+from jumok.inference.matrices import Quantization
+from jumok.inference.packed import hooks_of
+from jumok.inference.requests import Drawn, Request
+from jumok.inference.sampling import drawn, filtered
+from jumok.inference.slots import Chunk, Slots
+from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots, cannot_quantize
+from jumok.inference.writer import Continuation
+from jumok.models.checks import finite_rows
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+
+FEWEST_SHARED = 16  # ids at the beginning of two texts that are worth copying instead of reading
+KEPT = 8  # free slots that keep their content, for texts that begin alike
+
+
+class Engine:
+    """Texts that a model writes side by side. One thread at a time may call it; see `jumok.inference.service`.
+
+    Prompts are read in chunks, one chunk a step, so that a long one does not hold up the other texts. What two prompts
+    have in common at their beginning is read once and copied.
+
+    Args:
+        model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
+        slots: the most texts at a time.
+        quantize: "int8" rounds the matrices to 8 bits.
+        cache: keep keys and values; without them the texts are the same, and take longer.
+        build: compile the native step if this machine can and has not yet.
+
+    Attributes:
+        active: the texts that are not finished, in the order in which they came.
+        read, reused: ids of prompts that the model has read, and that were copied instead.
+
+    Raises:
+        ConfigError: quantised matrices where the model cannot be packed.
+    """
+
+    def __init__(
+        self,
+        model: GPT | EncoderDecoder,
+        slots: int = 64,
+        *,
+        quantize: Quantization | None = None,
+        cache: bool = True,
+        build: bool = False,
+    ) -> None:
+        self.active: list[_Place] = []
+        self.read = self.reused = 0
+        self._model = model
+        self._slots = _make_slots(model, slots, quantize, cache, build)
+        self._windows = self._slots if isinstance(self._slots, WindowSlots) else None
+        if isinstance(model, GPT) and self._windows is None:
+            self._windows = WindowSlots(model, slots)
+        self._hooks = hooks_of(model)
+        self._cached = True  # in the step that runs
+        self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
+        self._held: list[list[int]] = [[] for _ in range(slots)]  # the ids whose keys and values each slot holds
+        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(slots))  # the one used last comes last
+        self._shares = isinstance(model, GPT)  # the keys of an answer depend on its source, too
+
+    @property
+    def free(self) -> int:
+        """How many more texts it takes."""
+        return len(self._free)
+
+    def admit(self, request: Request) -> Continuation:
+        """Begin a text; the next step reads its prompt.
+
+        Raises:
+            RuntimeError: no slot is free.
+            ConfigError: a source for a GPT, or none for an encoder–decoder; or an id that the model does not have.
+        """
+        if not self._free:
+            raise RuntimeError("all slots of the engine are in use")
+        if isinstance(self._slots, AnswerSlots) != (request.source is not None):
+            raise ConfigError("a request has a source if the model is an EncoderDecoder, and none for a GPT.")
+        ids = (*request.prompt, *(request.source or ()))
+        if not 0 <= min(ids) <= max(ids) < self._model.config.vocab_size:
+            raise ConfigError(
+                "the ids of a prompt are 0 to {most}, and one is {strange}.",
+                most=self._model.config.vocab_size - 1,
+                strange=next(one for one in ids if not 0 <= one < self._model.config.vocab_size),
+            )
+        text = Continuation(request, self._model.tokenizer, self._known)
+        place = _Place(text, self._best_slot(text.ids))
+        del self._free[place.slot]
+        if isinstance(self._slots, AnswerSlots) and request.source is not None:
+            self._slots.begin(place.slot, request.source)
+        self.active.append(place)
+        return text
+
+    def release(self, text: Continuation) -> None:
+        """End a text before its time; its slot is free at once."""
+        for place in self.active:
+            if place.text is text:
+                text.end("cancelled")
+                self._leave([place])
+
+    @torch.inference_mode()
+    def step(self) -> list[Continuation]:
+        """Read what is due of each text, and choose an id for those that have been read to their end.
+
+        Returns:
+            the texts that have a new id or ended.
+        """
+        slots = self._watched_slots()
+        chunks, places = [], []
+        budget = slots.longest
+        for place in self.active:
+            chunk = self._next_chunk(place, slots.longest)
+            prompt = chunk is not None and len(chunk.ids) > 1
+            if chunk is None or (prompt and budget <= 0):
+                continue
+            budget -= len(chunk.ids) if prompt else 0
+            chunks.append(chunk)
+            places.append(place)
+        if not chunks:
+            return []
+        logits = slots.read(chunks)[:, : self._known]  # (N, V)
+        ready = []
+        for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
+            held = self._held[place.slot]
+            held += chunk.ids
+            self.read += len(chunk.ids) - 1
+            if place.start + len(held) == len(place.text.ids):
+                ready.append(row)
+            if not self._cached:
+                held.clear()
+        texts = [places[row].text for row in ready]
+        self._choose(logits if len(ready) == len(chunks) else logits[ready], texts)
+        self._leave([places[row] for row in ready if places[row].text.finish is not None])
+        return texts
+
+    def _watched_slots(self) -> Slots:
+        """The slots for this step: those without a cache if hooks were set that the others would not call."""
+        watched = any(self._hooks) and not self._slots.calls_hooks
+        self._cached = not watched and self._slots is not self._windows
+        if not watched:
+            return self._slots
+        assert self._windows is not None
+        for slot in range(len(self._held)):
+            self._forget(slot)
+        return self._windows
+
+    # --- what to read -------------------------------------------------------------------------------------------------
+
+    def _next_chunk(self, place: _Place, longest: int) -> Chunk | None:
+        """The next ids of a text to read, or None while it waits for another one that begins alike."""
+        slot, ids = place.slot, place.text.ids
+        held = self._held[slot]
+        start = window_start(len(ids), self._model.config.context_length)
+        if start != place.start:
+            if place.start >= 0:  # the window moved
+                held.clear()
+            place.start, place.is_new = start, True
+        if place.is_new:
+            if self._shares and self._cached and self._share(place):
+                return None
+            place.is_new = False
+        first = start + len(held)
+        return Chunk(slot, len(held), ids[first : first + longest])
+
+    def _share(self, place: _Place) -> bool:
+        """Copy what another slot holds of a window; whether to wait, because a text before it is reading more of it."""
+        window = place.window[:-1]  # the last id is always read, for its logits
+        held = self._held[place.slot]
+        del held[common(held, window) :]
+        if len(window) - len(held) < FEWEST_SHARED:
+            return False
+        best = max(range(len(self._held)), key=lambda slot: common(self._held[slot], window))
+        length = common(self._held[best], window)
+        for other in self.active:
+            if other is place:
+                break
+            if len(other.window) > len(self._held[other.slot]) + 1:
+                if common(other.window[:-1], window) >= length + FEWEST_SHARED:
+                    return True
+        if length >= len(held) + FEWEST_SHARED:
+            self._slots.copy(best, place.slot, length)
+            self.reused += length
+            held[:] = window[:length]
+        return False
+
+    def _best_slot(self, ids: Sequence[int]) -> int:
+        """The free slot that holds most of the beginning of a text, or else the one that was used longest ago."""
+        start = window_start(len(ids), self._model.config.context_length)
+        best = max(self._free, key=lambda slot: common(self._held[slot], ids[start:])) if self._shares else -1
+        if best >= 0 and common(self._held[best], ids[start:]) >= FEWEST_SHARED:
+            self.reused += common(self._held[best], ids[start:])
+            return best
+        oldest = next(iter(self._free))
+        self._held[oldest].clear()
+        return oldest
+
+    def _leave(self, places: Sequence[_Place]) -> None:
+        """Free the slots of texts that ended."""
+        if not places:
+            return
+        self.active = [place for place in self.active if place not in places]
+        for place in places:
+            self._free[place.slot] = None
+            if place.text.finish == "not finite" or not self._shares:
+                self._forget(place.slot)
+        for slot in list(self._free)[:-KEPT]:
+            if self._held[slot]:
+                self._forget(slot)
+
+    def _forget(self, slot: int) -> None:
+        self._held[slot].clear()
+        self._slots.forget(slot)
+
+    # --- what to write ------------------------------------------------------------------------------------------------
+
+    def _choose(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
+        """Give each text its next id. logits: (N, V), of the texts."""
+        finite = finite_rows(logits).tolist() if len(texts) else []
+        groups: dict[object, list[int]] = {}
+        for row, text in enumerate(texts):
+            if not finite[row]:
+                text.end("not finite")
+            else:
+                groups.setdefault((text.request.sampling, text.request.rules is None), []).append(row)
+        for rows in groups.values():
+            some = logits if len(rows) == len(texts) else logits[rows]
+            self._choose_alike(some, [texts[row] for row in rows])
+
+    def _choose_alike(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
+        """As `_choose`, for texts with equal settings and finite logits."""
+        sampling = texts[0].request.sampling
+        wanted = any(text.request.top is not None for text in texts)
+        if wanted or texts[0].request.rules is not None:
+            logits = logits.log_softmax(dim=-1)  # (N, V)
+        if texts[0].request.rules is not None:
+            logits = torch.stack([_ruled(row, text) for row, text in zip(logits, texts, strict=True)])  # (N, V)
+        seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
+        chances = filtered(logits, sampling, seen, counts)  # (N, V)
+        if sampling.temperature == 0:
+            new = chances.argmax(dim=-1).tolist()
+        else:
+            uniform = torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64)  # (N, 1)
+            new = drawn(chances, uniform)[:, 0].tolist()
+        for row, (token, text) in enumerate(zip(new, texts, strict=True)):
+            text.push(Drawn(token) if text.request.top is None else _with_top(token, logits[row], text.request.top))
+
+
+def _make_slots(
+    model: GPT | EncoderDecoder, slots: int, quantize: Quantization | None, cache: bool, build: bool
+) -> Slots:
+    """The fastest slots for a model on its device."""
+    if isinstance(model, EncoderDecoder):
+        return AnswerSlots(model, slots, cache=cache)
+    if not cache:
+        if quantize is not None:
+            raise cannot_quantize(quantize)
+        return WindowSlots(model, slots)
+    return TorchSlots(model, slots, quantize)
+
+
+class _Place:
+    """A text, its slot, and where its window begins.
+
+    is_new: nothing of this window was read yet.
+    """
+
+    def __init__(self, text: Continuation, slot: int) -> None:
+        self.text, self.slot, self.start, self.is_new = text, slot, -1, True
+
+    @property
+    def window(self) -> list[int]:
+        return self.text.ids[max(0, self.start) :]
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # slices are compared faster than single ids
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
+
+
+def _ruled(log_probabilities: Tensor, text: Continuation) -> Tensor:
+    rules = text.request.rules
+    return log_probabilities if rules is None else rules(log_probabilities, text.ids)
+
+
+def _stacked(rows: Sequence[Tensor | None]) -> Tensor | None:
+    found = [row for row in rows if row is not None]
+    return torch.stack(found) if found else None
+
+
+def _with_top(token: int, log_probabilities: Tensor, top: int) -> Drawn:
+    """An id with its log-probability, and the likeliest ids."""
+    best = log_probabilities.topk(min(top, len(log_probabilities)))
+    pairs = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+    return Drawn(token, float(log_probabilities[token]), pairs)

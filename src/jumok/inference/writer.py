@@ -1,0 +1,144 @@
+"""One continuation as it grows: its ids, the text that they make, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.text.hangul import nfc
+from jumok.tokenizers import Tokenizer
+
+LONGEST_CONTEXT = 8  # ids of the prompt that can change how the first new token reads
+
+
+class Continuation:
+    """The state of one text in an engine.
+
+    Args:
+        request: what is to be written. tokenizer: None for ids alone, without text. vocab_size: V, of the ids that may
+            be drawn.
+
+    Attributes:
+        ids: the prompt and what was drawn. drawn: the ids that were drawn. text: what is final of it.
+        finish: why it ended, or None.
+        total: the sum of the log-probabilities of the drawn ids, in nats, if the request asks for them.
+        seen: (V,), bool, the ids that occurred; counts: (V,), how often each was drawn. None if no penalty needs them.
+    """
+
+    def __init__(self, request: Request, tokenizer: Tokenizer | None, vocab_size: int) -> None:
+        self.request = request
+        self.ids = list(request.prompt)
+        self.drawn: list[int] = []
+        self.text = ""
+        self.total = 0.0
+        self.finish: Finish | None = None
+        # One generator for each text, one number for each token, whatever the device or the size of the vocabulary.
+        self._random = np.random.Generator(np.random.PCG64((request.seed, request.sample)))
+        self._news: list[Drawn] = []
+        self._new_text = ""
+        self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop)
+        self._silent = request.stop_ids | request.special_ids
+        self.seen: Tensor | None = None
+        self.counts: Tensor | None = None
+        if request.sampling.repetition_penalty != 1:
+            self.seen = torch.zeros(vocab_size, dtype=torch.bool)
+            self.seen[[token for token in self.ids if token < vocab_size]] = True
+        if request.sampling.counts_tokens:
+            self.counts = torch.zeros(vocab_size)
+
+    def uniform(self) -> float:
+        """The next random number, at least 0 and below 1."""
+        return float(self._random.random())
+
+    def push(self, new: Drawn) -> None:
+        """Take an id."""
+        token = new.id
+        self.ids.append(token)
+        self.drawn.append(token)
+        self._news.append(new)
+        self.total += new.log_probability or 0.0
+        if self.seen is not None:
+            self.seen[token] = True
+        if self.counts is not None:
+            self.counts[token] += 1
+        if self._decoder is not None and token not in self._silent:
+            self._add(self._decoder.push(token))
+        if token in self.request.stop_ids or (self._decoder is not None and self._decoder.stopped):
+            self.end("stop")
+        elif len(self.drawn) == self.request.tokens:
+            self.end("length")
+
+    def end(self, finish: Finish) -> None:
+        """Take no more ids."""
+        if self._decoder is None:
+            self.finish = finish
+        else:
+            self._add(self._decoder.finish())
+            self.finish = "stop" if self._decoder.stopped else finish
+
+    def take(self) -> Event | None:
+        """What is new since the last call, or None."""
+        if not self._news and not self._new_text and self.finish is None:
+            return None
+        event = Event(tuple(self._news), self._new_text, self.finish)
+        self._news, self._new_text = [], ""
+        return event
+
+    def _add(self, text: str) -> None:
+        self.text += text
+        self._new_text += text
+
+
+class TextDecoder:
+    """Ids to text, whole characters only, up to the first stop string.
+
+    Args:
+        start: the ids of the prompt. stop: strings in NFC.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str]) -> None:
+        self.stopped = False
+        self._stop = stop
+        self._held = ""  # decoded, but perhaps the beginning of a stop string
+        self._stream = tokenizer.stream()
+        if tokenizer.kind == "other":  # its first token may read differently at the start of a text
+            for token in start[-LONGEST_CONTEXT:]:
+                self._stream.push(token)
+
+    def push(self, token: int) -> str:
+        """The text that became final with this id."""
+        return self._release(self._stream.push(token))
+
+    def finish(self) -> str:
+        """The text that was held back, without a last character whose bytes are not complete."""
+        if self.stopped:
+            return ""
+        piece = self._release(self._stream.flush().rstrip("\ufffd"))
+        if not self.stopped:
+            piece, self._held = piece + self._held, ""
+        return piece
+
+    def _release(self, piece: str) -> str:
+        if not self._stop:
+            return piece
+        text = self._held + piece
+        found = [at for string in self._stop if (at := text.find(string)) >= 0]
+        self.stopped = bool(found)
+        end = min(found) if found else len(text) - _overlap(text, self._stop)
+        self._held = text[end:]
+        return text[:end]
+
+
+def _overlap(text: str, stop: Sequence[str]) -> int:
+    """Length of the longest end of `text` that begins one of the stop strings."""
+    longest = max((len(string) - 1 for string in stop), default=0)
+    return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stop)), 0)
+
+
+def stop_strings(stop: Sequence[str]) -> tuple[str, ...]:
+    """Stop strings as a request has them."""
+    return tuple(nfc(string) for string in stop)
