@@ -6,8 +6,8 @@ GPT on a CPU. `AnswerSlots` is for an encoder–decoder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
@@ -22,6 +22,9 @@ from jumok.models.gpt import GPT
 from jumok.nn.blocks import Block
 from jumok.nn.cache import EncoderDecoderCache, RaggedCache
 
+Hidden = Callable[[int, Sequence[int], Sequence[Sequence[int]]], Tensor]
+
+LONGEST_CHUNK = 256  # ids; more are read no faster, and hold up the other texts
 BATCH_SIZES = 8  # numbers of texts for which a PackedGPT keeps its buffers
 
 
@@ -74,23 +77,27 @@ class WindowSlots:
     calls_hooks = True
 
     def __init__(self, model: GPT, slots: int) -> None:
-        self.longest = model.config.context_length
+        self.longest = sys.maxsize
         self._model, self._device = model, model.token_embedding.weight.device
         self._texts: list[list[int]] = [[] for _ in range(slots)]
+
+    def keep(self, chunks: Sequence[Chunk]) -> None:
+        """Take ids without reading them."""
+        for slot, start, ids in chunks:
+            self._texts[slot][start:] = ids
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`."""
+        self.keep(chunks)
         groups: dict[int, list[int]] = {}  # places in `chunks`, by the length of the text
-        for place, (slot, start, ids) in enumerate(chunks):
-            self._texts[slot][start:] = ids
-            groups.setdefault(len(self._texts[slot]), []).append(place)
+        for place, chunk in enumerate(chunks):
+            groups.setdefault(len(self._texts[chunk.slot]), []).append(place)
         parts = []
         for places in groups.values():
             texts = torch.tensor([self._texts[chunks[place].slot] for place in places], device=self._device)  # (n, T)
             parts.append(self._model.head(self._model.hidden(texts)[:, -1]))  # (n, V)
-        order = torch.tensor([place for places in groups.values() for place in places])  # (N,)
-        return _in_order(torch.cat(parts), order.argsort().tolist())
+        return _in_order(torch.cat(parts), _inverse([place for places in groups.values() for place in places]))
 
     def copy(self, source: int, target: int, length: int) -> None:
         """See `Slots`."""
@@ -113,7 +120,7 @@ class TorchSlots:
     """
 
     def __init__(self, model: GPT, slots: int, quantize: Quantization | None = None) -> None:
-        self.longest = model.config.context_length
+        self.longest = LONGEST_CHUNK
         self._model, self._device = model, model.token_embedding.weight.device
         self._packed = None
         if can_pack(model):
@@ -122,21 +129,25 @@ class TorchSlots:
             raise cannot_quantize(quantize)
         self.calls_hooks = self._packed is None
         self._ragged = is_plain(model)  # other models know nothing of rows of different lengths
-        self._number, self._windows = slots, None  # WindowSlots of a model that knows nothing of caches
+        self._number = slots
+        self._windows: WindowSlots | None = None  # of somebody's own model that knows nothing of caches
         self._cache = RaggedCache(model.new_cache(0), slots)
         self._rows = Rows(slots, self._cache)
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`."""
-        if self._windows is None:
+        if self._windows is not None:
+            return self._windows.read(chunks)
+        if self._packed is not None:
             # Autocast would cast all matrices for each token, which costs more than it saves.
-            with nullcontext() if self._packed is None else torch.autocast("cpu", enabled=False):
-                logits = self._logits(chunks)
-            if logits is not None:
-                return logits
+            with torch.autocast("cpu", enabled=False):
+                return self._packed_logits(self._packed(len(chunks)), chunks)
+        hidden = _side_by_side(chunks, self._rows, self._hidden, ragged=self._ragged)
+        if not self._extended:  # at the first call, so these chunks are whole texts
             self._windows = WindowSlots(self._model, self._number)
-        return self._windows.read(chunks)
+            self._windows.keep(chunks)
+        return _in_order(self._model.head(hidden))
 
     @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
@@ -154,29 +165,23 @@ class TorchSlots:
         else:
             self._windows.forget(slot)
 
-    def _logits(self, chunks: Sequence[Chunk]) -> Tensor | None:
-        """Logits after each chunk, or None if the model does not extend its cache, which the first call shows."""
-        places = self._rows.to_front([chunk.slot for chunk in chunks])
-        for slot, start, ids in chunks:
-            if len(ids) > 1 and self._hidden(self._rows.of(slot), [start], [ids[:-1]]) is None:
-                return None
-        by_row = [chunks[place] for place in torch.tensor(places).argsort().tolist()]
-        starts, newest = [start + len(ids) - 1 for _, start, ids in by_row], [ids[-1:] for _, _, ids in by_row]
-        if self._packed is not None:
-            ids = torch.tensor(newest)[:, 0]  # (N,)
-            return _in_order(self._packed(len(chunks)).logits(ids, self._cache.view(0, starts, 1)), places)
-        if self._ragged or min(starts) == max(starts):
-            parts = [self._hidden(0, starts, newest)]
-        else:
-            parts = [self._hidden(row, starts[row : row + 1], newest[row : row + 1]) for row in range(len(chunks))]
-        hidden = [part for part in parts if part is not None]
-        return _in_order(self._model.head(torch.cat(hidden)), places) if hidden else None
+    def _packed_logits(self, packed: PackedGPT, chunks: Sequence[Chunk]) -> Tensor:
+        """The model reads all but the newest id of each text, and `packed` these."""
+        rows = self._rows.to_front([chunk.slot for chunk in chunks])
+        for row, (_, start, ids) in zip(rows, chunks, strict=True):
+            if len(ids) > 1:
+                self._hidden(row, [start], [ids[:-1]])
+        by_row = [chunks[place] for place in _inverse(rows)]
+        newest = torch.tensor([ids[-1] for _, _, ids in by_row])  # (N,)
+        cache = self._cache.view(0, [start + len(ids) - 1 for _, start, ids in by_row], 1)
+        return _in_order(packed.logits(newest, cache), rows)
 
-    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor | None:
-        """Let the model read ids into neighbouring rows; its last hidden states, (B, C). None: see `_logits`."""
+    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
+        """Let the model read ids into neighbouring rows; its last hidden states, (B, C)."""
         cache = self._cache.view(row, starts, len(ids[0]))
         hidden = self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
-        return hidden if self._ragged or cache.length == max(starts) + len(ids[0]) else None
+        self._extended = self._ragged or cache.length == max(starts) + len(ids[0])
+        return hidden
 
 
 def cannot_quantize(quantize: Quantization) -> ConfigError:
@@ -223,13 +228,7 @@ class AnswerSlots:
             for slot, start, ids in chunks:
                 self._texts[slot][start:] = ids
             chunks = [Chunk(chunk.slot, 0, self._texts[chunk.slot]) for chunk in chunks]
-        places = self._rows.to_front([chunk.slot for chunk in chunks])
-        for slot, start, ids in chunks:
-            if len(ids) > 1:
-                self._hidden(self._rows.of(slot), [start], [ids[:-1]])
-        by_row = [chunks[place] for place in torch.tensor(places).argsort().tolist()]
-        starts, newest = [start + len(ids) - 1 for _, start, ids in by_row], [ids[-1:] for _, _, ids in by_row]
-        return _in_order(self._model.logits(self._hidden(0, starts, newest)), places)
+        return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
@@ -283,7 +282,35 @@ class AnswerSlots:
         return torch.arange(max(lengths), device=self._device) < torch.tensor(lengths, device=self._device)[:, None]
 
 
-def _in_order(logits: Tensor, rows: Sequence[int]) -> Tensor:
-    """These rows of logits, (N, V), in float32 or better on the CPU."""
+def _side_by_side(chunks: Sequence[Chunk], rows: Rows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
+    """The last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
+
+    Args:
+        hidden: reads ids into neighbouring rows from a first one on; given are the row, the starts and the ids.
+        ragged: whether rows of different lengths can be read together.
+    """
+    single = [place for place, chunk in enumerate(chunks) if len(chunk.ids) == 1]
+    if not ragged and len({chunks[place].start for place in single}) > 1:
+        single = []
+    found: dict[int, Tensor] = {}  # (C,) each, by place in `chunks`
+    if single:
+        places = [
+            single[place] for place in _inverse(rows.to_front([chunks[place].slot for place in single]))
+        ]  # by row
+        batch = hidden(0, [chunks[place].start for place in places], [chunks[place].ids for place in places])
+        found.update(zip(places, batch, strict=True))
+    for place, (slot, start, ids) in enumerate(chunks):
+        if place not in found:
+            found[place] = hidden(rows.of(slot), [start], [ids])[0]
+    return torch.stack([found[place] for place in range(len(chunks))])
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    """Where each number is in a permutation of 0, 1, ..."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _in_order(logits: Tensor, rows: Sequence[int] | None = None) -> Tensor:
+    """These rows of logits, (N, V), or all, in float32 or better on the CPU."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu()
-    return logits if list(rows) == list(range(len(rows))) else logits[list(rows)]
+    return logits if rows is None or list(rows) == list(range(len(rows))) else logits[list(rows)]
