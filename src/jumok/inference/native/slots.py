@@ -49,7 +49,9 @@ class NativeSlots:
         self._pointer = ctypes.byref(model.structure)
         c = model.config
         padded = -(-c.head_dim // BLOCK) * BLOCK
-        self._empty = torch.empty(c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers)
+        kind = torch.float32 if model.kind == "float32" else torch.bfloat16
+        shape = (c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers of a block)
+        self._empty = torch.empty(shape, dtype=kind)
         self._caches = [self._empty] * slots
 
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
