@@ -105,6 +105,12 @@ class Grown:
             text.append(new)
 
 
+@pytest.fixture(autouse=True)
+def _with_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the native step, which a machine may have."""
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
+
+
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows the decoder was given at each step that it took."""

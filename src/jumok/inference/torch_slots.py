@@ -209,7 +209,7 @@ class AnswerSlots:
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
         self._rows = Rows(slots, self._target, self._source)
-        self._begun: dict[int, Sequence[int]] = {}  # sources that are not encoded yet
+        self._begun: dict[int, tuple[int, ...]] = {}  # sources that are not encoded yet
         self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
         # In the place of the hidden states of sources, whose keys and values are in the cache.
         self._encoded = model.token_embedding.weight.new_zeros(1, 1, 1)
@@ -218,7 +218,7 @@ class AnswerSlots:
     def begin(self, slot: int, source: Sequence[int]) -> None:
         """Let a slot hold a source, of 1 to context_length ids, and no target."""
         self.forget(slot)
-        self._begun[slot] = source
+        self._begun[slot] = tuple(source)
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -252,18 +252,23 @@ class AnswerSlots:
         """Encode the sources that are new, in one batch, and keep the keys and values of cross-attention."""
         if not self._begun:
             return
-        slots, sources = list(self._begun), [list(source) for source in self._begun.values()]
-        self._begun = {}
+        begun, self._begun = self._begun, {}
+        sources = list(dict.fromkeys(begun.values()))  # what several slots begin with is encoded once
         lengths = [len(source) for source in sources]
         # Filled up with an id of its own: damaged weights of another id are no concern of this source.
         padded = [source + source[-1:] * (max(lengths) - len(source)) for source in sources]
-        encoded = self._model.encode(torch.tensor(padded, device=self._device), self._mask(lengths))  # (B, S, C)
-        for place, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
-            view = self._source.view(self._rows.of(slot), [0], length)
-            for block, layer in zip(self._model.decoder, view.layers, strict=True):
-                assert isinstance(block, Block)
-                assert block.cross_attention is not None
-                layer.append(*block.cross_attention.keys_and_values(encoded[place : place + 1, :length]))
+        encoded = self._model.encode(torch.tensor(padded, device=self._device), self._mask(lengths))  # (U, S, C)
+        slots = list(begun)
+        by_row = [slots[place] for place in _inverse(self._rows.to_front(slots))]
+        chosen = torch.tensor([sources.index(begun[slot]) for slot in by_row], device=self._device)  # (N,)
+        view = self._source.view(0, [0] * len(slots), max(lengths))
+        for block, layer in zip(self._model.decoder, view.layers, strict=True):
+            assert isinstance(block, Block)
+            assert block.cross_attention is not None
+            k, v = block.cross_attention.keys_and_values(encoded)  # (U, G, S, D) each
+            layer.append(k[chosen], v[chosen])
+        for row, slot in enumerate(by_row):
+            self._source.cut(row, len(begun[slot]))
 
     def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
         """Let the decoder read ids into neighbouring rows; its last hidden states, (B, C)."""
