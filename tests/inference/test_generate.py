@@ -24,10 +24,11 @@ from transformers import (
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference import logits as next_token
-from jumok.inference.decoding import Decoding
-from jumok.inference.generate import generate, stream
+from jumok.inference.engine import Engine
+from jumok.inference.generate import generate, stream, write_all
 from jumok.inference.logits import next_logits
 from jumok.inference.packed import PackedGPT
+from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
@@ -321,7 +322,9 @@ def test_the_ends_of_the_interval_never_hit_what_is_ruled_out():
 def test_sampled_ids_follow_the_model():
     """The whole way from logits to ids: 4,000 first tokens against the probabilities of the model."""
     model = tiny(seed=3)
-    counts = Counter(Decoding(model, [[5]], Sampling(temperature=1, top_k=4), samples=4000, seed=0).step())
+    how = Sampling(temperature=1, top_k=4)
+    requests = [Request(prompt=[5], sampling=how, tokens=1, sample=sample) for sample in range(4000)]
+    counts = Counter(text.drawn[0] for text in write_all(Engine(model, 100), requests))
     with torch.no_grad():
         logits = next_logits(model, torch.tensor([[5]]))
     expected = keep_top_k(logits, 4).softmax(-1)[0]

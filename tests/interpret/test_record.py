@@ -11,7 +11,7 @@ from torch import Tensor
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, RungConfig
 from jumok.errors import ConfigError, ViewError
-from jumok.inference.decoding import generate_ids
+from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import record
 from jumok.models import Model, build

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from jumok import GPT, EncoderDecoder, EncoderDecoderConfig, GPTConfig, train_tokenizer
 from jumok.inference.answer import answer_ids
-from jumok.inference.decoding import generate_ids
+from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p
 from jumok.inference.targets import Search
 from jumok.lessons import writing

@@ -170,10 +170,13 @@ def _answer(
 
 def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, **sampling: Any) -> None:
     """Continue the prompt."""
+    from jumok.cli.native_step import build_native_step
+    from jumok.inference.generate import BUILT_FROM, stream
     from jumok.inference.generate import generate as complete
-    from jumok.inference.generate import stream
 
     prompt = sampling.get("prompt", "")
+    if sampling.get("tokens", 0) >= BUILT_FROM:
+        build_native_step(model)
     began = time.perf_counter()
     if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)

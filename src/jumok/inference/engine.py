@@ -18,6 +18,9 @@ from torch import Tensor
 from jumok.errors import ConfigError
 from jumok.inference.logits import window_start
 from jumok.inference.matrices import Quantization
+from jumok.inference.native.build import library
+from jumok.inference.native.parameters import can_run, native_model
+from jumok.inference.native.slots import NativeSlots
 from jumok.inference.packed import hooks_of
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import drawn, filtered
@@ -168,8 +171,9 @@ class Engine:
         held = self._held[slot]
         start = window_start(len(ids), self._model.config.context_length)
         if start != place.start:
+            if place.start >= 0:  # the window moved
+                held.clear()
             place.start, place.is_new = start, True
-            held.clear()
         if place.is_new:
             if self._shares and self._cached and self._share(place):
                 return None
@@ -268,6 +272,8 @@ def _make_slots(
         return AnswerSlots(model, slots)
     if not cache:
         return WindowSlots(model, slots)
+    if can_run(model) and library(build):
+        return NativeSlots(native_model(model, quantize or "float32"), slots)
     return TorchSlots(model, slots, quantize)
 
 

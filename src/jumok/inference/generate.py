@@ -27,7 +27,7 @@ from jumok.models.gpt import GPT
 
 
 LARGEST_BATCH = 128  # texts that are written side by side
-BUILT_FROM = 2_000  # tokens, from which compiling the native step pays back
+BUILT_FROM = 2_000  # tokens of a text, from which the C++ step is built if it is not there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def generate(
         for start, one in zip(starts, _seeds(seed, len(starts)), strict=True)
         for sample in range(samples)
     ]
-    engine = Engine(model, slots, quantize=quantize, cache=cache, build=tokens * len(requests) >= BUILT_FROM)
+    engine = Engine(model, slots, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)
     texts = write_all(engine, requests)
     if all(text.finish == "not finite" for text in texts):
         raise not_finite()

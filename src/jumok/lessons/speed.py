@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig
-from jumok.inference.decoding import generate_ids
+from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.lessons.heads import key_head, split
 from jumok.models.gpt import GPT

@@ -1,7 +1,7 @@
 """Chapter 14, writing: from logits to a token by loops, the decoding loop, and beam search.
 
 The functions work on one text, with Python lists and loops. The production functions of `jumok.inference.sampling`,
-`jumok.inference.decoding` and `jumok.inference.beam_search` compute the same for batches.
+`jumok.inference.engine` and `jumok.inference.beam_search` compute the same for batches.
 
 Source: top-p: https://arxiv.org/abs/1904.09751; min-p: https://arxiv.org/abs/2407.01082; repetition penalty:
 https://arxiv.org/abs/1909.05858.
@@ -102,7 +102,7 @@ def write(
             after the temperature. seed: of what is drawn.
 
     Returns:
-        The new ids, without the prompt; the same as `jumok.inference.decoding.generate_ids` draws with this seed,
+        The new ids, without the prompt; the same as `jumok.inference.generate.generate_ids` draws with this seed,
         where rounding does not decide.
     """
     random = np.random.Generator(np.random.PCG64((seed, 0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, overload
 from torch import nn
 
 from jumok.errors import RunError
+from jumok.inference.native.build import library, why_not
 from jumok.interop.huggingface import from_hf, is_hf
 from jumok.models import Model, build_blank
 from jumok.runs.config import describe_model
@@ -40,10 +42,12 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
 
 
 @overload
-def load(path: str | os.PathLike[str], device: str = "cpu") -> Any: ...
+def load(path: str | os.PathLike[str], device: str = "cpu", *, compile: bool = False) -> Any: ...
 @overload
-def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M]) -> M: ...
-def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module) -> Any:
+def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M], compile: bool = False) -> M: ...
+def load(
+    path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module, compile: bool = False
+) -> Any:
     """Load the model of a run folder, with its best parameters, or of a Hugging Face folder.
 
     Nothing is printed or logged, and torch's random state is not changed.
@@ -52,6 +56,8 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Mod
         path: a run folder, or a folder of `transformers` with an architecture in `jumok.config.huggingface`.
         device: the device of the model.
         kind: GPT, BERT or EncoderDecoder, to require that class.
+        compile: build the C++ step that generates with a GPT on a CPU, if it is not there yet. It takes about ten
+            seconds once; later processes find it. If it cannot be built, a warning says why, and PyTorch generates.
 
     Returns:
         The model, in eval mode, with its tokenizer in the attribute `tokenizer`.
@@ -71,6 +77,8 @@ def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Mod
             found=found,
             wanted=wanted,
         )
+    if compile and not library(build=True):
+        warnings.warn(why_not() or "", RuntimeWarning, stacklevel=2)
     return model.to(device)
 
 

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jumok.errors import ServeError
+from jumok.serve.app import create_app
 from jumok.serve.errors import APIError
 from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
@@ -57,8 +58,6 @@ def serve(
     Raises:
         JumokError: the settings do not allow it, a folder is not a run, or the port is not available.
     """
-    from jumok.serve.app import create_app
-
     with _logging(quiet), listen(settings) as sock:
         models = Models(folders, settings, device)
         server = None

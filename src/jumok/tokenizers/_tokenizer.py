@@ -182,7 +182,12 @@ class Tokenizer:
         """Return an incremental decoder for one text: `push(id)` each token, then `flush()`."""
         if self.kind == "other":
             return WindowStream(self.decode)
-        return ByteStream(lambda token_id: self._bytes[self._checked([token_id])[0]], compose=self.kind == "jamo")
+        known = self._bytes
+
+        def bytes_of_one(token_id: int) -> bytes:  # the check takes longer than all else that is done for a token
+            return known[token_id if 0 <= token_id < len(known) else self._checked([token_id])[0]]
+
+        return ByteStream(bytes_of_one, compose=self.kind == "jamo")
 
     def pieces(self, ids: Sequence[int] | Ids) -> list[str]:
         """Return a readable string for each id; bytes of an incomplete character are written as "<EA>".

@@ -15,7 +15,7 @@ import torch
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
-from jumok.inference.decoding import generate_ids
+from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.models import Model

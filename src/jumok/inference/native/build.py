@@ -1,0 +1,156 @@
+"""Compile step.cpp with the compiler of this machine, and load the result.
+
+The library is kept in jumok's cache folder, under a name that holds the source, the options, the compiler and the
+processor. It is machine code, so it is loaded only from a folder that nobody else can write to, and only if its content
+is what was written there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from jumok.errors import JumokError
+from jumok.files import atomic_path, cache_folder, locked, sha256_of, write_atomic
+from jumok.messages import tr
+
+SOURCE = Path(__file__).with_name("step.cpp")
+INTERFACE = 1  # what jumok_interface() returns
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi")
+PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not all compilers know all of them; the first that works
+COMPILERS = ("c++", "g++", "clang++")
+SUFFIX = ".dll" if os.name == "nt" else ".so"
+LONGEST = 300  # seconds for the compiler
+
+
+class _Outcome(NamedTuple):
+    """The library, or a sentence that says why there is none."""
+
+    library: ctypes.CDLL | None
+    reason: str | None
+
+
+_outcomes: dict[Path, _Outcome] = {}
+_lock = threading.Lock()
+
+
+def library(build: bool = True) -> ctypes.CDLL | None:
+    """The compiled step, or None; `why_not` says why.
+
+    Args:
+        build: compile it if it is not there, which takes about ten seconds. Otherwise only one that is there is loaded.
+    """
+    return _outcome(build).library
+
+
+def why_not() -> str | None:
+    """Why `library()` has no result, as a sentence; None if it has one, or could be built."""
+    return _outcome(build=False).reason
+
+
+def _outcome(build: bool) -> _Outcome:
+    if os.environ.get("JUMOK_NATIVE") == "0":
+        return _Outcome(None, tr("JUMOK_NATIVE=0 is set; generation uses PyTorch."))
+    compiler = _compiler()
+    if compiler is None:
+        names = ", ".join(COMPILERS)
+        return _Outcome(None, tr("no C++ compiler was found ({names}); generation uses PyTorch.", names=names))
+    path = cache_folder() / "native" / f"step-{_key(compiler)}{SUFFIX}"
+    with _lock:
+        if path not in _outcomes:
+            try:
+                found = _existing(path)
+                if found is None and build:
+                    found = _built(compiler, path)
+                if found is None:
+                    return _Outcome(None, None)
+                _outcomes[path] = _Outcome(found, None)
+            except (OSError, JumokError) as error:
+                reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
+                _outcomes[path] = _Outcome(None, reason)
+        return _outcomes[path]
+
+
+def _compiler() -> Path | None:
+    for name in (os.environ.get("CXX"), *COMPILERS):
+        if name and (found := shutil.which(name)):
+            return Path(found)
+    return None
+
+
+def _key(compiler: Path) -> str:
+    """Names a library that can be used here. A compiler is known by its file, so that it need not be started."""
+    file = compiler.stat()
+    parts = (SOURCE.read_bytes(), FLAGS, PROCESSOR, compiler.resolve(), file.st_size, file.st_mtime_ns, _processor())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _processor() -> tuple[str, ...]:
+    """What is known of the processor: home folders are shared, and other processors lack some instructions."""
+    names = ("model name", "flags", "Features", "CPU part")
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return (sys.platform, platform.machine(), *sorted({line for line in lines if line.startswith(names)}))
+
+
+def _existing(path: Path) -> ctypes.CDLL | None:
+    """The library at `path` if it is complete and ours."""
+    digest = path.with_suffix(".sha256")
+    if not path.is_file() or not digest.is_file():
+        return None
+    _require_private(path.parent)
+    if digest.read_text(encoding="utf-8") != sha256_of(path):
+        return None
+    found = ctypes.CDLL(str(path))
+    return found if getattr(found, "jumok_interface", lambda: None)() == INTERFACE else None
+
+
+def _require_private(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    state = folder.stat()
+    if state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077:
+        raise JumokError("others can write to {folder}: its mode must be 0700, and you its owner", folder=folder)
+
+
+def _built(compiler: Path, path: Path) -> ctypes.CDLL:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if os.name == "posix" and not any(path.parent.iterdir()):
+        path.parent.chmod(0o700)
+    _require_private(path.parent)
+    with locked(path.with_suffix(".lock"), wait=True):
+        found = _existing(path)  # another process was faster
+        if found is None:
+            with atomic_path(path) as temporary:
+                _compile(compiler, temporary)
+                digest = sha256_of(temporary)
+            write_atomic(path.with_suffix(".sha256"), digest)
+            found = _existing(path)
+    if found is None:
+        raise JumokError("{compiler} made a file that cannot be used", compiler=compiler)
+    return found
+
+
+def _compile(compiler: Path, target: Path) -> None:
+    complaint = ""
+    for processor in PROCESSOR:
+        command = [str(compiler), *FLAGS, *processor, str(SOURCE), "-o", str(target)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LONGEST)
+        except subprocess.TimeoutExpired as error:
+            raise JumokError("{compiler} took too long", compiler=compiler) from error
+        if done.returncode == 0:
+            return
+        complaint = complaint or next(iter(done.stderr.strip().splitlines()), str(done.returncode))
+    raise JumokError("{compiler}: {complaint}", compiler=compiler, complaint=complaint)

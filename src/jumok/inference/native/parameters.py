@@ -1,0 +1,190 @@
+"""The parameters of a GPT as step.cpp reads them: matrices in panels, in one of three kinds of numbers.
+
+Packed parameters are never written to, so all callers and threads share them. They are kept as long as the model lives,
+and packed again when a parameter has changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Literal, get_args
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.inference.matrices import GOLDEN, PANEL
+from jumok.inference.packed import can_pack
+from jumok.models.gpt import GPT
+from jumok.nn.blocks import ACTIVATION, MLP, Block, SwiGLU
+from jumok.nn.layers import RMSNorm
+
+Kind = Literal["float32", "bfloat16", "int8"]
+KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of step.cpp
+
+ACTIVATIONS = (None, ACTIVATION["gelu_tanh"], ACTIVATION["relu"])  # in the order of step.cpp; None: a SwiGLU
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("eps", ctypes.c_float))
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = (
+        ("panels", ctypes.c_void_p), ("scale", ctypes.c_void_p), ("bias", ctypes.c_void_p),
+        ("inputs", ctypes.c_int32), ("count", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = (
+        *((name, _Norm) for name in ("attention_norm", "q_norm", "k_norm", "mlp_norm")),
+        *((name, _Matrix) for name in ("qkv", "o", "up", "down")),
+    )
+
+
+class _Model(ctypes.Structure):
+    _fields_ = (
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width", "vocabulary", "context", "kind",
+                "activation",
+            )
+        ),
+        *((name, ctypes.c_void_p) for name in ("embedding", "positions", "cos", "sin")),
+        ("layer", ctypes.POINTER(_Layer)), ("norm", _Norm), ("head", _Matrix),
+    )  # fmt: skip
+
+
+_PACKED: WeakKeyDictionary[GPT, dict[Kind, NativeModel]] = WeakKeyDictionary()
+
+
+def can_run(model: GPT) -> bool:
+    """Whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
+    if not can_pack(model) or model.token_embedding.weight.dtype != torch.float32:
+        return False
+    used = {_activation(block) for block in model.blocks}
+    return len(used) == 1 and None not in used
+
+
+def native_model(model: GPT, kind: Kind = "float32") -> NativeModel:
+    """The packed parameters of a model for which `can_run` is true; packed only if they are not yet, or have changed.
+
+    Any change is noticed, as in `jumok.inference.matrices`.
+    """
+    now = [_fingerprint(tensor) for tensor in _tensors(model)]
+    kept = _PACKED.setdefault(model, {})
+    found = kept.get(kind)
+    if found is None or not _equal(found.fingerprints, now):
+        found = kept[kind] = NativeModel(model, kind, now)
+    return found
+
+
+class NativeModel:
+    """The parameters of a GPT, packed. See `native_model`.
+
+    Args:
+        model: one for which `can_run` is true.
+        kind: of the numbers of the matrices. "float32": as they are; "bfloat16": half of the memory, and two to three
+            digits; "int8": each row of a matrix in 8 bits, with a scale. Everything else is float32.
+        fingerprints: of the tensors of the model.
+
+    Attributes:
+        structure: the `Model` of step.cpp.
+        config: of the model.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, model: GPT, kind: Kind, fingerprints: Sequence[Tensor]) -> None:
+        self.config, self.kind, self.fingerprints = model.config, kind, fingerprints
+        self._kept: list[object] = []  # what the pointers point to
+        config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
+        layers = (_Layer * len(blocks))(*(self._layer(block) for block in blocks))
+        positions = None if model.position_embedding is None else model.position_embedding.weight
+        self.structure = _Model(
+            len(blocks), config.n_embd, config.n_head, config.n_kv_head, config.head_dim, config.mlp_width,
+            config.vocab_size, config.context_length, KINDS.index(kind), _activation(blocks[0]),
+            *(self._vector(x) for x in (model.token_embedding.weight, positions, model.cos, model.sin)),
+            layers, self._norm(model.norm), self._matrix(model.head),
+        )  # fmt: skip
+
+    def _layer(self, block: Block) -> _Layer:
+        attention, mlp = block.attention, block.mlp
+        if isinstance(mlp, SwiGLU):
+            up = self._matrix(mlp.gate_proj, mlp.up_proj, alternate=True)
+        else:
+            assert isinstance(mlp, MLP)
+            up = self._matrix(mlp.up_proj)
+        return _Layer(
+            self._norm(block.attention_norm), self._norm(attention.q_norm), self._norm(attention.k_norm),
+            self._norm(block.mlp_norm),
+            self._matrix(attention.q_proj, attention.k_proj, attention.v_proj), self._matrix(attention.o_proj),
+            up, self._matrix(mlp.down_proj),
+        )  # fmt: skip
+
+    def _vector(self, values: Tensor | None) -> int | None:
+        """A copy of float32 numbers."""
+        if values is None:
+            return None
+        kept = values.detach().clone().contiguous()
+        self._kept.append(kept)
+        return kept.data_ptr()
+
+    def _norm(self, norm: nn.Module | None) -> _Norm:
+        if norm is None:
+            return _Norm()
+        assert isinstance(norm, RMSNorm | nn.LayerNorm)
+        return _Norm(self._vector(norm.weight), self._vector(getattr(norm, "bias", None)), norm.eps)
+
+    def _matrix(self, *layers: nn.Linear | None, alternate: bool = False) -> _Matrix:
+        """Linear layers side by side, or their panels in turn."""
+        given = [layer for layer in layers if layer is not None]
+        weights = [layer.weight.detach() for layer in given]
+        biases = [torch.zeros(len(layer.weight)) if layer.bias is None else layer.bias.detach() for layer in given]
+        if not alternate:
+            weights, biases = [torch.cat(weights)], [torch.cat(biases)]
+        rounded = [self._rounded(weight) for weight in weights]
+        panels = torch.stack([_panels(matrix).transpose(1, 2) for matrix, _ in rounded], dim=1)  # (n, parts, in, PANEL)
+        scale, bias = (torch.stack([_panels(x) for x in xs], dim=1) for xs in ([s for _, s in rounded], biases))
+        flat = panels.flatten(0, 1).contiguous()
+        self._kept.append(flat)
+        return _Matrix(flat.data_ptr(), self._vector(scale), self._vector(bias), flat.shape[1], flat.shape[0])
+
+    def _rounded(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """(out, in) in the kind of numbers, and the scale of each row, (out,)."""
+        if self.kind != "int8":
+            return matrix.to(getattr(torch, self.kind)), matrix.new_ones(len(matrix))
+        scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16().float()  # as in `Int8Product`
+        return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
+
+
+def _panels(rows: Tensor) -> Tensor:
+    """(out, ...) -> (panels, PANEL, ...), with zeros at the end."""
+    return F.pad(rows, (*[0, 0] * (rows.dim() - 1), 0, -len(rows) % PANEL)).unflatten(0, (-1, PANEL))
+
+
+def _activation(block: nn.Module) -> int | None:
+    """The place in ACTIVATIONS of what the MLP of a block uses."""
+    assert isinstance(block, Block)
+    used = block.mlp.activation if isinstance(block.mlp, MLP) else None
+    return ACTIVATIONS.index(used) if used in ACTIVATIONS else None
+
+
+def _tensors(model: GPT) -> Iterator[Tensor]:
+    yield from (parameter.detach() for parameter in model.parameters())
+
+
+def _fingerprint(parameter: Tensor) -> Tensor:
+    """The product of a matrix, (out, in), with a fixed vector, (out,), or a copy of a vector."""
+    if parameter.dim() != 2:
+        return parameter.clone()
+    steps = torch.arange(1, parameter.shape[1] + 1, dtype=torch.float64)
+    with torch.autocast("cpu", enabled=False):  # which would round away small changes
+        return torch.mv(parameter, steps.mul_(GOLDEN).frac_().add_(0.5).to(parameter))
+
+
+def _equal(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
+    return len(before) == len(now) and all(torch.equal(a, b) for a, b in zip(before, now, strict=True))

@@ -1,0 +1,98 @@
+"""Slots whose texts are read by step.cpp."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from jumok.inference.matrices import PANEL
+from jumok.inference.native.build import library
+from jumok.inference.native.parameters import NativeModel
+from jumok.inference.slots import Chunk
+
+BLOCK = 16  # positions of a cache that lie together, as in step.cpp
+LONGEST = 256  # ids of a chunk: enough for matrix products at full speed, few enough for caches of the processor
+
+
+class _Chunk(ctypes.Structure):
+    _fields_ = (
+        ("cache", ctypes.c_void_p), ("blocks", ctypes.c_int32), ("start", ctypes.c_int32), ("count", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class NativeSlots:
+    """Keys and values of some texts, for the step in C++. One thread at a time may use it.
+
+    The logits of a text are the same bit for bit whatever other texts are read beside it, and however its ids are split
+    into chunks.
+
+    Args:
+        model: packed parameters. slots: how many texts.
+
+    Raises:
+        RuntimeError: there is no compiled step; ask `build.library` first.
+    """
+
+    longest = LONGEST
+    calls_hooks = False
+
+    def __init__(self, model: NativeModel, slots: int) -> None:
+        found = library(build=False)
+        if found is None:
+            raise RuntimeError("the C++ step is not built")
+        self._step, self._work_of = found.jumok_step, found.jumok_work
+        self._work_of.restype = ctypes.c_int64
+        self._model, self._work = model, torch.empty(0)
+        self._pointer = ctypes.byref(model.structure)
+        c = model.config
+        padded = -(-c.head_dim // BLOCK) * BLOCK
+        self._empty = torch.empty(c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers)
+        self._caches = [self._empty] * slots
+
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Logits after the last id of each chunk: (N, V), float32.
+
+        Raises:
+            ValueError: an id is not in the vocabulary, a position is outside the context, or a slot occurs twice.
+        """
+        if len({chunk.slot for chunk in chunks}) < len(chunks):
+            raise ValueError("a slot occurs twice")
+        given = (_Chunk * len(chunks))()
+        for one, (slot, start, ids) in zip(given, chunks, strict=True):
+            cache = self._with_room(slot, start + len(ids))
+            one.cache, one.blocks, one.start, one.count = cache.data_ptr(), cache.shape[2], start, len(ids)
+        ids = [token for chunk in chunks for token in chunk.ids]
+        longest = max(chunk.start + len(chunk.ids) for chunk in chunks)
+        needed = self._work_of(self._pointer, ctypes.c_int64(len(ids)), ctypes.c_int64(longest))
+        if needed > len(self._work):
+            self._work = torch.empty(needed)
+        vocabulary = self._model.config.vocab_size
+        logits = torch.empty(len(chunks), -(-vocabulary // PANEL) * PANEL)
+        if self._step(
+            self._pointer, given, len(chunks), (ctypes.c_int32 * len(ids))(*ids), ctypes.c_void_p(logits.data_ptr()),
+            ctypes.c_void_p(self._work.data_ptr()), torch.get_num_threads(),
+        ):  # fmt: skip
+            raise ValueError("an id or a position is out of range")
+        return logits[:, :vocabulary]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let the target hold the first positions of the source."""
+        blocks = -(-length // BLOCK)
+        self._with_room(target, length)[:, :, :blocks] = self._caches[source][:, :, :blocks]
+
+    def forget(self, slot: int) -> None:
+        """Free the memory of a slot."""
+        self._caches[slot] = self._empty
+
+    def _with_room(self, slot: int, length: int) -> Tensor:
+        """The cache of a slot, of at least so many positions; the memory is doubled when needed."""
+        cache, blocks = self._caches[slot], -(-length // BLOCK)
+        if blocks > cache.shape[2]:
+            most = -(-self._model.config.context_length // BLOCK)
+            larger = cache.new_zeros(*cache.shape[:2], min(most, max(blocks, 2 * cache.shape[2])), cache.shape[3])
+            larger[:, :, : cache.shape[2]] = cache
+            self._caches[slot] = cache = larger
+        return cache

@@ -1,0 +1,631 @@
+// One step of a GPT on a CPU: the logits after some ids of some texts, in float32.
+//
+// A row is one id of one text. The letters are those of jumok.nn.attention: C width, H heads, G key/value heads, D head
+// width, V vocabulary; N rows, M width of the MLP, S positions.
+//
+// Each number is accumulated in an order that depends on its own row alone. So a text has the same logits, bit for bit,
+// whatever rows are computed beside it, on however many threads, and however its ids were split into steps.
+//
+// The vectors are extensions of GCC and Clang, so that the compiler chooses the instructions of the machine.
+
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
+namespace {
+
+// --- vectors ---------------------------------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, ROWS = 8, CHAINS = 16;  // float32 in a vector; rows of a tile; vectors of its sums
+#elif defined(__AVX__)
+constexpr int LANES = 8, ROWS = 3, CHAINS = 12;
+#elif defined(__ARM_NEON)
+constexpr int LANES = 4, ROWS = 2, CHAINS = 16;
+#else
+constexpr int LANES = 4, ROWS = 1, CHAINS = 8;
+#endif
+constexpr int PANEL = 32;                // columns of a matrix that lie together
+constexpr int PARTS = PANEL / LANES;     // vectors across a panel
+constexpr int BLOCK = 16;                // positions of a cache that lie together
+constexpr int ACROSS = BLOCK / LANES;    // vectors across a block
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+
+template <class T>
+inline T load(const void* from) {  // at any address
+    T found;
+    std::memcpy(&found, from, sizeof found);
+    return found;
+}
+
+inline void store(float* to, Vector x) { std::memcpy(to, &x, sizeof x); }
+inline Vector all(float x) { return x - Vector{}; }  // not x + 0, which would lose the sign of a zero
+
+inline float sum(Vector x) {
+    float total = 0;
+    for (int lane = 0; lane < LANES; lane++) total += x[lane];
+    return total;
+}
+
+// e^x for |relative error| < 2e-7, limited to the range of float32. A NaN stays one.
+inline Vector exponential(Vector x) {
+    x = x < -87.0f ? all(-87.0f) : x;
+    x = x > 88.0f ? all(88.0f) : x;
+    const Vector shifted = x * 1.44269504f + 12582912.0f;  // 1.5 · 2^23: the nearest integer is in the last bits
+    const Vector n = shifted - 12582912.0f;
+    const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // x - n ln 2, |r| <= ln(2) / 2
+    Vector p = all(1.9875691500e-4f);  // the polynomial is that of Cephes' expf
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const Integers power = (Integers(shifted) << 23) + 0x3f800000;  // the bits of 2^n
+    return p * Vector(power);
+}
+
+// --- matrices --------------------------------------------------------------------------------------------------------
+
+struct Brain { uint16_t bits; };  // bfloat16: the upper half of a float32
+
+inline Vector load_weights(const float* from) { return load<Vector>(from); }
+
+#if defined(__AVX512F__)  // GCC makes dozens of instructions of the two conversions below
+inline Vector load_weights(const Brain* from) {
+    return Vector(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load<__m256i>(from)), 16));
+}
+inline Vector load_weights(const int8_t* from) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(from))); }
+#elif defined(__AVX2__)
+inline Vector load_weights(const Brain* from) {
+    return Vector(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(from)), 16));
+}
+inline Vector load_weights(const int8_t* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(load<long long>(from))));
+}
+#else
+inline Vector load_weights(const Brain* from) {
+    typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+    typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
+    return Vector(__builtin_convertvector(load<Halves>(from), Words) << 16);
+}
+inline Vector load_weights(const int8_t* from) {
+    typedef int8_t Bytes __attribute__((vector_size(LANES)));
+    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(from), Integers), Vector);
+}
+#endif
+
+struct Matrix {
+    const void* panels;         // [panel][in][PANEL]
+    const float *scale, *bias;  // [panel][PANEL]
+    int32_t in, count;          // inputs; panels
+};
+
+// out[r][c] = sum over i of x[r][i] W[i][c], times scale, plus bias, for R rows and P panels from `panel` on.
+template <class W, int R, int P>
+void tile(const Matrix& m, int panel, const float* x, long x_step, float* out, long out_step, bool add) {
+    const W* weights = static_cast<const W*>(m.panels) + (long)panel * m.in * PANEL;
+    const long next = (long)m.in * PANEL;
+    Vector sums[R][P][PARTS] = {};
+    for (long i = 0; i < m.in; i++) {
+        Vector row[R];
+        for (int r = 0; r < R; r++) row[r] = all(x[r * x_step + i]);
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < PARTS; v++) {
+                const Vector w = load_weights(weights + p * next + i * PANEL + v * LANES);
+                for (int r = 0; r < R; r++) sums[r][p][v] += row[r] * w;
+            }
+    }
+    for (int r = 0; r < R; r++)
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < PARTS; v++) {
+                const long column = (long)(panel + p) * PANEL + v * LANES;
+                float* to = out + r * out_step + column;
+                Vector y = sums[r][p][v] * load<Vector>(m.scale + column) + load<Vector>(m.bias + column);
+                store(to, add ? load<Vector>(to) + y : y);
+            }
+}
+
+// How many panels a tile of R rows takes, so that enough independent sums are in flight.
+constexpr int panels_beside(int rows) {
+    const int most = CHAINS / (rows * PARTS);
+    return most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
+typedef void Tile(const Matrix&, int, const float*, long, float*, long, bool);
+
+template <class W, int... R>
+Tile* tile_of(int rows, bool wide, std::integer_sequence<int, R...>) {
+    static Tile* const wides[] = {tile<W, R + 1, panels_beside(R + 1)>...};
+    static Tile* const singles[] = {tile<W, R + 1, 1>...};
+    return (wide ? wides : singles)[rows - 1];
+}
+
+// Panels first..last-1 of the product of N rows, in tiles of almost equal heights.
+template <class W>
+void multiply(const Matrix& m, int first, int last, const float* x, long x_step, long n, float* out, long out_step, bool add) {
+    const auto heights = std::make_integer_sequence<int, ROWS>();
+    const long tiles = (n + ROWS - 1) / ROWS;
+    for (int panel = first; panel < last;) {
+        const int beside = panels_beside(int((n + tiles - 1) / tiles));
+        const bool wide = beside <= last - panel;
+        for (long t = 0; t < tiles; t++) {
+            const long from = n * t / tiles, rows = n * (t + 1) / tiles - from;
+            const bool fits = wide && panels_beside(int(rows)) == beside;
+            const int steps = fits || !wide ? 1 : beside;
+            for (int s = 0; s < steps; s++)
+                tile_of<W>(int(rows), fits, heights)(m, panel + s, x + from * x_step, x_step, out + from * out_step, out_step, add);
+        }
+        panel += wide ? beside : 1;
+    }
+}
+
+// --- threads ---------------------------------------------------------------------------------------------------------
+
+inline void relax(int& waited) {
+    if (++waited < 2000) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    } else {
+        std::this_thread::yield();
+    }
+}
+
+constexpr int MOST_THREADS = 64;
+
+// What the threads of one step share. A step is a sequence of phases, and a phase is a number of tasks.
+//
+// Each thread begins with its own share of the tasks, whose weights are in its cache, and then takes what others have
+// not begun. So a thread that the system holds up delays the others by one task at most.
+struct Team {
+    struct alignas(64) Share { std::atomic<uint64_t> next{0}; };  // phase << 32 | tasks taken
+    int threads = 1;
+    Share shares[MOST_THREADS];
+    alignas(64) std::atomic<uint64_t> finished{0};  // tasks, of all phases
+};
+
+// One thread in a team. All threads run the same phases in the same order.
+class Member {
+  public:
+    Member(Team* team, int index) : team(team), index(index) {}
+
+    int number() const { return index; }
+
+    // Run `work(task)` for all tasks, on all threads together; returns when all are done.
+    template <class Work>
+    void phase(long tasks, const Work& work) {
+        if (team->threads == 1) {
+            for (long task = 0; task < tasks; task++) work(task);
+            return;
+        }
+        current++;
+        expected += tasks;
+        uint64_t done = 0;
+        for (int k = 0; k < team->threads; k++) {
+            const int owner = (index + k) % team->threads;
+            const long first = tasks * owner / team->threads, last = tasks * (owner + 1) / team->threads;
+            for (long task; (task = take(owner, last - first)) >= 0; done++) work(first + task);
+        }
+        if (done) team->finished.fetch_add(done, std::memory_order_acq_rel);
+        for (int waited = 0; team->finished.load(std::memory_order_acquire) < expected;) relax(waited);
+    }
+
+  private:
+    // The next task of a share, or -1. A thread that is late finds a later phase there, and takes nothing.
+    long take(int owner, long tasks) {
+        std::atomic<uint64_t>& next = team->shares[owner].next;
+        uint64_t seen = next.load(std::memory_order_acquire);
+        for (;;) {
+            const uint64_t of = seen >> 32, taken = of < current ? 0 : seen & 0xffffffff;
+            if (of > current || (long)taken >= tasks) return -1;
+            if (next.compare_exchange_weak(seen, current << 32 | (taken + 1), std::memory_order_acq_rel)) return (long)taken;
+        }
+    }
+
+    Team* team;
+    int index;
+    uint64_t current = 0, expected = 0;
+};
+
+struct Step;
+void run(const Step& step, Member member);
+
+// Threads that sleep between steps. One step runs at a time; another caller, or a forked process, computes alone.
+class Pool {
+  public:
+    static void compute(const Step& step, int threads) {
+        static Pool* const pool = new Pool;  // never destroyed: its threads may still look at it
+        const int helpers = (threads < MOST_THREADS ? threads : MOST_THREADS) - 1;
+        if (helpers > 0 && pool->owner == process() && pool->busy.try_lock()) {
+            pool->lead(step, helpers);
+            pool->busy.unlock();
+        } else {
+            Team alone;
+            run(step, Member(&alone, 0));
+        }
+    }
+
+  private:
+    static long process() {
+#ifdef _WIN32
+        return 0;
+#else
+        return getpid();
+#endif
+    }
+
+    void lead(const Step& given, int helpers) {
+        try {
+            for (; started < helpers; started++) std::thread(&Pool::help, this, started + 1).detach();
+        } catch (...) {  // the system gives no more threads
+            helpers = started < helpers ? started : helpers;
+        }
+        team.threads = helpers + 1;
+        for (auto& share : team.shares) share.next = 0;
+        team.finished = 0;
+        step = &given;
+        inside = 0;  // open
+        {
+            std::lock_guard<std::mutex> guard(mutex);
+            ticket++;
+        }
+        wake.notify_all();
+        run(given, Member(&team, 0));
+        // Closed when no helper is inside; one that wakes up later finds nothing to do.
+        for (int waited = 0, none = 0; !inside.compare_exchange_weak(none, -1); none = 0) relax(waited);
+    }
+
+    void help(int index) {
+        for (uint64_t seen = 0;;) {
+            for (int waited = 0; ticket == seen && waited < 4000;) relax(waited);
+            if (ticket == seen) {
+                std::unique_lock<std::mutex> guard(mutex);
+                wake.wait(guard, [&] { return ticket != seen; });
+            }
+            seen = ticket;
+            int number = inside;
+            while (number >= 0 && !inside.compare_exchange_weak(number, number + 1)) {}
+            if (number < 0) continue;
+            if (index < team.threads) run(*step, Member(&team, index));
+            inside--;
+        }
+    }
+
+    const long owner = process();
+    std::mutex busy, mutex;
+    std::condition_variable wake;
+    std::atomic<uint64_t> ticket{0};
+    std::atomic<int> inside{-1};  // helpers in the open step; -1: none is open
+    const Step* step = nullptr;
+    Team team;
+    int started = 0;
+};
+
+// --- the model -------------------------------------------------------------------------------------------------------
+
+struct Norm {
+    const float *weight, *bias;  // (width,); no bias: RMSNorm; no weight: nothing
+    float eps;
+};
+
+struct Layer {
+    Norm attention_norm, q_norm, k_norm, mlp_norm;
+    Matrix qkv, o, up, down;  // up of a SwiGLU: a panel of the gate and a panel of the values in turn
+};
+
+enum Kind : int32_t { FLOAT32, BFLOAT16, INT8 };
+enum Activation : int32_t { SWIGLU, GELU_TANH, RELU };
+
+struct Model {
+    int32_t layers, width, heads, kv_heads, head_dim, mlp_width, vocabulary, context, kind, activation;
+    const float *embedding, *positions;  // (V, C); (context, C), or null
+    const float *cos, *sin;              // (context, D), or null
+    const Layer* layer;
+    Norm norm;
+    Matrix head;
+};
+
+// Consecutive ids of one text, the first at position `start`.
+struct Chunk {
+    float* cache;  // [layer][G][block], each block [D][BLOCK] of keys and [BLOCK][padded D] of values
+    int32_t blocks, start, count;
+};
+
+constexpr long padded(long n, long unit) { return (n + unit - 1) / unit * unit; }
+
+struct Tasked { int chunk, row, first, count; };  // rows of one chunk: `row` in the step, `first` in the chunk
+
+struct Step {
+    const Model& m;
+    const Chunk* chunks;
+    const int32_t* ids;  // (N,)
+    long n, texts;
+    float* logits;       // (texts, padded V)
+    // Intermediate results, (N, padded width) each; the last: scores of each thread.
+    float *x, *y, *qkv, *up, *mixed, *scores;
+    long c, qkv_width, up_width, mixed_width, score_width;
+    std::vector<Tasked> tiles;
+    std::vector<int> chunk_of;  // (N,)
+    std::vector<int> last;      // (texts,): the row of the last id of each chunk
+};
+
+constexpr int TILE = 16;  // rows of one text whose attention is one task
+
+void multiply(const Step& step, Member& member, const Matrix& m, const float* x, long x_step, long n, float* out, long out_step, bool add) {
+    // Few rows: a task is as many panels as one tile. Many: a panel, which stays in the cache for all rows.
+    const int unit = n <= ROWS ? panels_beside(int(n)) : 1;
+    member.phase((m.count + unit - 1) / unit, [&](long task) {
+        const int first = int(task) * unit, last = first + unit < m.count ? first + unit : m.count;
+        if (step.m.kind == FLOAT32) multiply<float>(m, first, last, x, x_step, n, out, out_step, add);
+        else if (step.m.kind == BFLOAT16) multiply<Brain>(m, first, last, x, x_step, n, out, out_step, add);
+        else multiply<int8_t>(m, first, last, x, x_step, n, out, out_step, add);
+    });
+}
+
+// sum of (x - shift)^2
+inline float squares(const float* x, long n, float shift) {
+    Vector total = {};
+    long i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const Vector d = load<Vector>(x + i) - shift;
+        total += d * d;
+    }
+    float rest = 0;
+    for (; i < n; i++) rest += (x[i] - shift) * (x[i] - shift);
+    return sum(total) + rest;
+}
+
+inline float sum(const float* x, long n) {
+    Vector total = {};
+    long i = 0;
+    for (; i + LANES <= n; i += LANES) total += load<Vector>(x + i);
+    float rest = 0;
+    for (; i < n; i++) rest += x[i];
+    return sum(total) + rest;
+}
+
+void normalize(const Norm& norm, const float* x, float* y, long n) {
+    const float mean = norm.bias ? sum(x, n) / n : 0;
+    const float scale = 1 / std::sqrt(squares(x, n, mean) / n + norm.eps);
+    for (long i = 0; i < n; i++) y[i] = norm.weight[i] * ((x[i] - mean) * scale) + (norm.bias ? norm.bias[i] : 0);
+}
+
+// Norm and rotation of one head of one row, in place: x is (D,).
+void place(const Model& m, const Norm& norm, long position, float* x) {
+    const long d = m.head_dim, half = d / 2;
+    if (norm.weight) normalize(norm, x, x, d);
+    if (!m.cos) return;
+    const float *cos = m.cos + position * d, *sin = m.sin + position * d;
+    for (long i = 0; i < half; i++) {
+        const float left = x[i], right = x[i + half];
+        x[i] = left * cos[i] - right * sin[i];
+        x[i + half] = right * cos[i + half] + left * sin[i + half];
+    }
+}
+
+struct Cache {  // of one layer and key/value head of one text
+    float* first;
+    long d, wide, size;
+    Cache(const Model& m, const Chunk& chunk, long layer, long g)
+        : d(m.head_dim), wide(padded(d, BLOCK)), size(BLOCK * (d + wide)) {
+        first = chunk.cache + (layer * m.kv_heads + g) * chunk.blocks * size;
+    }
+    float* keys(long block) const { return first + block * size; }                      // [D][BLOCK]
+    float* values(long block) const { return first + block * size + d * BLOCK; }        // [BLOCK][padded D]
+};
+
+// Write key and value of a position.
+void remember(const Cache& cache, long position, const float* k, const float* v) {
+    const long block = position / BLOCK, at = position % BLOCK;
+    float* keys = cache.keys(block) + at;
+    for (long i = 0; i < cache.d; i++) keys[i * BLOCK] = k[i];
+    std::memcpy(cache.values(block) + at * cache.wide, v, sizeof(float) * cache.d);
+}
+
+// scores[s] = q · key s, for B blocks from `block` on.
+template <int B>
+void score(const Cache& cache, long block, const float* q, float* scores) {
+    Vector sums[B][ACROSS] = {};
+    const float* keys = cache.keys(block);
+    for (long i = 0; i < cache.d; i++)
+        for (int b = 0; b < B; b++)
+            for (int a = 0; a < ACROSS; a++)
+                sums[b][a] += q[i] * load<Vector>(keys + b * cache.size + i * BLOCK + a * LANES);
+    for (int b = 0; b < B; b++)
+        for (int a = 0; a < ACROSS; a++) store(scores + (block + b) * BLOCK + a * LANES, sums[b][a]);
+}
+
+// Turn the scores of positions 0..s-1 into weights that still have to be divided by the sum, which is returned.
+float weigh(float* scores, long s, float scale) {
+    const long end = padded(s, BLOCK);
+    for (long i = s; i < end; i++) scores[i] = -INFINITY;  // what lies there belongs to no position of this row
+    Vector most = all(-INFINITY);
+    for (long i = 0; i < end; i += LANES) {
+        const Vector one = load<Vector>(scores + i);
+        most = one > most ? one : most;  // a NaN is passed over here, and comes back from its own exponential
+    }
+    float largest = most[0];
+    for (int lane = 1; lane < LANES; lane++) largest = most[lane] > largest ? most[lane] : largest;
+    Vector total = {};
+    for (long i = 0; i < end; i += LANES) {
+        const Vector one = load<Vector>(scores + i);
+        const Vector weight = exponential((one - largest) * scale);
+        store(scores + i, weight);
+        if (i + LANES <= s) {
+            total += weight;
+        } else {
+            for (int lane = 0; lane < LANES && i + lane < s; lane++) total[lane] += weight[lane];
+        }
+    }
+    return sum(total);
+}
+
+// out[i] = sum over positions of weights[s] · value s [i] / total. Four sums, so that additions need not wait.
+template <int B>
+void mix(const Cache& cache, const float* weights, long s, float total, long column, float* out) {
+    Vector sums[4][B] = {};
+    for (long block = 0; block * BLOCK < s; block++) {
+        const float* values = cache.values(block) + column;
+        const long count = s - block * BLOCK < BLOCK ? s - block * BLOCK : BLOCK;
+        const auto add = [&](int k, long at) {
+            for (int b = 0; b < B; b++)
+                sums[k][b] += weights[block * BLOCK + at] * load<Vector>(values + at * cache.wide + b * LANES);
+        };
+        long at = 0;
+        for (; at + 4 <= count; at += 4)
+            for (int k = 0; k < 4; k++) add(k, at + k);
+        for (int k = 0; k < 3; k++)
+            if (at + k < count) add(k, at + k);
+    }
+    float found[B * LANES];
+    for (int b = 0; b < B; b++) store(found + b * LANES, ((sums[0][b] + sums[1][b]) + (sums[2][b] + sums[3][b])) / total);
+    const long left = cache.d - column;
+    std::memcpy(out + column, found, sizeof(float) * (left < B * LANES ? left : B * LANES));
+}
+
+// Attention of one head of one row over positions 0..s-1.
+void attend(const Cache& cache, const float* q, long s, float* scores, float* out) {
+    const long blocks = padded(s, BLOCK) / BLOCK;
+    long block = 0;
+    for (; block + 4 <= blocks; block += 4) score<4>(cache, block, q, scores);
+    for (; block + 2 <= blocks; block += 2) score<2>(cache, block, q, scores);
+    for (; block < blocks; block++) score<1>(cache, block, q, scores);
+    const float total = weigh(scores, s, 1 / std::sqrt((float)cache.d));
+    long column = 0;
+    for (; column + 2 * LANES <= cache.wide; column += 2 * LANES) mix<2>(cache, scores, s, total, column, out);
+    for (; column < cache.wide && column < cache.d; column += LANES) mix<1>(cache, scores, s, total, column, out);
+}
+
+// A panel of activations: y[i] = f(given[i]), and of a SwiGLU times the value beside it.
+void activate(Activation kind, const float* given, float* y) {
+    for (int i = 0; i < PANEL; i += LANES) {
+        const Vector x = load<Vector>(given + i);
+        if (kind == SWIGLU) store(y + i, x / (exponential(-x) + 1.0f) * load<Vector>(given + PANEL + i));
+        else if (kind == RELU) store(y + i, x < 0.0f ? Vector{} : x);
+        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));  // x sigmoid(2u): 1 + tanh(u) = 2 sigmoid(2u)
+    }
+}
+
+// --- the phases ------------------------------------------------------------------------------------------------------
+
+void run_layer(const Step& s, Member& member, long number) {
+    const Model& m = s.m;
+    const Layer& layer = m.layer[number];
+    const long d = m.head_dim, h = m.heads, g = m.kv_heads;
+    const auto position = [&](long row) {
+        const Chunk& chunk = s.chunks[s.chunk_of[row]];
+        return chunk.start + (row - (s.last[s.chunk_of[row]] - chunk.count + 1));
+    };
+    member.phase(s.n, [&](long r) { normalize(layer.attention_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
+    multiply(s, member, layer.qkv, s.y, s.c, s.n, s.qkv, s.qkv_width, false);
+    member.phase(s.n * g, [&](long task) {  // the queries that share a key head, its key and its value
+        const long r = task / g, head = task % g, at = position(r);
+        float* row = s.qkv + r * s.qkv_width;
+        for (long q = head * (h / g); q < (head + 1) * (h / g); q++) place(m, layer.q_norm, at, row + q * d);
+        float *k = row + (h + head) * d, *v = row + (h + g + head) * d;
+        place(m, layer.k_norm, at, k);
+        remember(Cache(m, s.chunks[s.chunk_of[r]], number, head), at, k, v);
+    });
+    member.phase(s.tiles.size() * g, [&](long task) {
+        const Tasked& tile = s.tiles[task / g];
+        const long head = task % g;
+        const Cache cache(m, s.chunks[tile.chunk], number, head);
+        for (long i = 0; i < tile.count; i++)
+            for (long q = head * (h / g); q < (head + 1) * (h / g); q++) {
+                const long r = tile.row + i;
+                attend(cache, s.qkv + r * s.qkv_width + q * d, position(r) + 1,
+                       s.scores + member.number() * s.score_width, s.mixed + r * s.mixed_width + q * d);
+            }
+    });
+    multiply(s, member, layer.o, s.mixed, s.mixed_width, s.n, s.x, s.c, true);
+    member.phase(s.n, [&](long r) { normalize(layer.mlp_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
+    multiply(s, member, layer.up, s.y, s.c, s.n, s.up, s.up_width, false);
+    const long pair = m.activation == SWIGLU ? 2 : 1, panels = layer.up.count / pair;
+    member.phase(panels, [&](long panel) {
+        for (long r = 0; r < s.n; r++)
+            activate((Activation)m.activation, s.up + r * s.up_width + panel * pair * PANEL, s.mixed + r * s.mixed_width + panel * PANEL);
+    });
+    multiply(s, member, layer.down, s.mixed, s.mixed_width, s.n, s.x, s.c, true);
+}
+
+void run(const Step& s, Member member) {
+    const Model& m = s.m;
+    member.phase(s.n, [&](long r) {
+        const Chunk& chunk = s.chunks[s.chunk_of[r]];
+        const long at = chunk.start + (r - (s.last[s.chunk_of[r]] - chunk.count + 1));
+        const float* row = m.embedding + (long)s.ids[r] * m.width;
+        for (long i = 0; i < m.width; i++) s.x[r * s.c + i] = row[i] + (m.positions ? m.positions[at * m.width + i] : 0);
+    });
+    for (long number = 0; number < m.layers; number++) run_layer(s, member, number);
+    member.phase(s.texts, [&](long t) { normalize(m.norm, s.x + s.last[t] * s.c, s.y + t * s.c, m.width); });
+    multiply(s, member, m.head, s.y, s.c, s.texts, s.logits, (long)m.head.count * PANEL, false);
+}
+
+long largest(long a, long b) { return a > b ? a : b; }
+
+}  // namespace
+
+#ifdef _WIN32
+#define EXPORTED extern "C" __declspec(dllexport)
+#else
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+#endif
+
+// Changed whenever a structure or a signature below is.
+EXPORTED int32_t jumok_interface() { return 1; }
+
+// Numbers of `work` that a step over `n` rows needs whose texts have at most `positions` positions.
+EXPORTED int64_t jumok_work(const Model* m, int64_t n, int64_t positions) {
+    const Layer& layer = m->layer[0];
+    const long mixed = largest(padded((long)m->heads * m->head_dim, PANEL), padded(m->mlp_width, PANEL));
+    return n * (2 * padded(m->width, PANEL) + ((long)layer.qkv.count + layer.up.count) * PANEL + mixed) + MOST_THREADS * padded(positions, PANEL);
+}
+
+// Logits after the last id of each chunk, (texts, padded V). `work` has as many numbers as `jumok_work` says.
+// Returns 0, or 1 if an id or a position is out of range; nothing is written then.
+EXPORTED int32_t jumok_step(const Model* m, const Chunk* chunks, int32_t texts, const int32_t* ids, float* logits, float* work, int32_t threads) {
+    Step s{*m, chunks, ids, 0, texts, logits, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0, 0, {}, {}, {}};
+    long positions = 0;
+    for (int t = 0; t < texts; t++) {
+        for (int first = 0; first < chunks[t].count; first += TILE) {
+            const int left = chunks[t].count - first;
+            s.tiles.push_back({t, int(s.n) + first, first, left < TILE ? left : TILE});
+        }
+        s.chunk_of.insert(s.chunk_of.end(), chunks[t].count, t);
+        s.n += chunks[t].count;
+        s.last.push_back(int(s.n) - 1);
+        const long stop = (long)chunks[t].start + chunks[t].count;
+        if (chunks[t].start < 0 || chunks[t].count < 1 || stop > m->context || stop > (long)chunks[t].blocks * BLOCK) return 1;
+        positions = largest(positions, stop);
+    }
+    for (long r = 0; r < s.n; r++)
+        if (ids[r] < 0 || ids[r] >= m->vocabulary) return 1;
+    s.c = padded(m->width, PANEL);
+    s.qkv_width = (long)m->layer[0].qkv.count * PANEL;
+    s.up_width = (long)m->layer[0].up.count * PANEL;
+    s.mixed_width = largest(padded((long)m->heads * m->head_dim, PANEL), padded(m->mlp_width, PANEL));
+    s.score_width = padded(positions, PANEL);
+    s.x = work;
+    s.y = s.x + s.n * s.c;
+    s.qkv = s.y + s.n * s.c;
+    s.up = s.qkv + s.n * s.qkv_width;
+    s.mixed = s.up + s.n * s.up_width;
+    s.scores = s.mixed + s.n * s.mixed_width;
+    Pool::compute(s, threads);
+    return 0;
+}

@@ -1,0 +1,490 @@
+"""The step in C++ against the model: its logits, their independence of what is computed beside them, and its build."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import random
+import shutil
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from jumok.config import GPTConfig
+from jumok.inference.native import build
+from jumok.inference.native.build import library, why_not
+from jumok.inference.native.parameters import KINDS, Kind, can_run, native_model
+from jumok.inference.native.slots import NativeSlots
+from jumok.inference.slots import Chunk
+from jumok.models.gpt import GPT
+
+pytestmark = pytest.mark.compile
+
+V = 73  # no whole number of panels
+CONTEXT = 90  # no whole number of blocks
+SHAPES: dict[str, dict[str, Any]] = {
+    "modern": {},
+    "shared-keys": {"n_kv_head": 2},
+    "classic": {"family": "classic"},
+    "relu-narrow-heads": {"family": "classic", "activation": "relu", "head_dim": 4, "tie_embeddings": False},
+    "wide-heads": {"head_dim": 12, "n_kv_head": 1, "tie_embeddings": False},
+    "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70},
+    "with-classes": {"labels": ("a", "b"), "pooling": "attention"},
+}
+each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One library for all tests of this file."""
+    folder = tmp_path_factory.mktemp("native")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUMOK_CACHE", str(folder))
+        patch.delenv("JUMOK_NATIVE", raising=False)
+        if build._compiler() is None:
+            pytest.skip("there is no C++ compiler here")
+        assert library(build=False) is None
+        assert library() is not None, why_not()
+        yield folder / "native"
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def tiny(seed: int = 0, **changes: Any) -> GPT:
+    """A small model with random weights, norms and biases included."""
+    torch.manual_seed(seed)
+    shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, **changes}
+    model = GPT(GPTConfig(vocab_size=V, **shape)).eval()
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
+    return model
+
+
+def some_ids(length: int, seed: int = 0) -> list[int]:
+    return torch.randint(V, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def slots_for(model: GPT, number: int = 1, kind: Kind = "float32") -> NativeSlots:
+    return NativeSlots(native_model(model, kind), number)
+
+
+def each_position(model: GPT, ids: Sequence[int], kind: Kind = "float32", slot: int = 0) -> Tensor:
+    """The logits after each id, read one at a time: (T, V)."""
+    slots = slots_for(model, slot + 1, kind)
+    return torch.cat([slots.read([Chunk(slot, at, [token])]) for at, token in enumerate(ids)])
+
+
+@torch.no_grad()
+def by_model(model: GPT, ids: Sequence[int]) -> Tensor:
+    return model(torch.tensor([ids]))[0]
+
+
+def assert_close(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance * float(wanted.abs().max()))
+
+
+# --- the numbers ------------------------------------------------------------------------------------------------------
+
+
+@each_shape
+def test_logits_are_those_of_the_model(shape: dict[str, Any]):
+    """At each position of a full window, id by id and in one chunk."""
+    model, ids = tiny(**shape), some_ids(CONTEXT)
+    wanted = by_model(model, ids)
+    assert can_run(model)
+    assert_close(each_position(model, ids), wanted)
+    assert_close(slots_for(model).read([Chunk(0, 0, ids)]), wanted[-1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [SHAPES["shared-keys"], SHAPES["classic"], SHAPES["wider-heads"]])
+def test_a_text_is_the_same_alone_and_among_others(shape: dict[str, Any], kind: Kind, threads: Callable[[int], None]):
+    """Bit for bit, for random numbers of rows, splits into chunks, and threads."""
+    model, chance = tiny(**shape), random.Random(0)
+    texts = [some_ids(chance.randint(30, CONTEXT), seed) for seed in range(21)]
+    alone = [each_position(model, text, kind) for text in texts]
+    slots, done = slots_for(model, len(texts), kind), [0] * len(texts)
+    while left := [number for number, text in enumerate(texts) if done[number] < len(text)]:
+        threads(chance.choice([1, 2, 5]))
+        chosen = chance.sample(left, chance.randint(1, len(left)))
+        sizes = [chance.choice([1, 1, 2, 7, 40]) for _ in chosen]
+        chunks = [Chunk(n, done[n], texts[n][done[n] : done[n] + size]) for n, size in zip(chosen, sizes, strict=True)]
+        for chunk, row in zip(chunks, slots.read(chunks), strict=True):
+            done[chunk.slot] += len(chunk.ids)
+            assert torch.equal(row, alone[chunk.slot][done[chunk.slot] - 1])
+
+
+@pytest.mark.parametrize("rows", range(1, 40))
+def test_each_number_of_rows_gives_the_same_bits(rows: int):
+    model, ids = tiny(n_layer=1), some_ids(rows)
+    slots = slots_for(model, rows)
+    together = slots.read([Chunk(slot, 0, [token]) for slot, token in enumerate(ids)])
+    assert torch.equal(together, torch.cat([slots.read([Chunk(0, 0, [token])]) for token in ids]))
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("bfloat16", 0.02), ("int8", 0.03)])
+@each_shape
+def test_rounded_matrices_give_close_logits(shape: dict[str, Any], kind: Kind, bound: float):
+    """Two digits are left; a wrong scale or row would leave none. Rounding is all that differs."""
+    model, ids = tiny(**{"n_embd": 64, "head_dim": 16, **shape}), some_ids(10)
+    found, wanted = each_position(model, ids, kind), by_model(model, ids)
+    error = float((found - wanted).norm() / wanted.norm())
+    assert 1e-4 < error < bound
+
+
+def test_int8_takes_rows_of_zeros_and_of_very_different_sizes():
+    model = tiny(tie_embeddings=False)
+    with torch.no_grad():
+        model.head.weight[0] = 0
+        model.head.weight[1] *= 1e6
+        model.head.weight[2] *= 1e-6
+    found, wanted = (each_position(model, [1], kind)[0] for kind in ("int8", "float32"))
+    assert found[0] == 0
+    torch.testing.assert_close(found[1:3] / wanted[1:3], torch.ones(2), rtol=0, atol=0.5)
+
+
+def test_large_numbers_stay_finite():
+    """Scores, gates and logits far outside the range of exp."""
+    for shape in (SHAPES["modern"], SHAPES["classic"]):
+        model = tiny(**shape)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(30)
+        ids = some_ids(40)
+        wanted = by_model(model, ids)
+        assert wanted.isfinite().all()
+        assert_close(each_position(model, ids), wanted, 1e-4)
+
+
+# --- texts of their own -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 3, 6])
+def test_a_nan_ends_its_own_text_alone(damaged: int):
+    model, nan = tiny(tie_embeddings=False), V - 1
+    with torch.no_grad():
+        model.token_embedding.weight[nan] = math.nan
+    texts = [[token % (V - 1) for token in some_ids(9, seed)] for seed in range(7)]
+    wanted = slots_for(model, 7).read([Chunk(slot, 0, text) for slot, text in enumerate(texts)])
+    texts[damaged][4] = nan
+    slots = slots_for(model, 7)
+    found = slots.read([Chunk(slot, 0, text) for slot, text in enumerate(texts)])
+    for row in range(7):
+        if row == damaged:
+            assert found[row].isnan().all()
+        else:
+            assert torch.equal(found[row], wanted[row])
+    clean = [token % (V - 1) for token in some_ids(12, 99)]  # the slot still holds NaN behind its end
+    again = torch.cat([slots.read([Chunk(damaged, at, [token])]) for at, token in enumerate(clean)])
+    assert torch.equal(again, each_position(model, clean))
+
+
+@pytest.mark.parametrize("part", ["q_proj", "k_proj", "v_proj", "o_proj"])
+@pytest.mark.parametrize("family", ["modern", "classic"])
+def test_one_damaged_number_is_not_hidden(family: str, part: str):
+    model = tiny(family=family)
+    with torch.no_grad():
+        getattr(model.blocks[0].attention, part).weight[0, 0] = math.nan
+    assert each_position(model, some_ids(20)).isnan().any(dim=1).all()
+
+
+def test_an_earlier_start_makes_later_positions_invalid():
+    model = tiny()
+    first, second = some_ids(60), some_ids(60, seed=1)
+    slots = slots_for(model)
+    slots.read([Chunk(0, 0, first)])
+    text = first[:21] + second
+    found = slots.read([Chunk(0, 21, second)])
+    assert torch.equal(found, slots_for(model).read([Chunk(0, 0, text)]))
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
+def test_a_slot_can_begin_with_the_positions_of_another(length: int):
+    model = tiny(n_kv_head=2)
+    prompt, endings = some_ids(50), [some_ids(30, seed) for seed in (1, 2)]
+    slots = slots_for(model, 3)
+    slots.read([Chunk(0, 0, prompt), Chunk(2, 0, some_ids(80, 9))])
+    for target in (1, 2):  # an empty one, and one that holds something else
+        slots.copy(0, target, length)
+    found = slots.read([Chunk(slot, length, endings[slot - 1]) for slot in (1, 2)])
+    wanted = [slots_for(model).read([Chunk(0, 0, prompt[:length] + ending)]) for ending in endings]
+    assert torch.equal(found, torch.cat(wanted))
+    rest = some_ids(10, 5)
+    alone = slots_for(model).read([Chunk(0, 0, prompt + rest)])
+    assert torch.equal(slots.read([Chunk(0, 50, rest)]), alone)  # the source is as it was
+
+
+def test_memory_grows_with_the_text_and_is_given_back():
+    slots = slots_for(tiny(), 2)
+    rooms = set()
+    for at, token in enumerate(some_ids(CONTEXT)):
+        slots.read([Chunk(1, at, [token])])
+        rooms.add(slots._caches[1].shape[2])
+    assert rooms == {1, 2, 4, 6}  # blocks; the last holds the whole context
+    assert slots._caches[0].numel() == 0
+    slots.forget(1)
+    assert slots._caches[1].numel() == 0
+    assert slots.read([Chunk(1, 0, [3])]).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [Chunk(0, 0, [V])],
+        [Chunk(0, 0, [-1])],
+        [Chunk(0, CONTEXT, [1])],
+        [Chunk(0, -1, [1])],
+        [Chunk(0, 0, [])],
+        [Chunk(0, 1, range(CONTEXT))],
+        [Chunk(1, 0, [1]), Chunk(1, 1, [2])],
+    ],
+)
+def test_what_is_out_of_range_is_refused(chunks: list[Chunk]):
+    with pytest.raises(ValueError, match=r"out of range|twice"):
+        slots_for(tiny(), 2).read(chunks)
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_models_can_run_at_once(threads: Callable[[int], None]):
+    """One of them has the pool of threads, the other one computes alone; neither waits for ever."""
+    threads(3)
+    models, ids = [tiny(seed) for seed in range(3)], some_ids(CONTEXT)
+    wanted = [each_position(model, ids) for model in models]
+    found: list[list[Tensor]] = [[] for _ in models]
+
+    def work(number: int) -> None:
+        torch.set_num_threads(3)
+        found[number] = [each_position(models[number], ids) for _ in range(5)]
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+    assert all(torch.equal(one, wanted[number]) for number in range(3) for one in found[number])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_computes_alone(threads: Callable[[int], None]):
+    threads(2)
+    model, ids = tiny(), some_ids(8)
+    wanted = each_position(model, ids)  # the pool has its threads now, which a fork does not copy
+    slots = slots_for(model)
+    child = os.fork()
+    if child == 0:
+        same = torch.equal(slots.read([Chunk(0, 0, ids)]), wanted[-1:])
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# --- packed parameters ------------------------------------------------------------------------------------------------
+
+
+def by_data(model: GPT) -> None:
+    model.blocks[1].mlp.up_proj.weight.data[2, 3] += 1.5
+
+
+def by_numpy(model: GPT) -> None:
+    model.norm.weight.detach().numpy()[:] *= 2
+
+
+def by_an_embedding(model: GPT) -> None:
+    model.token_embedding.weight.data[5, 7] -= 1
+
+
+@pytest.mark.parametrize("change", [by_data, by_numpy, by_an_embedding])
+def test_changed_parameters_are_packed_again(change: Callable[[GPT], None]):
+    model = tiny()
+    first = native_model(model)
+    assert native_model(model) is first
+    assert native_model(model, "int8") is not first
+    before = each_position(model, [5])
+    change(model)
+    assert native_model(model) is not first
+    assert_close(each_position(model, [5]), by_model(model, [5]))
+    assert torch.equal(NativeSlots(first, 1).read([Chunk(0, 0, [5])]), before)  # what a caller has stays as it is
+
+
+def test_packed_parameters_go_with_their_model():
+    model = tiny()
+    gone = weakref.ref(native_model(model))
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_any_other_model_is_not_run():
+    assert not can_run(tiny().double())
+    assert not can_run(tiny().bfloat16())
+    hooked = tiny()
+    hooked.blocks[0].mlp.register_forward_hook(lambda *_: None)
+    assert not can_run(hooked)
+    changed = tiny(family="classic")
+    for block in changed.blocks:
+        block.mlp.activation = torch.tanh
+    assert not can_run(changed)
+    mixed = tiny(family="classic")
+    mixed.blocks[1].mlp.activation = torch.nn.functional.relu
+    assert not can_run(mixed)
+
+
+# --- the build --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another cache folder, which holds a copy of the library."""
+    shutil.copytree(built, tmp_path / "native")
+    monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "_outcomes", {})
+    return tmp_path / "native"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, built: Path) -> list[Path]:
+    """What was compiled; the compiler copies what is there."""
+    [source], done = built.glob(f"*{build.SUFFIX}"), []
+
+    def copy(compiler: Path, target: Path) -> None:
+        done.append(target)
+        shutil.copyfile(source, target)
+
+    monkeypatch.setattr(build, "_compile", copy)
+    return done
+
+
+def only(folder: Path, pattern: str) -> Path:
+    [found] = folder.glob(pattern)
+    return found
+
+
+def test_a_library_that_is_there_is_loaded(elsewhere: Path, compiled: list[Path]):
+    assert library(build=False) is not None
+    assert compiled == []
+    assert why_not() is None
+
+
+def shorten(folder: Path) -> None:
+    path = only(folder, f"*{build.SUFFIX}")
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def exchange(folder: Path) -> None:
+    only(folder, f"*{build.SUFFIX}").write_bytes(b"something else")
+
+
+def lose_the_digest(folder: Path) -> None:
+    only(folder, "*.sha256").unlink()
+
+
+@pytest.mark.parametrize("damage", [shorten, exchange, lose_the_digest])
+def test_a_damaged_library_is_not_loaded_but_built_again(
+    damage: Callable[[Path], None], elsewhere: Path, compiled: list[Path]
+):
+    damage(elsewhere)
+    assert library(build=False) is None
+    assert why_not() is None
+    assert compiled == []
+    assert library() is not None
+    assert len(compiled) == 1
+
+
+def test_a_library_of_another_interface_is_not_loaded(
+    elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(build, "INTERFACE", -1)
+    assert library(build=False) is None
+    assert library() is None
+    assert "made a file that cannot be used" in str(why_not())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_a_folder_that_others_write_to_is_not_used(elsewhere: Path, compiled: list[Path]):
+    elsewhere.chmod(0o770)
+    assert library() is None
+    assert compiled == []
+    assert "others can write to" in str(why_not())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_a_new_folder_is_private(elsewhere: Path, compiled: list[Path]):
+    shutil.rmtree(elsewhere)
+    assert library() is not None
+    assert elsewhere.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_cannot_be_made_costs_a_sentence(elsewhere: Path, compiled: list[Path]):
+    shutil.rmtree(elsewhere)
+    elsewhere.write_text("a file")
+    assert library() is None
+    assert "the C++ step cannot be built" in str(why_not())
+
+
+def test_no_compiler_costs_a_sentence(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert library() is None
+    assert why_not() == "no C++ compiler was found (c++, g++, clang++); generation uses PyTorch."
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_a_broken_compiler_costs_a_sentence_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    compiler, calls = tmp_path / "compiler", tmp_path / "calls"
+    compiler.write_text(f"#!/bin/sh\necho >> {calls}\necho 'no license' >&2\nexit 3\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    for _ in range(2):
+        assert library() is None
+    assert why_not() == f"the C++ step cannot be built ({compiler}: no license); generation uses PyTorch."
+    assert calls.read_text().count("\n") == len(build.PROCESSOR)
+    assert list(elsewhere.glob(".*.tmp")) == []
+
+
+def test_it_can_be_switched_off(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
+    assert library() is None
+    assert why_not() == "JUMOK_NATIVE=0 is set; generation uses PyTorch."
+
+
+def test_another_source_compiler_or_processor_is_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("one")
+    keys = [build._key(compiler)]
+    compiler.write_text("two, and newer")
+    keys.append(build._key(compiler))
+    monkeypatch.setattr(build, "_processor", lambda: ("another",))
+    keys.append(build._key(compiler))
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "compiler")
+    keys.append(build._key(compiler))
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="options of x86")
+@pytest.mark.parametrize("options", [("-march=x86-64-v3",), ("-march=x86-64-v2",), ("-march=x86-64", "-O1")], ids=str)
+def test_other_instructions_give_the_same(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], None]
+):
+    monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "PROCESSOR", (options,))
+    assert library() is not None
+    for shape in SHAPES.values():
+        test_logits_are_those_of_the_model(shape)
+    test_a_text_is_the_same_alone_and_among_others(SHAPES["wider-heads"], "int8", threads)

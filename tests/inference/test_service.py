@@ -1,0 +1,176 @@
+"""The service: many threads, one model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from jumok.errors import JumokError
+from jumok.inference.engine import Engine
+from jumok.inference.generate import write_all
+from jumok.inference.requests import Event, Overloaded, Request
+from jumok.inference.sampling import Sampling
+from jumok.inference.service import Service, Stream
+from jumok.models.gpt import GPT
+from test_engine import some_requests, tiny
+
+pytestmark = pytest.mark.slow
+
+LONG = Request(prompt=[1], sampling=Sampling(temperature=1), tokens=10**6)
+
+
+@pytest.fixture
+def model() -> GPT:
+    return tiny()
+
+
+@pytest.fixture
+def service(model: GPT) -> Iterator[Service]:
+    service = Service(model, slots=3, waiting=4)
+    yield service
+    service.close(finish=False, timeout=60)
+
+
+def joined(stream: Stream) -> Event:
+    """All events of a text as one."""
+    first, *rest = stream
+    return sum(rest, start=first)
+
+
+def test_callers_in_many_threads_get_what_each_would_get_alone(model: GPT):
+    requests = some_requests(model, 24, seed=4)
+    wanted = [write_all(Engine(model, 1), [request])[0] for request in requests]
+    service = Service(model, slots=5, waiting=100)
+    found: dict[int, Event] = {}
+
+    def call(number: int) -> None:
+        found[number] = joined(service.submit(requests[number]))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(requests))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    service.close(timeout=60)
+    for number, text in enumerate(wanted):
+        event = found[number]
+        assert ([new.id for new in event.drawn], event.text, event.finish) == (text.drawn, text.text, text.finish)
+    counts = service.counts()
+    assert (counts.running, counts.waiting, counts.finished) == (0, 0, 24)
+    assert counts.written == sum(len(text.drawn) for text in wanted)
+
+
+def test_cancelling_frees_the_slot(service: Service):
+    running = [service.submit(LONG) for _ in range(3)]
+    for stream in running:
+        assert next(stream).drawn
+    waiting = service.submit(Request(prompt=[2], tokens=2))
+    running[1].cancel()
+    assert joined(running[1]).finish == "cancelled"
+    assert joined(waiting).finish == "length"
+    assert service.counts().running == 2
+
+
+def test_a_text_that_waits_can_be_cancelled(service: Service):
+    running = [service.submit(LONG) for _ in range(3)]
+    next(running[2])
+    waiting = service.submit(LONG)
+    waiting.cancel()
+    assert list(waiting) == [Event((), "", "cancelled")]
+    waiting.cancel()  # again: nothing happens
+    assert service.counts().running == 3
+
+
+def test_a_full_queue_refuses(service: Service):
+    running = [service.submit(LONG) for _ in range(3)]
+    for stream in running:
+        next(stream)
+    waiting = [service.submit(LONG) for _ in range(4)]
+    with pytest.raises(Overloaded, match="4 texts are waiting"):
+        service.submit(LONG)
+    waiting[0].cancel()
+    assert joined(waiting[0]).finish == "cancelled"
+    service.submit(LONG)
+
+
+def test_closing_finishes_what_was_begun(model: GPT):
+    service = Service(model, slots=2)
+    streams = [service.submit(Request(prompt=[number], tokens=20)) for number in range(5)]
+    service.close(timeout=60)
+    assert [joined(stream).finish for stream in streams] == ["length"] * 5
+    with pytest.raises(RuntimeError, match="closed"):
+        service.submit(LONG)
+    service.close()
+
+
+def test_closing_at_once_cancels(model: GPT):
+    service = Service(model, slots=2)
+    streams = [service.submit(LONG) for _ in range(4)]
+    next(streams[0])
+    service.close(finish=False, timeout=60)
+    assert [joined(stream).finish for stream in streams] == ["cancelled"] * 4
+
+
+def test_closing_at_once_ends_a_close_that_waits(model: GPT):
+    service = Service(model, slots=1)
+    stream = service.submit(LONG)
+    patient = threading.Thread(target=service.close)
+    patient.start()
+    service.close(finish=False, timeout=60)
+    patient.join(timeout=60)
+    assert not patient.is_alive()
+    assert joined(stream).finish == "cancelled"
+
+
+def test_a_step_that_fails_ends_its_texts_and_not_the_service(model: GPT, monkeypatch: pytest.MonkeyPatch):
+    service = Service(model, slots=2)
+    read = service._engine._slots.read
+
+    def failing(*_: Any) -> Tensor:
+        raise RuntimeError("not enough memory")
+
+    monkeypatch.setattr(service._engine._slots, "read", failing)
+    streams = [service.submit(Request(prompt=[1, 2], tokens=3)) for _ in range(3)]
+    for stream in streams:
+        with pytest.raises(JumokError, match="the model failed while it generated: RuntimeError: not enough memory"):
+            list(stream)
+    monkeypatch.setattr(service._engine._slots, "read", read)
+    assert joined(service.submit(Request(prompt=[1, 2], tokens=3))).finish == "length"
+    service.close(timeout=60)
+
+
+def test_a_request_that_does_not_fit_fails_alone(service: Service):
+    with pytest.raises(JumokError, match="one is 999999"):
+        list(service.submit(Request(prompt=[999_999])))
+    assert joined(service.submit(Request(prompt=[1], tokens=2))).finish == "length"
+
+
+def test_a_listener_is_called_when_there_is_something_to_take(service: Service):
+    stream = service.submit(Request(prompt=[1], tokens=50))
+    ready = threading.Event()
+    stream.notify(ready.set)
+    events: list[Event] = []
+    while not events or events[-1].finish is None:
+        assert ready.wait(timeout=60)
+        ready.clear()
+        event = stream.take()
+        if event is not None:
+            events.append(event)
+    assert stream.take() is None
+    assert sum(len(event.drawn) for event in events) == 50
+
+
+def test_a_late_listener_is_called_at_once(service: Service):
+    stream = service.submit(Request(prompt=[1], tokens=1))
+    while service.counts().finished == 0:
+        pass
+    ready = threading.Event()
+    stream.notify(ready.set)
+    assert ready.wait(timeout=60)
+    event = stream.take()
+    assert event is not None
+    assert event.finish == "length"
