@@ -13,6 +13,7 @@ import click
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.native_step import build_native_step
 from jumok.errors import ConfigError, ServeError
 from jumok.messages import shell, tr
 
@@ -108,8 +109,10 @@ def serve(
     def stopping() -> None:
         say(tr("Finishing the requests that had begun ... (Ctrl-C again ends at once)"), quiet=quiet)
 
-    chosen = str(devices.choose_device(device))
-    finished = run_server(runs, settings, chosen, ready=ready, stopping=stopping, quiet=quiet)
+    finished = run_server(
+        runs, settings, str(devices.choose_device(device)), ready=ready, stopping=stopping,
+        prepare=lambda model: build_native_step(model, quiet=quiet), quiet=quiet,
+    )  # fmt: skip
     if not finished:
         click.get_current_context().exit(INTERRUPTED)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -88,16 +88,26 @@ class Models:
     whose files changed, because it was trained further, is loaded again; requests that use the old parameters go on
     with them. If the new files cannot be read, the loaded model stays.
 
+    Args:
+        prepare: called with each model that writes, after it was loaded.
+
     Raises:
         RunError: a folder is not a run, or the first model cannot be loaded.
         ServeError: two folders have the same name.
     """
 
-    def __init__(self, folders: Sequence[Path], settings: ServeSettings, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        settings: ServeSettings,
+        device: str = "cpu",
+        *,
+        prepare: Callable[[Model], None] = lambda model: None,
+    ) -> None:
         self._runs = _by_name(folders)
         for run in self._runs.values():
             _require_run(run.folder)
-        self._settings, self._device = settings, device
+        self._settings, self._device, self._prepare = settings, device, prepare
         self._lock = threading.Lock()  # guards the numbers of requests, and which models are loaded
         self._loader = ThreadPoolExecutor(1, "jumok loader")
         self._read(next(iter(self._runs.values())))
@@ -219,8 +229,9 @@ class Models:
             old.close()
 
     def _service(self, model: GPT | EncoderDecoder) -> Service:
+        self._prepare(model)
         settings = self._settings
-        return Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize, compile=True)
+        return Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
 
     def _make_room(self, run: _Run) -> None:
         """Let unused models leave until `run` fits beside the others.
@@ -281,7 +292,7 @@ def _by_name(folders: Sequence[Path]) -> dict[str, _Run]:
                 first=runs[name].folder,
                 second=folder,
             )
-        runs[name] = _Run(name, folder.resolve())
+        runs[name] = _Run(name, folder)
     return runs
 
 

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jumok.errors import ServeError
+from jumok.models import Model
 from jumok.serve.app import create_app
 from jumok.serve.errors import APIError
 from jumok.serve.limits import limited
@@ -42,6 +43,7 @@ def serve(
     *,
     ready: Callable[[str, Models], None],
     stopping: Callable[[], None],
+    prepare: Callable[[Model], None],
     quiet: bool = False,
 ) -> bool:
     """Serve runs until SIGTERM or SIGINT.
@@ -49,7 +51,8 @@ def serve(
     The first signal ends it when the requests that had begun are answered, a second one at once.
 
     Args:
-        ready: called with the URL when the server listens. stopping: called at the first signal.
+        ready: called with the URL when the server listens. stopping: called at the first signal, if requests run.
+        prepare: called with each model that writes, after it was loaded.
         quiet: log only what goes wrong.
 
     Returns:
@@ -59,7 +62,7 @@ def serve(
         JumokError: the settings do not allow it, a folder is not a run, or the port is not available.
     """
     with _logging(quiet), listen(settings) as sock:
-        models = Models(folders, settings, device)
+        models = Models(folders, settings, device, prepare=prepare)
         server = None
         try:
             metrics = Metrics(models.counts)
