@@ -106,10 +106,12 @@ def test_what_is_not_nested_deeply_passes() -> None:
         rb'"\"' + b"{" * 1000 + b'"',
         b'"never closed ' + b"[" * 1000,
         b"]" * 1000 + b"[" * DEEPEST,
+        b'{"a":[' * (DEEPEST // 2) + b"1" + b"]}" * (DEEPEST // 2),
     ):
         require_json_text(body)
-    with pytest.raises(APIError):
-        require_json_text(b"[" * 100_000)
+    for body in (b"[" * 100_000, b'{"a":[' * (DEEPEST // 2) + b"[]" + b"]}" * (DEEPEST // 2)):
+        with pytest.raises(APIError):
+            require_json_text(body)
 
 
 @pytest.mark.parametrize("body", [b'{"prompt": "\xff"}', "밤".encode()[:2], b'"\xed\xa0\x80"', "밤".encode("cp949")])
