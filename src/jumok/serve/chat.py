@@ -1,0 +1,157 @@
+"""`POST /v1/chat/completions`: an encoder–decoder answers, and a GPT continues a transcript.
+
+An encoder–decoder that was trained on pairs, such as questions and answers, reads the last message of the user alone.
+
+A GPT of jumok has no special tokens for turns, so it reads the messages as plain text, each in a line that begins with
+its role, and writes the next one::
+
+    system: 짧게 대답합니다.
+    user: 안녕하세요?
+    assistant: 안녕하세요.
+    user: 오늘 날씨가 어때요?
+    assistant:
+
+The answer ends before a line that begins with a role, and loses the white space at its beginning. A GPT that was
+trained on a text in this form has learned to answer; any other one continues the transcript as it continues any text.
+Nothing separates what a message says from the form: a message can contain a line that begins with "assistant:".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jumok.inference.answer import require_answering, with_special_tokens
+from jumok.inference.requests import Event, Request
+from jumok.models.checks import require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.serve.completions import require_gpt
+from jumok.serve.errors import APIError
+from jumok.serve.models import Served
+from jumok.serve.schemas import ChatBody, Message
+from jumok.serve.settings import ServeSettings
+from jumok.serve.streaming import to_json
+from jumok.serve.writing import Form, TokenNames, copies, log_probability, require_short, require_tokens
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}  # as they are written
+STOPS = tuple(f"\n{role}:" for role in dict.fromkeys(ROLES.values()))
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """The messages as a GPT reads them, up to where its answer begins."""
+    lines = [f"{ROLES[message.role]}: {message.text}\n" for message in messages]
+    return "".join(lines) + "assistant:"
+
+
+def last_of_user(messages: Sequence[Message]) -> str:
+    """The text of the last message of the user.
+
+    Raises:
+        APIError: there is none.
+    """
+    for message in reversed(messages):
+        if message.role == "user":
+            return message.text
+    raise APIError("messages has no message of the user, and this model answers the last one.", param="messages")
+
+
+def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Request:
+    """What the engine is asked to write. For a worker thread.
+
+    Raises:
+        APIError: the messages are too long, or have none to answer. TokenizerError: they are no text.
+    """
+    limit = body.max_completion_tokens or body.max_tokens
+    require_tokens("max_completion_tokens" if body.max_completion_tokens else "max_tokens", limit or 1, settings)
+    context, top = served.model.config.context_length, (body.top_logprobs or 0) if body.logprobs else None
+    tokenizer = require_tokenizer(served.model)
+    if isinstance(served.model, EncoderDecoder):
+        return _answer(served.model, last_of_user(body.messages), min(limit or context, context), top, settings)
+    require_gpt(served)
+    text = transcript(body.messages)
+    require_short("messages", len(text), settings)
+    tokens = limit or min(context, settings.max_tokens)
+    return Request(prompt=tokenizer.encode(text).tolist(), tokens=tokens, top=top, stop=STOPS)
+
+
+def _answer(model: EncoderDecoder, text: str, tokens: int, top: int | None, settings: ServeSettings) -> Request:
+    tokenizer, config = require_answering(model), model.config
+    require_short("messages", len(text), settings)
+    source = with_special_tokens(tokenizer, text, config).tolist()
+    if len(source) > config.context_length:
+        raise APIError(
+            f"the last of the messages has {len(source):,} tokens, special tokens included, and this model reads at "
+            f"most {config.context_length:,}.",
+            param="messages",
+            code="context_length_exceeded",
+        )
+    start, end = config.decoder_start_id, config.eos_id
+    assert start is not None  # `require_answering` has checked both
+    assert end is not None
+    return Request(
+        prompt=[start],
+        source=source,
+        tokens=tokens,
+        top=top,
+        stop_ids=frozenset([end]),
+        special_ids=frozenset(tokenizer.special_tokens.values()),
+    )
+
+
+def requests_of(body: ChatBody, request: Request, settings: ServeSettings) -> list[Request]:
+    """`n` answers."""
+    return copies(body, [request], settings)
+
+
+class ChatForm(Form):
+    """Choices with a `message`, or with its `delta` in a stream."""
+
+    def __init__(self, served: Served, body: ChatBody, request: Request) -> None:
+        read = request.prompt if request.source is None else request.source
+        super().__init__(served, "chatcmpl", ("chat.completion", "chat.completion.chunk"), len(read), body.n)
+        self._names = TokenNames(require_tokenizer(served.model))
+        self._body = body
+        self._blank = [request.source is None] * body.n  # has only white space so far, which is dropped
+
+    def opening(self, number: int) -> str:
+        """The role."""
+        return f'{{"index":{number},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}}'
+
+    def piece(self, number: int, event: Event) -> str:
+        """What is new."""
+        text = self._shown(number, event)
+        if not text and event.finish is None and not self._body.logprobs:
+            return ""
+        delta = f'{{"content":{to_json(text)}}}' if text else "{}"
+        found = to_json(self._log_probabilities(event))
+        reason = "null" if event.finish is None else f'"{event.finish}"'
+        return f'{{"index":{number},"delta":{delta},"logprobs":{found},"finish_reason":{reason}}}'
+
+    def choice(self, number: int, event: Event) -> dict[str, Any]:
+        """The whole answer."""
+        return {
+            "index": number,
+            "message": {"role": "assistant", "content": self._shown(number, event), "refusal": None},
+            "logprobs": self._log_probabilities(event),
+            "finish_reason": event.finish,
+        }
+
+    def _shown(self, number: int, event: Event) -> str:
+        text = event.text.lstrip() if self._blank[number] else event.text
+        self._blank[number] = self._blank[number] and not text
+        return text
+
+    def _log_probabilities(self, event: Event) -> dict[str, Any] | None:
+        if not self._body.logprobs:
+            return None
+        content = [
+            {
+                **self._token(one.id, log_probability(one)),
+                "top_logprobs": [self._token(token, value) for token, value in self._names.likeliest(one)],
+            }
+            for one in event.drawn
+        ]
+        return {"content": content, "refusal": None}
+
+    def _token(self, token: int, value: float | None) -> dict[str, Any]:
+        return {"token": self._names.name(token), "logprob": value, "bytes": self._names.bytes(token)}

@@ -1,0 +1,167 @@
+"""`POST /v1/completions`: a GPT continues prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.inference.scoring import score
+from jumok.models.checks import require_tokenizer
+from jumok.models.framing import start_id
+from jumok.models.gpt import GPT
+from jumok.serve.errors import APIError
+from jumok.serve.models import Served
+from jumok.serve.schemas import CompletionBody
+from jumok.serve.settings import ServeSettings
+from jumok.serve.streaming import to_json
+from jumok.serve.writing import (
+    Form,
+    TokenNames,
+    copies,
+    log_probability,
+    require_short,
+    require_tokens,
+)
+from jumok.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as text and as ids, and, if they are echoed with log-probabilities, those."""
+
+    text: str
+    ids: list[int]
+    scored: tuple[Drawn, ...] = ()
+
+
+def require_gpt(served: Served) -> GPT:
+    """The model, which must continue texts.
+
+    Raises:
+        APIError: it does not.
+    """
+    if served.task != "lm" or not isinstance(served.model, GPT):
+        remedy = "it answers messages: use /v1/chat/completions" if served.task == "seq2seq" else "it writes no text"
+        raise APIError(f"the model {served.name!r} has the task {served.task}; {remedy}.", param="model")
+    return served.model
+
+
+def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) -> list[Prompt]:
+    """The prompts of a body, with their log-probabilities if they are wanted. For a worker thread.
+
+    Raises:
+        APIError: a prompt is too long, or has ids that the model does not know. TokenizerError: it is no text.
+    """
+    require_tokens("max_tokens", body.max_tokens, settings)
+    model = require_gpt(served)
+    tokenizer = require_tokenizer(model)
+    prompts = []
+    for given in body.prompt:
+        require_short("prompt", len(given), settings)
+        if isinstance(given, str):
+            prompts.append(Prompt(given, tokenizer.encode(given).tolist()))
+        else:
+            require_known(given, tokenizer, "prompt")
+            prompts.append(Prompt(tokenizer.decode(given), given))
+    if body.echo and body.logprobs is not None:
+        top = body.logprobs
+        return [replace(one, scored=tuple(score(model, one.ids, top))) for one in prompts]
+    return prompts
+
+
+def require_known(ids: Sequence[int], tokenizer: Tokenizer, param: str) -> None:
+    """Raise APIError if ids are not those of a tokenizer."""
+    wrong = next((one for one in ids if not 0 <= one < tokenizer.vocab_size), None)
+    if wrong is not None:
+        last = tokenizer.vocab_size - 1
+        raise APIError(
+            f"{param} has the token id {str(wrong)[:20]}; the ids of the model are 0 to {last:,}.", param=param
+        )
+
+
+def requests_of(
+    served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
+) -> list[Request]:
+    """What the engine is asked to write: `n` texts for each prompt. An empty prompt begins as after a newline."""
+    tokenizer = require_tokenizer(served.model)
+    if not body.max_tokens:
+        return []
+    requests = [
+        Request(prompt=prompt.ids or [start_id(tokenizer)], tokens=body.max_tokens, top=body.logprobs)
+        for prompt in prompts
+    ]
+    return copies(body, requests, settings)
+
+
+class CompletionForm(Form):
+    """Choices with a `text`, which begins with the prompt where that is echoed.
+
+    In `logprobs`, `tokens` are all tokens that were chosen, those of a stop string included, `top_logprobs` has the
+    token itself too, and `text_offset` counts the characters of `text` that were complete before each token.
+    """
+
+    def __init__(self, served: Served, body: CompletionBody, prompts: Sequence[Prompt]) -> None:
+        read, kind = sum(len(one.ids) for one in prompts), "text_completion"
+        super().__init__(served, "cmpl", (kind, kind), read, len(prompts) * body.n)
+        tokenizer = require_tokenizer(served.model)
+        self._body = body
+        self._prompts = [prompt for prompt in prompts for _ in range(body.n)]
+        self._names = TokenNames(tokenizer)
+        self._decoders = [tokenizer.stream() for _ in self._prompts]
+        self._ends = [0] * len(self._prompts)  # characters that are complete
+
+    def opening(self, number: int) -> str:
+        """The prompt, if it is echoed."""
+        return self._json(number, self._echo(number)) if self._body.echo else ""
+
+    def piece(self, number: int, event: Event) -> str:
+        """What is new."""
+        if not event.text and event.finish is None and self._body.logprobs is None:
+            return ""
+        return self._json(number, event)
+
+    def choice(self, number: int, event: Event) -> dict[str, Any]:
+        """The whole text."""
+        whole = self._echo(number) + event if self._body.max_tokens else self._echo(number)
+        return {
+            "index": number,
+            "text": whole.text,
+            "logprobs": self._log_probabilities(number, whole),
+            "finish_reason": whole.finish,
+        }
+
+    def _echo(self, number: int) -> Event:
+        """What comes before the new tokens; it ends the text where there are none."""
+        prompt = self._prompts[number]
+        finish: Finish | None = None if self._body.max_tokens else "length"
+        return Event(prompt.scored, prompt.text, finish) if self._body.echo else Event((), "")
+
+    def _json(self, number: int, event: Event) -> str:
+        found = to_json(self._log_probabilities(number, event))
+        reason = "null" if event.finish is None else f'"{event.finish}"'
+        return f'{{"index":{number},"text":{to_json(event.text)},"logprobs":{found},"finish_reason":{reason}}}'
+
+    def _log_probabilities(self, number: int, event: Event) -> dict[str, Any] | None:
+        if self._body.logprobs is None:
+            return None
+        offsets = []
+        for one in event.drawn:
+            offsets.append(self._ends[number])
+            self._ends[number] += len(self._decoders[number].push(one.id))
+        return {
+            "tokens": [self._names.name(one.id) for one in event.drawn],
+            "token_logprobs": [log_probability(one) for one in event.drawn],
+            "top_logprobs": [self._top(one) for one in event.drawn],
+            "text_offset": offsets,
+        }
+
+    def _top(self, drawn: Drawn) -> dict[str, float] | None:
+        own = log_probability(drawn)
+        if own is None:
+            return None  # the first token of a text
+        found: dict[str, float] = {}
+        for token, value in [*self._names.likeliest(drawn), (drawn.id, own)]:
+            found.setdefault(self._names.name(token), value)
+        return found

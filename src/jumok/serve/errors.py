@@ -1,0 +1,119 @@
+"""Errors as the API of OpenAI has them: `{"error": {"message", "type", "param", "code"}}`, and what becomes one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import reprlib
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from jumok.errors import JumokError, RunError
+from jumok.inference.requests import Overloaded
+from jumok.messages import did_you_mean
+from jumok.serve.models import UnknownModel
+
+log = logging.getLogger(__name__)
+
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # of a status below 500
+RETRY_AFTER = "1"  # seconds after which a client that was refused may try again
+
+
+class APIError(HTTPException):
+    """An error that a client is told.
+
+    Args:
+        message: a sentence. param: the parameter that is wrong. code: a name that programs compare.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.param, self.code = param, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON object."""
+        kind = "server_error" if self.status_code >= 500 else TYPES.get(self.status_code, "invalid_request_error")
+        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
+
+
+def api_error(error: BaseException, model: str | None = None) -> APIError:
+    """What a client is told of an exception; the log gets what is wrong with the server itself.
+
+    Args:
+        model: the name of the model in the request.
+    """
+    match error:
+        case APIError():
+            return error
+        case UnknownModel():
+            return APIError(str(error), status=404, param="model", code="model_not_found")
+        case Overloaded():
+            headers = {"Retry-After": RETRY_AFTER}
+            return APIError(str(error), status=429, code="overloaded", headers=headers)
+        case RunError():  # its message names files of the server
+            log.error("%s", error)
+            return APIError("the model cannot be loaded; the log of the server says why.", status=500, param="model")
+        case JumokError():
+            return APIError(str(error))
+        case StarletteHTTPException():
+            code = "method_not_allowed" if error.status_code == 405 else None
+            return APIError(str(error.detail), status=error.status_code, code=code, headers=dict(error.headers or {}))
+    log.error("an error in the server", exc_info=error)
+    return APIError("there was an error in the server; its log says more.", status=500)
+
+
+def error_response(error: APIError) -> Response:
+    """The response that tells a client of an error."""
+    content = json.dumps(error.body)  # ASCII, so that no text from a request can make it invalid
+    return Response(content, error.status_code, error.headers, media_type="application/json")
+
+
+def validation_error(error: RequestValidationError) -> APIError:
+    """One sentence about the first of the mistakes that pydantic found."""
+    first = error.errors()[0]
+    where = [part for part in first["loc"] if part != "body"]
+    param = str(where[0]) if where else None
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
+    match first["type"]:
+        case "json_invalid":
+            return APIError(f"the body is not valid JSON: {first['ctx']['error']} at character {where[0]}.")
+        case "extra_forbidden":
+            near = did_you_mean(path, first.get("ctx", {}).get("known", ()))
+            return APIError(f"{path!r} is not a parameter that this server knows.{near}", param=param)
+        case "missing" if not where:
+            return APIError("the body is empty; send a JSON object.")
+        case "missing":
+            return APIError(f"{path} is missing.", param=param)
+        case "model_attributes_type" | "model_type" | "dict_type" if not where:
+            return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
+    wrong = first["msg"].removeprefix("Input ")
+    given = reprlib.repr(first["input"])
+    return APIError(f"{path} {wrong}, and it is {given}.", param=param)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let every error of an application leave it in the API's shape."""
+
+    async def any_error(request: Request, error: Exception) -> Response:
+        return error_response(api_error(error))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return error_response(validation_error(error))
+
+    app.add_exception_handler(RequestValidationError, invalid)
+    for kind in (StarletteHTTPException, JumokError, Exception):
+        app.add_exception_handler(kind, any_error)

@@ -1,0 +1,306 @@
+"""The bodies of requests, checked: each field has a range, and what this server does not do is refused by name.
+
+`null` is the same as an absent parameter. Parameters that change nothing about an answer, such as `user`, are accepted
+and ignored. Any other unknown parameter is an error, because a client that sends it expects something.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, LiteralString, cast
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from jumok.serve.errors import APIError
+
+MOST_CHOICES = 128
+MOST_STOPS = 16
+LONGEST_STOP = 1_000  # characters
+MOST_TOP = 20
+MOST_INPUTS = 2_048
+MOST_TOKENS = 2**31 - 1
+IGNORED = frozenset(
+    {
+        "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+        "prompt_cache_options", "parallel_tool_calls",
+    }
+)  # fmt: skip
+
+
+def _wrong(message: str) -> PydanticCustomError:
+    return PydanticCustomError("value", cast(LiteralString, message))
+
+
+def _is_ids(value: object) -> bool:
+    return isinstance(value, list) and all(type(one) is int for one in value)
+
+
+def _texts(value: object) -> list[str | list[int]]:
+    """A text, several texts, the ids of one, or those of several: as a list of texts."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        if _is_ids(value):
+            return [value]
+        if all(isinstance(one, str) for one in value) or all(map(_is_ids, value)):
+            return value
+    raise _wrong("should be a string, a list of strings, a list of token ids, or a list of lists of token ids")
+
+
+def _strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return value
+    raise _wrong("should be a string or a list of strings")
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(one, str) for one in stops):
+        raise _wrong("should be a string or a list of strings")
+    if len(stops) > MOST_STOPS:
+        raise _wrong(f"should have at most {MOST_STOPS} strings")
+    if not all(0 < len(one) <= LONGEST_STOP for one in stops):
+        raise _wrong(f"should have strings of 1 to {LONGEST_STOP:,} characters")
+    return tuple(stops)
+
+
+_STRING = {"type": "string"}
+_STRINGS = {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}
+_IDS = {"type": "array", "items": {"type": "integer"}}
+_TEXTS = {"anyOf": [*_STRINGS["anyOf"], _IDS, {"type": "array", "items": _IDS}]}
+
+Texts = Annotated[list[str | list[int]], PlainValidator(_texts), WithJsonSchema(_TEXTS)]
+Strings = Annotated[list[str], PlainValidator(_strings), WithJsonSchema(_STRINGS)]
+Stops = Annotated[tuple[str, ...], PlainValidator(_stops), WithJsonSchema(_STRINGS)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class Body(BaseModel):
+    """What all requests have in common.
+
+    Attributes:
+        refused: parameters of OpenAI that this server does not have, and why. Values that ask for nothing are accepted.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    refused: ClassVar[dict[str, str]] = {}
+
+    model: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        asks_nothing: tuple[object, ...] = (None, [], {}, "", False)
+        for name, reason in cls.refused.items():
+            if data.get(name) not in asks_nothing:
+                raise APIError(f"{name} is not supported: {reason}.", param=name, code="unsupported_parameter")
+        left_out = IGNORED | cls.refused.keys()
+        return {name: value for name, value in data.items() if value is not None and name not in left_out}
+
+
+class StreamOptions(BaseModel):
+    """`stream_options`. include_obfuscation: is accepted; nothing is added to hide the lengths of the pieces."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class Writing(Body):
+    """The parameters of completions and of chats. Defaults are those of OpenAI: temperature 1, all tokens possible.
+
+    `top_k`, `min_p` and `repetition_penalty` are extensions, as in `jumok.generate`. A seed gives the same texts each
+    time. n: texts for each prompt.
+    """
+
+    n: int = Field(1, ge=1, le=MOST_CHOICES)
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    stop: Stops = ()
+    seed: Seed | None = None
+    temperature: float = Field(1.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, le=MOST_TOKENS)
+    min_p: float = Field(0.0, ge=0, le=1)
+    repetition_penalty: float = Field(1.0, ge=0.01, le=100)
+    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    frequency_penalty: float = Field(0.0, ge=-2, le=2)
+
+    @model_validator(mode="after")
+    def _options_of_a_stream(self) -> Writing:
+        if "stream_options" in self.model_fields_set and not self.stream:
+            raise APIError("stream_options is for stream=true alone.", param="stream_options")
+        return self
+
+
+class CompletionBody(Writing):
+    """`POST /v1/completions`.
+
+    Fields:
+        prompt: text, or ids of the model's tokenizer; "" begins a new text.
+        max_tokens: may be more than the context; the model then sees the last tokens. 0 with `echo` writes nothing.
+        echo: put the prompt before the text; with `logprobs` its tokens get their log-probabilities.
+        logprobs: how many of the likeliest tokens to return with each token.
+        best_of: only as many as `n`.
+    """
+
+    refused: ClassVar[dict[str, str]] = {
+        "suffix": "the models continue a text, and do not fill a gap in one",
+        "logit_bias": "use stop, temperature, top_k and the penalties",
+    }
+
+    prompt: Texts = [""]
+    max_tokens: int = Field(16, ge=0, le=MOST_TOKENS)
+    echo: bool = False
+    logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    best_of: int | None = Field(None, ge=0, le=MOST_CHOICES)
+
+    @model_validator(mode="after")
+    def _fits(self) -> CompletionBody:
+        if self.best_of not in (None, self.n):
+            raise APIError(
+                "best_of is supported only if it equals n: all texts that are written are returned; ask for n texts "
+                "and choose among them.",
+                param="best_of",
+                code="unsupported_parameter",
+            )
+        if self.max_tokens == 0 and not self.echo:
+            raise APIError("max_tokens=0 writes nothing; it is allowed with echo=true alone.", param="max_tokens")
+        return self
+
+
+class TextPart(BaseModel):
+    """A part of a message. Only text is read."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """A message of a chat. Other fields, such as `name`, are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart] = ""
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+
+
+class ResponseFormat(BaseModel):
+    """`response_format`: text is the only one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: Literal["text"]
+
+
+_NO_TOOLS = "the models write text and call nothing"
+
+
+class ChatBody(Writing):
+    """`POST /v1/chat/completions`.
+
+    Fields:
+        messages: see `jumok.serve.chat` for what becomes of them.
+        max_tokens, max_completion_tokens: the same; by default as many as the model's context has.
+        logprobs, top_logprobs: whether to return log-probabilities, and of how many of the likeliest tokens.
+    """
+
+    refused: ClassVar[dict[str, str]] = {
+        "tools": _NO_TOOLS,
+        "functions": _NO_TOOLS,
+        "function_call": _NO_TOOLS,
+        "tool_choice": _NO_TOOLS,
+        "logit_bias": CompletionBody.refused["logit_bias"],
+        "audio": "the models write text",
+        "prediction": "each token is computed",
+        "web_search_options": "the models know what they were trained on",
+        "moderation": "there is no model for it",
+        "reasoning_effort": "the models write the answer at once",
+        "verbosity": "use max_tokens",
+    }
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_INPUTS)]
+    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    response_format: ResponseFormat = ResponseFormat(type="text")
+    modalities: list[Literal["text"]] = ["text"]
+
+    @model_validator(mode="after")
+    def _fits(self) -> ChatBody:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise APIError("top_logprobs needs logprobs=true.", param="top_logprobs")
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise APIError("max_tokens and max_completion_tokens differ; give one of them.", param="max_tokens")
+        return self
+
+
+class EmbeddingBody(Body):
+    """`POST /v1/embeddings`: one vector for each text, of length 1. encoding_format: base64 is of float32."""
+
+    refused: ClassVar[dict[str, str]] = {"dimensions": "a vector has the width of the model"}
+
+    input: Annotated[Texts, Field(max_length=MOST_INPUTS)]
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+class ClassifyBody(Body):
+    """`POST /v1/classify`: the class of each text."""
+
+    input: Annotated[Strings, Field(max_length=MOST_INPUTS)]
+
+
+class FillMaskBody(Body):
+    """`POST /v1/fill-mask`: what stands at each [MASK] of a text. top: candidates for each."""
+
+    input: str
+    top: int = Field(5, ge=1, le=1000)
+
+
+class TokenizeBody(Body):
+    """`POST /v1/tokenize`: the ids of a text, and how they read."""
+
+    input: str
+
+
+class AttentionBody(Body):
+    """`POST /v1/attention`: a trace in the viewer's format (`docs/viewer.md`).
+
+    Fields:
+        target: the answer of an encoder–decoder; without one it writes its own.
+        layers, heads: which to record, from 0; all by default. top: likely tokens to keep for each place.
+    """
+
+    input: str
+    target: str | None = None
+    layers: list[int] | None = None
+    heads: list[int] | None = None
+    top: int = Field(10, ge=1, le=100)
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every response with an error."""
+
+    error: ErrorDetail

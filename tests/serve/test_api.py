@@ -1,0 +1,697 @@
+"""The API as the Python client of OpenAI calls it, over HTTP; and every kind of bad request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+import torch
+import uvicorn
+from fastapi import FastAPI
+from torch import nn
+
+import jumok
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok.inference.answer import answer
+from jumok.inference.classify import predict
+from jumok.inference.embed import embed
+from jumok.inference.fill_mask import fill_mask
+from jumok.models import build
+from jumok.models.gpt import GPT
+from jumok.serve.app import create_app, parse
+from jumok.serve.chat import transcript
+from jumok.serve.errors import APIError
+from jumok.serve.models import Models
+from jumok.serve.schemas import Message
+from jumok.serve.settings import ServeSettings
+from jumok.text.hangul import nfc
+from jumok.tokenizers import train_tokenizer
+
+pytestmark = pytest.mark.slow
+
+TEXT = "나는 학교에 갔다. 그리고 친구와 집에 왔다! user: assistant: 😀👩‍👩‍👧 각각 않은 값을 읽고,\n" * 6
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]"]
+SETTINGS = ServeSettings(slots=8, waiting=8, max_prompt=2_000, max_tokens=500)
+
+
+def writer(kind: str, seed: int) -> GPT:
+    """A GPT with random parameters that writes whole characters, mostly: a constant column keeps bytes unlikely."""
+    tokenizer = train_tokenizer(TEXT, kind, **({"vocab_size": 300} if kind == "bpe" else {}))
+    torch.manual_seed(seed)
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "context_length": 32, "vocab_size": tokenizer.vocab_size}
+    model = build(GPTConfig(**sizes, tie_embeddings=False)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.4)
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                parameter[0] = 0.0
+        model.token_embedding.weight[:, 0] = 4.0
+        model.head.weight[:, 0] = 0.0
+        if kind != "bpe":
+            model.head.weight[:256, 0] = -50.0
+    model.tokenizer = tokenizer
+    return model
+
+
+def reader(config: Any, **given: Any) -> Any:
+    """Another model with random parameters."""
+    tokenizer = train_tokenizer(TEXT, special_tokens=SPECIAL)
+    torch.manual_seed(5)
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 24, "vocab_size": tokenizer.vocab_size}
+    model = build(config(**sizes, **given)).eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=0.4)
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A model of each kind by its name, saved in a folder of that name."""
+    folder = tmp_path_factory.mktemp("runs")
+    broken = writer("char", 9)
+    with torch.no_grad():
+        broken.head.weight.fill_(math.nan)
+    models = {
+        "char": writer("char", 1),
+        "jamo": writer("jamo", 2),
+        "bpe": writer("bpe", 3),
+        "broken": broken,
+        "mlm": reader(BERTConfig, head="mlm"),
+        "classes": reader(GPTConfig, labels=("좋음", "나쁨")),
+        "pairs": reader(EncoderDecoderConfig, pad_id=0, bos_id=4, eos_id=5, decoder_start_id=4),
+    }
+    for name, model in models.items():
+        jumok.save(model, folder / name)
+    return models | {"folder": folder}
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The application behind uvicorn on a free port: the address of the API."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def models(runs: dict[str, Any]) -> Iterator[Models]:
+    folder: Path = runs["folder"]
+    models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
+    yield models
+    models.close(finish=False)
+
+
+@pytest.fixture(scope="module")
+def address(models: Models) -> Iterator[str]:
+    with serving(create_app(models, SETTINGS)) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def post(address: str) -> Iterator[Callable[..., httpx2.Response]]:
+    with httpx2.Client(base_url=address, timeout=30) as http:
+
+        def send(path: str, body: Any = None, **given: Any) -> httpx2.Response:
+            return http.post(path, json=body, **given) if body is not None else http.post(path, **given)
+
+        yield send
+
+
+def expected(model: GPT, prompt: str, **settings: Any) -> list[str]:
+    """What jumok.generate writes with the defaults of the API."""
+    found = jumok.generate(model, prompt, **{"temperature": 1.0, "tokens": 16, **settings})
+    return [one.text for one in found]
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def test_models(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    found = list(client.models.list())
+    assert [one.id for one in found] == [name for name in runs if name != "folder"]
+    assert client.models.retrieve("jamo") == found[1]
+    assert found[0].created > 0
+    assert found[0].owned_by == "jumok"
+    for name in ("nobody", "no/body", "..%2F..%2Fetc"):
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.models.retrieve(name)
+        assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+# --- completions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["char", "jamo", "bpe"])
+def test_a_completion_is_that_of_generate(client: openai.OpenAI, runs: dict[str, Any], name: str) -> None:
+    prompts = ["나는 ", "", "그리고 친구와 집에 왔다! " * 4]  # the last one is longer than the context
+    given: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "max_tokens": 60}  # so is this
+    extra = {"top_k": 20, "min_p": 0.01, "repetition_penalty": 1.1}
+    found = client.completions.create(
+        model=name, prompt=prompts, n=2, seed=7, presence_penalty=0.5, frequency_penalty=0.25, extra_body=extra, **given
+    )
+    settings = {**extra, "temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.5, "frequency_penalty": 0.25}
+    texts = [
+        text for prompt in prompts for text in expected(runs[name], prompt, tokens=60, samples=2, seed=7, **settings)
+    ]
+    assert [choice.text for choice in found.choices] == texts
+    assert [choice.index for choice in found.choices] == list(range(6))
+    assert {choice.finish_reason for choice in found.choices} == {"length"}
+    assert found.usage is not None
+    read = sum(len(runs[name].tokenizer.encode(prompt)) for prompt in prompts)
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (read, 6 * 60)
+    assert found.usage.total_tokens == read + 6 * 60
+    assert (found.object, found.model) == ("text_completion", name)
+
+
+def test_the_defaults_are_those_of_openai(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    found = client.completions.create(model="char", prompt="나는", seed=3)
+    assert [found.choices[0].text] == expected(runs["char"], "나는", seed=3)
+    assert found.choices[0].logprobs is None
+    others = {client.completions.create(model="char", prompt="나는").choices[0].text for _ in range(3)}
+    assert len(others) > 1  # without a seed
+
+
+@pytest.mark.parametrize("name", ["char", "jamo", "bpe"])
+def test_a_stream_joins_to_the_completion(client: openai.OpenAI, runs: dict[str, Any], name: str) -> None:
+    given: dict[str, Any] = {"model": name, "prompt": ["나는 ", "친"], "n": 2, "seed": 5, "max_tokens": 40}
+    whole = client.completions.create(**given)
+    pieces: dict[int, list[str]] = {i: [] for i in range(4)}
+    reasons: dict[int, str | None] = {}
+    usage = None
+    for chunk in client.completions.create(**given, stream=True, stream_options={"include_usage": True}):
+        assert usage is None  # it is in the last piece
+        usage = chunk.usage
+        for choice in chunk.choices:
+            assert reasons.get(choice.index) is None
+            pieces[choice.index].append(choice.text)
+            reasons[choice.index] = choice.finish_reason
+    assert ["".join(some) for some in pieces.values()] == [choice.text for choice in whole.choices]
+    assert [reasons[i] for i in range(4)] == ["length"] * 4
+    assert usage == whole.usage
+    for some in pieces.values():  # a letter of a syllable never comes later than the syllable
+        assert nfc("".join(some)) == "".join(some)
+
+
+def test_ids_are_a_prompt(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    ids = runs["char"].tokenizer.encode("나는 학교").tolist()
+    wanted = client.completions.create(model="char", prompt="나는 학교", temperature=0, echo=True)
+    found = client.completions.create(model="char", prompt=ids, temperature=0, echo=True)
+    both = client.completions.create(model="char", prompt=[ids, []], temperature=0, echo=True)
+    assert found.choices[0].text == wanted.choices[0].text == both.choices[0].text
+    assert both.choices[1].text == expected(runs["char"], "", temperature=0)[0]
+
+
+def test_logprobs_and_echo(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    model: GPT = runs["char"]
+    found = client.completions.create(model="char", prompt="나는 집", max_tokens=5, seed=1, logprobs=3, echo=True)
+    text, logprobs = found.choices[0].text, found.choices[0].logprobs
+    assert text.startswith("나는 집")
+    assert logprobs is not None
+    assert logprobs.tokens is not None
+    assert logprobs.token_logprobs is not None
+    assert logprobs.top_logprobs is not None
+    assert logprobs.text_offset is not None
+    assert "".join(logprobs.tokens) == text
+    assert [text[i] for i in logprobs.text_offset] == logprobs.tokens
+    assert logprobs.token_logprobs[0] is None
+    ids = model.tokenizer.encode(text).tolist()  # type: ignore[union-attr]
+    exact = model(torch.tensor([ids]))[0].detach().log_softmax(dim=-1)  # (T, V)
+    for place in range(1, len(ids)):
+        assert logprobs.token_logprobs[place] == pytest.approx(float(exact[place - 1, ids[place]]), abs=1e-3)
+        likeliest = exact[place - 1].topk(3).values.tolist()
+        top = logprobs.top_logprobs[place]
+        assert sorted(top.values(), reverse=True)[:3] == pytest.approx(likeliest, abs=1e-3)
+        assert top[logprobs.tokens[place]] == logprobs.token_logprobs[place]
+    streamed = list(
+        client.completions.create(
+            model="char", prompt="나는 집", max_tokens=5, seed=1, logprobs=3, echo=True, stream=True
+        )
+    )
+    parts = [chunk.choices[0].logprobs for chunk in streamed]
+    assert [token for part in parts if part for token in part.tokens or ()] == logprobs.tokens
+    assert [at for part in parts if part for at in part.text_offset or ()] == logprobs.text_offset
+
+
+def test_scoring_a_text_as_evaluation_harnesses_do(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    """max_tokens=0 with echo and logprobs; also for a text that is longer than the context."""
+    text = "나는 학교에 갔다. 그리고 친구와 집에 왔다! " * 3
+    for stream in (False, True):
+        answers = client.completions.create(  # type: ignore[call-overload]
+            model="char", prompt=[text, "집"], max_tokens=0, echo=True, logprobs=1, stream=stream
+        )
+        choices = [choice for one in (answers if stream else [answers]) for choice in one.choices]
+        assert [choice.text for choice in choices] == [text, "집"]
+        assert [choice.finish_reason for choice in choices] == ["length", "length"]
+        assert len(choices[0].logprobs.token_logprobs) == len(text)
+        assert all(value < 0 for value in choices[0].logprobs.token_logprobs[1:])
+    assert client.completions.create(model="char", prompt="집", max_tokens=0, echo=True).choices[0].text == "집"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_string_that_spans_pieces(client: openai.OpenAI, runs: dict[str, Any], stream: bool) -> None:
+    given: dict[str, Any] = {"model": "char", "prompt": "나는", "temperature": 0, "max_tokens": 30}
+    text = client.completions.create(**given).choices[0].text
+    stop = text[9:13]
+    answers = client.completions.create(**given, stop=["없는 말", stop], stream=stream)
+    choices = [choice for one in (answers if stream else [answers]) for choice in one.choices]
+    assert "".join(choice.text for choice in choices) == text[: text.find(stop)]
+    assert choices[-1].finish_reason == "stop"
+    assert all(choice.finish_reason is None for choice in choices[:-1])
+
+
+def test_greedy_at_temperature_zero(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    texts = {
+        client.completions.create(model="bpe", prompt="나는", temperature=0, seed=seed).choices[0].text
+        for seed in (1, 2, -3, 2**63 - 1)
+    }
+    assert texts == set(expected(runs["bpe"], "나는", temperature=0))
+
+
+# --- chats ------------------------------------------------------------------------------------------------------------
+
+MESSAGES: list[Any] = [
+    {"role": "system", "content": "짧게."},
+    {"role": "user", "content": [{"type": "text", "text": "나는"}, {"type": "text", "text": "학교에"}], "name": "가"},
+]
+
+
+def test_a_gpt_continues_the_transcript(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    prompt = transcript([Message(role=one["role"], content="짧게.") for one in MESSAGES[:1]] + [
+        Message(role="user", content="나는\n학교에")
+    ])  # fmt: skip
+    assert prompt == "system: 짧게.\nuser: 나는\n학교에\nassistant:"
+    found = client.chat.completions.create(model="char", messages=MESSAGES, seed=2, max_completion_tokens=30, n=2)
+    stops = ["\nsystem:", "\nuser:", "\nassistant:"]
+    texts = expected(runs["char"], prompt, tokens=30, seed=2, samples=2, stop=stops)
+    assert [choice.message.content for choice in found.choices] == [text.lstrip() for text in texts]
+    assert found.choices[0].message.role == "assistant"
+    assert found.object == "chat.completion"
+    deltas: dict[int, str] = {0: "", 1: ""}
+    roles = []
+    for chunk in client.chat.completions.create(
+        model="char", messages=MESSAGES, seed=2, max_tokens=30, n=2, stream=True
+    ):
+        for choice in chunk.choices:
+            deltas[choice.index] += choice.delta.content or ""
+            roles += [choice.delta.role] if choice.delta.role else []
+    assert list(deltas.values()) == [choice.message.content for choice in found.choices]
+    assert roles == ["assistant", "assistant"]
+
+
+def test_the_log_probabilities_of_a_chat(client: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"messages": MESSAGES, "seed": 4, "max_tokens": 6, "logprobs": True, "top_logprobs": 2}
+    found = client.chat.completions.create(model="jamo", **given)
+    logprobs = found.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert len(logprobs.content) == 6
+    for one in logprobs.content:
+        assert len(one.top_logprobs) == 2
+        assert one.bytes is not None
+        if not one.token.startswith("bytes:"):
+            assert bytes(one.bytes).decode() == one.token
+    streamed = [
+        one
+        for chunk in client.chat.completions.create(model="jamo", **given, stream=True)
+        for choice in chunk.choices
+        if choice.logprobs
+        for one in choice.logprobs.content or ()
+    ]
+    assert streamed == logprobs.content
+
+
+def test_a_run_trained_on_pairs_answers_the_last_message(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    messages: list[Any] = [
+        {"role": "user", "content": "집에"},
+        {"role": "assistant", "content": "왔다"},
+        {"role": "user", "content": "나는 학교에"},
+        {"role": "assistant", "content": "갔다"},
+    ]
+    found = client.chat.completions.create(model="pairs", messages=messages, temperature=0)
+    [[wanted]] = answer(runs["pairs"], ["나는 학교에"])
+    assert found.choices[0].message.content == wanted.text
+    assert found.choices[0].finish_reason == wanted.finish
+    assert found.usage is not None
+    assert found.usage.completion_tokens == wanted.tokens
+    pieces = client.chat.completions.create(model="pairs", messages=messages, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == wanted.text
+
+
+# --- embeddings, and jumok's own --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mlm", "char", "classes"])
+def test_embeddings(client: openai.OpenAI, runs: dict[str, Any], name: str) -> None:
+    texts = ["나는 학교에 갔다", "집", "친구와"]
+    found = client.embeddings.create(model=name, input=texts)  # the client asks for base64
+    plain = client.embeddings.create(model=name, input=texts, encoding_format="float")
+    wanted = nn.functional.normalize(embed(runs[name], texts), dim=1)
+    for one, other, row in zip(found.data, plain.data, wanted, strict=True):
+        assert one.embedding == pytest.approx(row.tolist(), abs=1e-6)
+        assert one.embedding == pytest.approx(other.embedding, abs=1e-7)
+        assert math.hypot(*one.embedding) == pytest.approx(1, abs=1e-5)
+    ids = runs[name].tokenizer.encode(texts[0]).tolist()
+    assert client.embeddings.create(model=name, input=ids).data[0].embedding == pytest.approx(found.data[0].embedding)
+    assert found.usage.prompt_tokens == sum(len(runs[name].tokenizer.encode(text)) for text in texts)
+
+
+def test_base64_is_little_endian_float32(post: Callable[..., httpx2.Response], runs: dict[str, Any]) -> None:
+    body = {"model": "mlm", "input": "나는", "encoding_format": "base64"}
+    coded = post("/v1/embeddings", body).json()["data"][0]["embedding"]
+    assert len(base64.b64decode(coded)) == 4 * runs["mlm"].config.n_embd
+
+
+def test_classify(post: Callable[..., httpx2.Response], runs: dict[str, Any]) -> None:
+    texts = ["나는 학교에", "집" * 60, "pyproject.toml"]  # the name of a file is a text as any other
+    found = post("/v1/classify", {"model": "classes", "input": texts}).json()["data"]
+    wanted = predict(runs["classes"], texts)
+    assert [one["label"] for one in found] == [one.label for one in wanted]
+    assert [one["cut"] for one in found] == [False, True, False]
+    for one, other in zip(found, wanted, strict=True):
+        assert one["probabilities"] == pytest.approx(other.probabilities, abs=1e-6)
+    alone = post("/v1/classify", {"model": "classes", "input": "pyproject.toml"})
+    assert alone.json()["data"][0]["label"] == wanted[2].label
+
+
+def test_fill_mask(post: Callable[..., httpx2.Response], runs: dict[str, Any]) -> None:
+    found = post("/v1/fill-mask", {"model": "mlm", "input": "나는 [MASK] 갔[MASK]", "top": 2}).json()
+    wanted = fill_mask(runs["mlm"], "나는 [MASK] 갔[MASK]", 2)
+    assert found["text"] == wanted.text
+    assert [mask["position"] for mask in found["masks"]] == [3, 11]
+    assert [one["id"] for one in found["masks"][0]["candidates"]] == [one.id for one in wanted.masks[0].candidates]
+
+
+def test_tokenize(post: Callable[..., httpx2.Response], runs: dict[str, Any]) -> None:
+    found = post("/v1/tokenize", {"model": "char", "input": "나는 뷁"}).json()
+    assert found["ids"] == runs["char"].tokenizer.encode("나는 뷁").tolist()
+    assert found["tokens"] == ["나", "는", " ", "bytes:\\xeb", "bytes:\\xb7", "bytes:\\x81"]
+    assert found["count"] == 6
+
+
+@pytest.mark.parametrize("name", ["char", "mlm", "classes", "pairs"])
+def test_attention(post: Callable[..., httpx2.Response], runs: dict[str, Any], name: str) -> None:
+    found = post("/v1/attention", {"model": name, "input": "나는 학교에", "layers": [0], "heads": [1]}).json()
+    assert (found["format"], found["model"]["name"]) == ("jumok-trace", name)
+    assert found["attentions"][0]["layers"] == [0]
+    assert found["attentions"][0]["heads"] == [1]
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_stream_korean_at_once(address: str, runs: dict[str, Any]) -> None:
+    prompts = ["나는", "친구와 ", "집에", "그리고"]
+
+    async def all_texts() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+
+            async def text(model: str, prompt: str) -> str:
+                stream = await client.completions.create(
+                    model=model, prompt=prompt, temperature=0, max_tokens=50, stream=True
+                )
+                return "".join([chunk.choices[0].text async for chunk in stream])
+
+            return await asyncio.gather(*(text(name, prompt) for name in ("char", "jamo") for prompt in prompts))
+
+    wanted = [
+        expected(runs[name], prompt, temperature=0, tokens=50)[0] for name in ("char", "jamo") for prompt in prompts
+    ]
+    assert asyncio.run(all_texts()) == wanted
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_frees_its_slot(address: str, models: Models, stream: bool) -> None:
+    body = {"model": "char", "prompt": "나는", "max_tokens": 500, "n": 8, "stream": stream}
+    request = json.dumps(body).encode()
+    before = models.counts()["char"]
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as connection:
+        head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {len(request)}\r\n\r\n".encode() + request)
+        until(lambda: models.counts()["char"].running == 8)
+    until(lambda: models.counts()["char"].running == 0)
+    after = models.counts()["char"]
+    assert after.finished == before.finished + 8
+    assert after.written < before.written + 8 * 500
+
+
+def test_too_many_are_refused_and_can_come_again(client: openai.OpenAI, models: Models) -> None:
+    long: dict[str, Any] = {"model": "bpe", "prompt": "나는", "max_tokens": 500, "n": 8}
+    with (
+        client.completions.create(**long, stream=True),
+        client.completions.create(**long, stream=True),
+    ):
+        until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 8)
+        with pytest.raises(openai.RateLimitError) as caught:
+            client.completions.create(model="bpe", prompt="나는", n=2)
+        assert int(caught.value.response.headers["retry-after"]) > 0
+        assert caught.value.code == "overloaded"
+    until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 0)
+    assert client.completions.create(model="bpe", prompt="나는", max_tokens=2).usage
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_errors_have_the_classes_of_the_client(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(model="char", prompt="나는", temperature=3)
+    assert caught.value.param == "temperature"
+    assert caught.value.type == "invalid_request_error"
+    with pytest.raises(openai.NotFoundError, match="char, jamo"):
+        client.completions.create(model="../char", prompt="나는")
+    with pytest.raises(openai.InternalServerError, match="not finite"):
+        client.completions.create(model="broken", prompt="나는")
+    with pytest.raises(openai.APIError, match="not finite"):  # when the stream has begun
+        list(client.completions.create(model="broken", prompt="나는", stream=True))
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", {"temperature": "hot"}, "temperature"),
+    ("/v1/completions", {"temperature": True}, "temperature"),
+    ("/v1/completions", {"temperature": -0.1}, "temperature"),
+    ("/v1/completions", {"max_tokens": -1}, "max_tokens"),
+    ("/v1/completions", {"max_tokens": 0}, "max_tokens"),
+    ("/v1/completions", {"max_tokens": 10**9}, "max_tokens"),
+    ("/v1/completions", {"max_tokens": 10**30}, "max_tokens"),
+    ("/v1/completions", {"max_tokens": 1.5}, "max_tokens"),
+    ("/v1/completions", {"seed": 10**30}, "seed"),
+    ("/v1/completions", {"seed": -(10**30)}, "seed"),
+    ("/v1/completions", {"n": 0}, "n"),
+    ("/v1/completions", {"n": 17}, "n"),
+    ("/v1/completions", {"n": 1000}, "n"),
+    ("/v1/completions", {"best_of": 3}, "best_of"),
+    ("/v1/completions", {"logprobs": 21}, "logprobs"),
+    ("/v1/completions", {"logprobs": True}, "logprobs"),
+    ("/v1/completions", {"top_p": 0}, "top_p"),
+    ("/v1/completions", {"presence_penalty": 2.1}, "presence_penalty"),
+    ("/v1/completions", {"frequency_penalty": -3}, "frequency_penalty"),
+    ("/v1/completions", {"suffix": "끝"}, "suffix"),
+    ("/v1/completions", {"logit_bias": {"1": 5}}, "logit_bias"),
+    ("/v1/completions", {"stop": ["가"] * 1000}, "stop"),
+    ("/v1/completions", {"stop": [""]}, "stop"),
+    ("/v1/completions", {"stop": "가" * 1001}, "stop"),
+    ("/v1/completions", {"stop": [1]}, "stop"),
+    ("/v1/completions", {"stream_options": {"include_usage": True}}, "stream_options"),
+    ("/v1/completions", {"stream": True, "stream_options": {"include": True}}, "stream_options"),
+    ("/v1/completions", {"prompt": "가" * 2001}, "prompt"),
+    ("/v1/completions", {"prompt": [1] * 2001}, "prompt"),
+    ("/v1/completions", {"prompt": 3}, "prompt"),
+    ("/v1/completions", {"prompt": []}, "prompt"),
+    ("/v1/completions", {"prompt": ["가", 1]}, "prompt"),
+    ("/v1/completions", {"prompt": [[1], "가"]}, "prompt"),
+    ("/v1/completions", {"prompt": [1, 10**30]}, "prompt"),
+    ("/v1/completions", {"prompt": [-1]}, "prompt"),
+    ("/v1/completions", {"prompt": ["가"] * 17}, "prompt"),
+    ("/v1/completions", {"model": 3}, "model"),
+    ("/v1/completions", {"model": None}, "model"),
+    ("/v1/completions", {"model": "pairs"}, "model"),
+    ("/v1/completions", {"model": "mlm"}, "model"),
+    ("/v1/completions", {"model": "classes"}, "model"),
+    ("/v1/completions", {"temperatur": 1}, "temperatur"),
+    ("/v1/completions", {"prompt": "\ud800"}, "prompt"),
+    ("/v1/completions", {"stop": ["가", "\udfff"]}, "stop"),
+    ("/v1/completions", {"user": {"a": ["\ud800"]}}, "user"),
+    ("/v1/chat/completions", {"messages": []}, "messages"),
+    ("/v1/chat/completions", {"messages": "안녕"}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "tool", "content": "1"}]}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "가" * 2001}]}, "messages"),
+    ("/v1/chat/completions", {"model": "pairs", "messages": [{"role": "system", "content": "가"}]}, "messages"),
+    ("/v1/chat/completions", {"model": "pairs", "messages": [{"role": "user", "content": "가" * 99}]}, "messages"),
+    ("/v1/chat/completions", {"tools": [{"type": "function"}]}, "tools"),
+    ("/v1/chat/completions", {"functions": [{"name": "f"}]}, "functions"),
+    ("/v1/chat/completions", {"response_format": {"type": "json_object"}}, "response_format"),
+    ("/v1/chat/completions", {"modalities": ["audio"]}, "modalities"),
+    ("/v1/chat/completions", {"top_logprobs": 2}, "top_logprobs"),
+    ("/v1/chat/completions", {"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens"),
+    ("/v1/chat/completions", {"max_completion_tokens": 10**6}, "max_completion_tokens"),
+    ("/v1/embeddings", {"dimensions": 3}, "dimensions"),
+    ("/v1/embeddings", {"encoding_format": "int8"}, "encoding_format"),
+    ("/v1/embeddings", {"input": ["가"] * 2049}, "input"),
+    ("/v1/embeddings", {"input": [10**6]}, "input"),
+    ("/v1/classify", {"input": ["가", ""]}, "input"),
+    ("/v1/classify", {"input": {"a": 1}}, "input"),
+    ("/v1/fill-mask", {"input": "[MASK]" * 101}, "input"),
+    ("/v1/fill-mask", {"top": 0}, "top"),
+    ("/v1/tokenize", {"input": ["가"]}, "input"),
+    ("/v1/attention", {"target": 3}, "target"),
+]
+GOOD: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"model": "char", "prompt": "나는"},
+    "/v1/chat/completions": {"model": "char", "messages": [{"role": "user", "content": "나는"}]},
+    "/v1/embeddings": {"model": "mlm", "input": "나는"},
+    "/v1/classify": {"model": "classes", "input": "나는"},
+    "/v1/fill-mask": {"model": "mlm", "input": "나는 [MASK]"},
+    "/v1/tokenize": {"model": "char", "input": "나는"},
+    "/v1/attention": {"model": "char", "input": "나는"},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "param"), BAD, ids=lambda value: str(value)[:40].encode("ascii", "ignore").decode()
+)
+def test_a_bad_parameter_is_named(
+    post: Callable[..., httpx2.Response], path: str, wrong: dict[str, Any], param: str
+) -> None:
+    answer = post(path, content=json.dumps(GOOD[path] | wrong), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert param in error["message"] or param == "model"
+    assert len(error["message"]) < 400
+
+
+def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
+    """Parameters that change nothing, null, and values that ask for nothing."""
+    ignored = {"user": "나", "metadata": {}, "store": True, "service_tier": "auto", "n": None, "best_of": 1}
+    neutral = {"logit_bias": {}, "suffix": None, "stop": None, "prompt": None, "seed": None}
+    assert post("/v1/completions", {"model": "char", **ignored, **neutral}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "empty"),
+        (b"{", "not valid JSON"),
+        (b"[]", "not a JSON object"),
+        (b"null", "object"),
+        (b'{"model": "char", "prompt": NaN}', "NaN"),
+        (b'{"model": "char", "temperature": -Infinity}', "-Infinity"),
+        (b'{"model": "char", "temperature": 1e999}', "temperature"),
+        (b'{"model": "char", "prompt": "\xff"}', "UTF-8"),
+        (b'{"model": "char", "\\ud800": 1}', "surrogate"),
+        (b'{"model": "char", "n": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"model": "char", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "brackets"),
+        (b'{"model": "char", "prompt": ' + b"[" * 50 + b"]" * 50 + b"}", "prompt"),
+    ],
+)
+def test_a_bad_body(post: Callable[..., httpx2.Response], body: bytes, words: str) -> None:
+    answer = post("/v1/completions", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]["message"]
+    assert "Traceback" not in answer.text
+
+
+def test_a_body_that_is_not_called_json(post: Callable[..., httpx2.Response]) -> None:
+    answer = post("/v1/completions", content=json.dumps(GOOD["/v1/completions"]))
+    assert answer.status_code == 400
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+def test_a_pair_of_surrogates_is_a_character() -> None:
+    assert parse(b'{"a": "\\ud83d\\ude00"}') == {"a": "😀"}
+    with pytest.raises(APIError, match=r"U\+DE00"):
+        parse(b'{"a": "\\ude00\\ud83d"}')
+
+
+def test_other_paths_and_methods(address: str) -> None:
+    with httpx2.Client(base_url=address) as http:
+        for path in ("/", "/docs", "/redoc", "/v1/files", "/v1/../../etc/passwd"):
+            answer = http.get(path)
+            assert answer.status_code == 404
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+        answer = http.get("/v1/completions")
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "POST"
+        assert http.get("/healthz").json() == {"status": "ok"}
+        assert 'jumok_tokens_written_total{model="char"}' in http.get("/metrics").text
+
+
+def test_the_schema_says_what_the_server_does(address: str) -> None:
+    schema = httpx2.get(f"{address}/openapi.json").json()
+    for path in GOOD:
+        operation = schema["paths"][path]["post"]
+        assert set(operation["responses"]) == {"200", "4XX", "5XX"}
+        assert operation["requestBody"]["required"]
+    prompt = schema["components"]["schemas"]["CompletionBody"]["properties"]["prompt"]
+    assert {"type": "string"} in prompt["anyOf"]
+
+
+def test_an_error_in_the_server_tells_nothing(
+    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> str:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("jumok.serve.own.tokenize", fail)
+    with serving(create_app(models, SETTINGS)) as address:
+        answer = httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"])
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "server_error"
+    assert "secret" not in answer.text
+    assert "ZeroDivisionError: secret" in caplog.text
+
+
+def test_a_server_that_ends_says_so(runs: dict[str, Any]) -> None:
+    models = Models([runs["folder"] / "char"], SETTINGS)
+    with (
+        serving(create_app(models, SETTINGS)) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
+    ):
+        stream = client.completions.create(model="char", prompt="나는", max_tokens=500, stream=True)
+        next(stream)
+        served = models._runs["char"].served
+        assert served is not None
+        served.close(finish=False)
+        with pytest.raises(openai.APIError, match="shutting down"):
+            list(stream)
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.completions.create(model="char", prompt="나는")
+        assert caught.value.status_code == 503
+    models.close(finish=False)
