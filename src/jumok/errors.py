@@ -9,7 +9,8 @@
     │   └── ResumeError         a run cannot be resumed with these arguments: other data, other settings
     ├── TrainingError           training cannot continue: three steps in a row without a finite loss
     ├── ViewError               a model cannot be viewed: no language head, nothing recorded, another kind of model
-    └── LessonError             a chapter is missing in this installation, or cannot be read or written
+    ├── LessonError             a chapter is missing in this installation, or cannot be read or written
+    └── ServeError              a server cannot listen, or has no such model
 
 Each message states the given value, the allowed values and a remedy. The command line prints the message without a
 traceback and exits with `exit_code`.
@@ -70,3 +71,7 @@ class ViewError(JumokError):
 
 class LessonError(JumokError):
     """A chapter is missing in this installation, or cannot be read or written."""
+
+
+class ServeError(JumokError):
+    """A server cannot listen, or has no such model."""

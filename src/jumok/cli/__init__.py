@@ -14,7 +14,7 @@ import warnings
 
 import click
 
-from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, train, view
+from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, serve, train, view
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
@@ -44,6 +44,7 @@ for verb in (
     evaluate.evaluate,
     predict.predict,
     view.view,
+    serve.serve,
     learn.learn,
     convert.convert,
     corpus.corpus,

@@ -17,7 +17,10 @@ def build_native_step(model: Any, *, quiet: bool = False) -> None:
     if not isinstance(model, GPT) or not can_run(model) or library(build=False):
         return
     if why_not() is None:
-        say(tr("Compiling the C++ step for generation. This takes about ten seconds, once on this machine."), quiet=quiet)
+        say(
+            tr("Compiling the C++ step for generation. This takes about ten seconds, once on this machine."),
+            quiet=quiet,
+        )
         library(build=True)
     if reason := why_not():
         say(reason[0].upper() + reason[1:], quiet=quiet)

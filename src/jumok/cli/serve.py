@@ -1,0 +1,145 @@
+"""`jumok serve`: runs behind an HTTP API."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say, write
+from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.native_step import build_native_step
+from jumok.errors import ConfigError, ServeError
+from jumok.messages import shell, tr
+
+if TYPE_CHECKING:
+    from jumok.serve.models import Models
+
+PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+# The path of an example for each task, and its body.
+EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
+    "lm": ("/v1/completions", {"prompt": "그날 밤", "max_tokens": 50}),
+    "seq2seq": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "안녕하세요"}]}),
+    "classify": ("/v1/classify", {"input": "정말 재미있게 봤어요"}),
+    "mlm": ("/v1/embeddings", {"input": "그날 밤"}),
+}
+
+
+@click.command(
+    cls=Verb,
+    short_help="Serve runs to OpenAI clients.",
+    examples="""
+    jumok serve runs/novel
+    jumok serve runs/novel runs/numbers runs/reviews --port 8080
+    jumok serve runs/novel --quantize int8 --memory 2GB
+    jumok serve runs/novel --host 0.0.0.0 --api-key-file keys.txt
+    jumok serve runs/novel --cors http://localhost:3000
+    """,
+)
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN...")
+@option(
+    "--host", default="127.0.0.1", help="address to listen on; another one than of this machine needs keys [127.0.0.1]"
+)
+@option("--port", type=int, default=8000, help="port to listen on; 0: any free one [8000]")
+@option(
+    "--api-key-file", type=click.Path(path_type=Path), metavar="FILE",
+    help="file with API keys of clients, one in each line",
+)  # fmt: skip
+@option("--cors", multiple=True, metavar="ORIGIN", help="origin whose pages may use the server; can be repeated [none]")
+@option("--slots", type=int, default=64, section="Models", help="texts that a model writes side by side [64]")
+@option("--waiting", type=int, default=256, section="Models", help="texts that may wait for a slot [256]")
+@option(
+    "--quantize", type=click.Choice(["int8"]), section="Models",
+    help="quantize matrices to 8 bits; faster for large models [off]",
+)  # fmt: skip
+@option(
+    "--memory", metavar="SIZE", section="Models",
+    help="memory for the parameters of all loaded models, e.g. 4GB [what is free]",
+)  # fmt: skip
+@common()
+def serve(
+    runs: tuple[Path, ...],
+    host: str,
+    port: int,
+    api_key_file: Path | None,
+    cors: tuple[str, ...],
+    slots: int,
+    waiting: int,
+    quantize: str | None,
+    memory: str | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Serve the models of run folders over HTTP, in the API of OpenAI.
+
+    The name of a model is that of its run folder. The first one is loaded at once, the others when they are used.
+    Ctrl-C or SIGTERM ends the server when the requests that had begun are answered; a second one ends it at once.
+    """
+    if not runs:
+        raise ConfigError("no run was given; name one or more run folders: jumok serve runs/novel")
+    _require_packages()
+    bytes_for_models = None if memory is None else _bytes(memory)
+
+    from jumok import device as devices
+    from jumok.serve.server import serve as run_server
+    from jumok.serve.settings import ServeSettings, read_keys
+
+    settings = ServeSettings(
+        host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
+        keys=() if api_key_file is None else read_keys(api_key_file),
+        quantize="int8" if quantize == "int8" else None,
+    )  # fmt: skip
+
+    def ready(url: str, models: Models) -> None:
+        if as_json:
+            print_json({"url": url, "models": models.names()})
+            return
+        say(
+            tr("Listening on {url}; models: {names}. Ctrl-C ends the server.", url=url, names=", ".join(models.names()))
+        )
+        write(_curl(url, models, api_key_file))
+
+    def stopping() -> None:
+        say(tr("Finishing the requests that had begun ... (Ctrl-C again ends at once)"), quiet=quiet)
+
+    finished = run_server(
+        runs, settings, str(devices.choose_device(device)), ready=ready, stopping=stopping,
+        prepare=lambda model: build_native_step(model, quiet=quiet), quiet=quiet,
+    )  # fmt: skip
+    if not finished:
+        click.get_current_context().exit(INTERRUPTED)
+
+
+def _require_packages() -> None:
+    missing = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ServeError(
+            "a server needs packages that are not installed ({names}). Install them with: pip install 'jumok[serve]'",
+            names=", ".join(missing),
+        )
+
+
+def _bytes(given: str) -> int:
+    """ "4GB" as 4,000,000,000."""
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kKMGT]?[bB]?)", given.strip())
+    unit = "" if parts is None else parts[2].upper()
+    if parts is None or (unit := unit if unit in UNITS else f"{unit}B") not in UNITS:
+        raise ConfigError("{--memory {given}} is not a size; write for example 4GB or 500MB.", given=given)
+    return int(float(parts[1]) * UNITS[unit])
+
+
+def _curl(url: str, models: Models, key_file: Path | None) -> str:
+    """A command that asks the first model for something."""
+    name = models.names()[0]
+    path, body = EXAMPLES[models.task(name) or "lm"]
+    command = shell("curl", f"{url}{path}", "-H", "Content-Type: application/json")
+    if key_file is not None:
+        command += f' -H "Authorization: Bearer $(grep -m 1 "^[^#]" {shell(key_file)})"'
+    return f"{command} {shell('-d', json.dumps({'model': name, **body}, ensure_ascii=False))}"

@@ -1,0 +1,295 @@
+"""What is refused before the API sees it, as layers of ASGI middleware around the application.
+
+From the outside: the log, the Host and the Origin of a browser, CORS, the key, the body, the time. `limited` puts them
+together. The answers have the API's shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jumok.messages import speaking
+from jumok.serve.errors import APIError, error_response
+from jumok.serve.metrics import Metrics
+from jumok.serve.settings import ServeSettings, is_local
+
+DEEPEST = 64  # levels of lists and objects in a body; tools of a chat nest about ten
+OPEN = {"/healthz"}  # paths that need no key
+LONGEST_PATH = 200  # characters of a path in the log
+DRAIN_SECONDS = 2.0  # how long a body is read after it was refused
+CLOSE = {"Connection": "close"}
+
+logger = logging.getLogger("jumok.serve")
+
+
+def limited(app: ASGIApp, settings: ServeSettings, metrics: Metrics, paths: Collection[str] = ()) -> ASGIApp:
+    """The application behind all limits.
+
+    Args:
+        paths: the paths of the routes of the application, by which requests are counted.
+    """
+    app = Deadline(app, settings.timeout)
+    app = Body(app, settings.max_body, settings.read_timeout)
+    if settings.keys:
+        app = Keys(app, settings.keys)
+    if settings.cors:
+        app = CORSMiddleware(app, settings.cors, allow_methods=("GET", "POST"), allow_headers=("*",))
+    app = Browsers(app, settings.cors, local=not settings.keys and is_local(settings.host))
+    return Log(app, metrics, paths)
+
+
+class Log:
+    """Writes a line for each request and counts it; an exception of the application becomes an error 500.
+
+    The line has the method, the path as the client encoded it but without the query, the status ("-" if the client
+    left before there was one), the seconds, and the tokens that the application put into `request.state.tokens`.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
+        self._app, self._metrics, self._paths = app, metrics, frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            with speaking("en", terminal=False):  # clients are programs
+                await self._app(scope, receive, watch)
+        except Exception as error:
+            if not status:
+                logger.error("an error in the server", exc_info=error)
+                await _refuse(
+                    APIError("there was an error in the server; its log says more.", status=500), scope, watch
+                )
+        finally:
+            self._write(scope, status, time.perf_counter() - began)
+
+    def _write(self, scope: Scope, status: int, seconds: float) -> None:
+        path = scope["path"] if scope["path"] in self._paths else getattr(scope.get("route"), "path", "other")
+        self._metrics.request(path, status, seconds)
+        tokens = scope.get("state", {}).get("tokens")
+        logger.info(
+            "%s %s %s %.3f s%s",
+            scope["method"],
+            (scope.get("raw_path") or b"").decode("ascii", "replace")[:LONGEST_PATH],
+            status or "-",
+            seconds,
+            "" if tokens is None else f" {tokens} tokens",
+        )
+
+
+class Browsers:
+    """Refuses what a page of another site lets a browser send.
+
+    Args:
+        origins: origins whose pages may use the server.
+        local: whether only names of this machine are accepted as Host. A page can let the name of its site point to
+            127.0.0.1 (DNS rebinding); its requests then have that name as Host, and its own origin.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str], *, local: bool) -> None:
+        self._app, self._origins, self._local = app, frozenset(origins), local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 403."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            host, origin = headers.get("host", ""), headers.get("origin")
+            if self._local and not is_local(_name_in(host)):
+                wrong = "this server answers only requests to localhost; a server with an API key answers all."
+                await _refuse(APIError(wrong, status=403, code="host_not_allowed"), scope, send)
+                return
+            if origin is not None and not self._allows(origin, host):
+                wrong = "pages of this origin may not use the server; start it with --cors and the origin."
+                await _refuse(APIError(wrong, status=403, code="origin_not_allowed"), scope, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _allows(self, origin: str, host: str) -> bool:
+        own = origin.partition("://")[2]
+        return not self._origins.isdisjoint({"*", origin}) or (own != "" and own.lower() == host.lower())
+
+
+def _name_in(host: str) -> str:
+    """The name in a Host header, without the port; "" if there is none."""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+class Keys:
+    """Refuses requests without one of the keys."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+        self._app, self._digests = app, [sha256(key.encode()).digest() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 401."""
+        if scope["type"] != "http" or scope["path"] in OPEN or self._knows(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        wrong = "the API key is missing or wrong; send it in the header Authorization: Bearer KEY."
+        headers = {"WWW-Authenticate": "Bearer"}
+        await _refuse(APIError(wrong, status=401, code="invalid_api_key", headers=headers), scope, send)
+
+    def _knows(self, headers: Headers) -> bool:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        given = sha256(key.strip().encode("latin-1")).digest()
+        # All are compared, each in a time that does not depend on where it differs.
+        equal = [hmac.compare_digest(given, digest) for digest in self._digests]
+        return scheme.lower() == "bearer" and any(equal)
+
+
+class Body:
+    """Reads the body of a request before the application runs; refuses one that is too large, too slow or no JSON text.
+
+    Args:
+        most: bytes.
+        seconds: the time in which the client must have sent it.
+    """
+
+    def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
+        self._app, self._most, self._seconds = app, most, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its whole body, or answer 400, 408 or 413."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await self._read(scope, receive)
+            if body is None:
+                return  # the client has gone
+            require_json_text(body)
+        except APIError as error:
+            await _refuse(error, scope, send, receive if error.status_code == 413 else None)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, replay, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body, or None if the client closed the connection before its end."""
+        length = Headers(scope=scope).get("content-length", "0")
+        if len(length) > 18 or int(length) > self._most:  # h11 lets only digits through
+            raise self._too_large()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > self._most:
+                        raise self._too_large()
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            wrong = f"the body did not arrive within {self._seconds:g} seconds."
+            raise APIError(wrong, status=408, code="timeout", headers=CLOSE) from None
+
+    def _too_large(self) -> APIError:
+        wrong = f"the body is larger than {self._most:,} bytes."
+        return APIError(wrong, status=413, code="body_too_large", headers=CLOSE)
+
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # a string, or a bracket outside of one
+
+
+def require_json_text(body: bytes) -> None:
+    """Raise APIError for a body that is not UTF-8, or that nests deeper than DEEPEST: a parser may recurse.
+
+    Any other mistake in the JSON is found when it is parsed.
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise APIError(f"the body is not UTF-8: byte {error.start:,} is wrong.", code="invalid_utf8") from None
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:
+        return
+    depth = 0
+    for match in _BRACKETS.finditer(body):
+        first = body[match.start()]
+        depth += (first in b"[{") - (first in b"]}")
+        if depth > DEEPEST:
+            raise APIError(f"the body nests lists and objects deeper than {DEEPEST} levels.", code="nested_too_deeply")
+
+
+class Deadline:
+    """Ends a request that takes too long: with an error 504, or by closing the connection within an answer."""
+
+    def __init__(self, app: ASGIApp, seconds: float) -> None:
+        self._app, self._seconds = app, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watch(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                await self._app(scope, receive, watch)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if not started:
+                wrong = f"the request took longer than {self._seconds:g} seconds."
+                await _refuse(APIError(wrong, status=504, code="timeout"), scope, send)
+
+
+async def _refuse(error: APIError, scope: Scope, send: Send, rest: Receive | None = None) -> None:
+    """Answer with an error.
+
+    Args:
+        rest: brings the rest of a body that is not wanted. A client that still sends when the connection closes sees
+            a reset instead of the answer, so the rest is read for a moment.
+    """
+
+    async def keep_open(message: Message) -> None:
+        if message["type"] == "http.response.body" and rest is not None:
+            message = {**message, "more_body": True}
+        await send(message)
+
+    async def nothing() -> Message:
+        return {"type": "http.disconnect"}
+
+    await error_response(error)(scope, nothing, keep_open)
+    if rest is None:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while (message := await rest())["type"] == "http.request" and message.get("more_body", False):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

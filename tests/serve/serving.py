@@ -1,0 +1,112 @@
+"""A server in a thread, with an application of the test behind the limits; and bytes to and from it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jumok.serve.limits import limited
+from jumok.serve.metrics import Metrics
+from jumok.serve.server import Server, listen
+from jumok.serve.settings import ServeSettings
+
+
+class Answer(NamedTuple):
+    """What came back on a connection."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error, in the API's shape."""
+        error = json.loads(self.body)["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert "Traceback" not in error["message"]
+        assert self.headers["content-type"] == "application/json"
+        return error  # type: ignore[no-any-return]
+
+
+class Running(NamedTuple):
+    """A server that runs."""
+
+    port: int
+    server: Server
+    metrics: Metrics
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def send(self, data: bytes) -> Answer:
+        """Send bytes on a connection of their own, and read the answer until the server closes or it is whole."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            return answer_on(connection)
+
+    def ask(self, path: str = "/", body: bytes | None = None, **headers: str) -> Answer:
+        """Send a request; headers: names with _ for -."""
+        given = {"host": f"127.0.0.1:{self.port}", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        if body is not None:
+            given.setdefault("content-length", str(len(body)))
+        lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in given.items())]
+        return self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
+
+
+def answer_on(connection: socket.socket) -> Answer:
+    """Read one answer."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += (more := connection.recv(65_536))
+        if not more:
+            raise ConnectionError("closed without an answer")
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    while len(body) < int(headers.get("content-length", 1 << 30)) and (more := connection.recv(65_536)):
+        body += more
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def closed_by_server(connection: socket.socket) -> bool:
+    """Wait until the server closes a connection; what it sends before is thrown away."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the body of the request."""
+    body = (await receive())["body"]
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def running(app: ASGIApp = echo, **settings: Any) -> Iterator[Running]:
+    """A server on a free port, until the block ends."""
+    chosen = ServeSettings(port=0, **settings)
+    metrics, ready = Metrics(), threading.Event()
+    with listen(chosen) as sock:
+        server = Server(limited(app, chosen, metrics, ["/", "/healthz"]), chosen, ready.set, lambda: None)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            assert ready.wait(10)
+            yield Running(sock.getsockname()[1], server, metrics)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()

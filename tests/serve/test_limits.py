@@ -1,0 +1,352 @@
+"""What a server refuses: bodies, headers, slow clients, other sites' pages, wrong keys; over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from serving import Running, answer_on, closed_by_server, echo, running
+from starlette.types import Receive, Scope, Send
+
+from jumok.serve.errors import APIError
+from jumok.serve.limits import DEEPEST, require_json_text
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(max_body=1000, read_timeout=20) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Running]:
+    with running(max_body=1000, read_timeout=0.2) as server:
+        yield server
+
+
+# --- bodies ---
+
+
+def test_a_body_reaches_the_application(server: Running) -> None:
+    answer = server.ask(body='{"text": "그날 밤"}'.encode())
+    assert (answer.status, answer.body.decode()) == (200, '{"text": "그날 밤"}')
+    assert server.ask(body=b" " * 1000).status == 200
+    assert server.ask().status == 200
+
+
+def test_a_large_body_is_refused_by_its_length(server: Running) -> None:
+    """The client is told, although it sends the whole body before it reads: the server used to reset it."""
+    answer = server.ask(body=b"x" * 10_000_000)
+    assert answer.status == 413
+    assert answer.error["message"] == "the body is larger than 1,000 bytes."
+    assert answer.headers["connection"].lower() == "close"
+    assert server.ask(body=b"", content_length="9" * 400).status in (400, 413)
+
+
+def chunked(size: int, times: int) -> bytes:
+    chunk = f"{size:x}\r\n".encode() + b"x" * size + b"\r\n"
+    return b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + chunk * times + b"0\r\n\r\n"
+
+
+def test_a_large_body_is_refused_without_a_length(server: Running) -> None:
+    assert server.send(chunked(100, 10)).status == 200
+    answer = server.send(chunked(100, 11))
+    assert (answer.status, answer.error["code"]) == (413, "body_too_large")
+    assert server.send(chunked(100_000, 20)).status == 413
+
+
+def test_a_slow_body_ends_with_408(hasty: Running) -> None:
+    with hasty.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+        answer = answer_on(connection)
+        assert (answer.status, answer.error["code"]) == (408, "timeout")
+        assert closed_by_server(connection)
+
+
+def test_a_client_that_leaves_within_its_body_is_no_error(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        with server.connect() as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+        until(lambda: "POST / - " in caplog.text)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait until condition() is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+NESTED = {
+    "lists": b"[" * 500 + b"]" * 500,
+    "open": b"[" * 1000,
+    "objects": b'{"a":' * 150,
+    "after a string with a quote": rb'"\\\"[' + b'",' + b"[" * (DEEPEST + 1),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_deep_nesting_is_refused(server: Running, name: str) -> None:
+    answer = server.ask(body=NESTED[name])
+    assert (answer.status, answer.error["code"]) == (400, "nested_too_deeply")
+
+
+def test_what_is_not_nested_deeply_passes() -> None:
+    for body in (
+        b"[" * DEEPEST + b"]" * DEEPEST,
+        b"[]" * 300_000,
+        b'"' + b"[" * 100_000 + b'"',
+        rb'"\"' + b"{" * 1000 + b'"',
+        b'"never closed ' + b"[" * 1000,
+        b"]" * 1000 + b"[" * DEEPEST,
+    ):
+        require_json_text(body)
+    with pytest.raises(APIError):
+        require_json_text(b"[" * 100_000)
+
+
+@pytest.mark.parametrize("body", [b'{"prompt": "\xff"}', "밤".encode()[:2], b'"\xed\xa0\x80"', "밤".encode("cp949")])
+def test_a_body_that_is_not_utf8_is_refused(server: Running, body: bytes) -> None:
+    answer = server.ask(body=body)
+    assert (answer.status, answer.error["code"]) == (400, "invalid_utf8")
+
+
+# --- headers and connections ---
+
+
+def test_large_headers_are_refused(server: Running) -> None:
+    answer = server.send(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n")
+    assert (answer.status, answer.error["message"]) == (431, "the headers are too large.")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",  # TLS
+        b"GET /\n\n \r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",  # no Host
+        b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\nhello",
+    ],
+)
+def test_what_is_not_http_is_refused(server: Running, head: bytes) -> None:
+    answer = server.send(head)
+    assert (answer.status, answer.error["message"]) == (400, "this is not a valid HTTP request.")
+
+
+def trickle_is_stopped(connection: socket.socket) -> bool:
+    """Send a byte again and again until the server closes the connection."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            connection.sendall(b"a")
+        except ConnectionError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nhost: loc", b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"])
+def test_a_connection_that_trickles_is_closed(hasty: Running, begin: bytes) -> None:
+    """Also one whose first request was answered, and that then sends a byte again and again (slowloris)."""
+    with hasty.connect() as connection:
+        connection.sendall(begin)
+        assert trickle_is_stopped(connection)
+
+
+def test_a_body_that_trickles_after_a_refusal_is_not_waited_for() -> None:
+    with running(keys=("k",), read_timeout=0.2) as server, server.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n{")
+        assert answer_on(connection).status == 401
+        assert trickle_is_stopped(connection)
+
+
+async def megabytes(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"20000000")]})
+    await send({"type": "http.response.body", "body": b"x" * 20_000_000})
+
+
+def test_a_client_that_does_not_read_is_dropped_and_a_slow_one_is_not() -> None:
+    with running(megabytes, read_timeout=0.3) as server, server.connect() as idle, server.connect() as slow:
+        for connection in (idle, slow):
+            connection.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        got = 0
+        while got < 20_000_000:
+            got += len(slow.recv(1 << 20))
+            time.sleep(0.02)
+        until(lambda: not server.server.server_state.connections)
+        assert closed_by_server(idle)
+
+
+def test_keep_alive(server: Running) -> None:
+    with server.connect() as connection:
+        for _ in range(3):
+            connection.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nx")
+            assert answer_on(connection).body == b"x"
+
+
+def test_connections_are_bounded() -> None:
+    with running(slots=1, waiting=0) as server:
+        with server.connect(), server.connect():
+            until(lambda: len(server.server.server_state.connections) == 2)
+            with server.connect() as third:
+                answer = answer_on(third)
+            assert (answer.status, answer.error["type"]) == (503, "server_error")
+        until(lambda: not server.server.server_state.connections)
+        assert server.ask().status == 200
+
+
+# --- keys ---
+
+
+def test_keys() -> None:
+    with running(keys=("first-key", "second-key")) as server:
+        for key in ("first-key", "second-key"):
+            assert server.ask(authorization=f"Bearer {key}").status == 200
+        assert server.ask(authorization="bearer second-key").status == 200
+        for wrong in ("Bearer third-key", "Bearer", "Bearer first", "Basic first-key", "first-key", "Bearer \xff", ""):
+            answer = server.ask(authorization=wrong)
+            assert (answer.status, answer.error["type"]) == (401, "authentication_error")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert server.ask().status == 401
+        assert server.ask("/metrics").status == 401
+        assert server.ask("/healthz").status == 200
+        assert server.ask("/healthz/../v1/models").status == 401
+        assert server.ask("/v1/models?x=/healthz").status == 401
+        assert server.ask(host="models.example", authorization="Bearer first-key").status == 200
+
+
+# --- browsers ---
+
+
+def test_another_name_of_localhost_is_refused(server: Running) -> None:
+    """DNS rebinding: the page of a site whose name points to 127.0.0.1 has the same origin as the server."""
+    for host in ("localhost", "localhost:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "LOCALHOST"):
+        assert server.ask(host=host).status == 200, host
+    for host in (
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+        "[::",
+        "a]b",
+    ):
+        answer = server.ask(host=host)
+        assert (answer.status, answer.error["code"]) == (403, "host_not_allowed"), host
+
+
+def test_pages_of_other_origins_are_refused(server: Running) -> None:
+    for origin in ("http://evil.example", "null", "http://localhost:3000", "", "http://127.0.0.1"):
+        answer = server.ask(body=b"{}", origin=origin)
+        assert (answer.status, answer.error["code"]) == (403, "origin_not_allowed"), origin
+        assert "access-control-allow-origin" not in answer.headers
+    assert server.ask(body=b"{}", origin=f"http://127.0.0.1:{server.port}").status == 200
+
+
+PREFLIGHT = (
+    b"OPTIONS /v1/models HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost:3000\r\n"
+    b"access-control-request-method: POST\r\naccess-control-request-headers: authorization,content-type\r\n\r\n"
+)
+
+
+def test_cors() -> None:
+    with running(cors=("http://localhost:3000",), keys=("k",)) as server:
+        answer = server.send(PREFLIGHT)  # browsers send no key with it
+        assert answer.status == 200
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+        assert "authorization" in answer.headers["access-control-allow-headers"]
+        answer = server.ask(origin="http://localhost:3000", authorization="Bearer k")
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "http://localhost:3000")
+        answer = server.ask(origin="http://localhost:3000")  # a page can read why it is refused
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (401, "http://localhost:3000")
+        assert server.ask(origin="http://localhost:3001", authorization="Bearer k").status == 403
+        assert server.send(PREFLIGHT.replace(b":3000", b":3001")).status == 403
+    with running(cors=("*",)) as server:
+        assert server.ask(origin="https://any.example").headers["access-control-allow-origin"] == "*"
+
+
+# --- time ---
+
+
+async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+    """Begins an answer at once if the path is /stream, and never ends."""
+    if scope["path"] == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+    await asyncio.sleep(1000)
+
+
+def test_a_request_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    with running(endless, timeout=0.2) as server:
+        answer = server.ask()
+        assert (answer.status, answer.error["code"]) == (504, "timeout")
+        with server.connect() as connection:
+            connection.sendall(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            data = b""
+            while more := connection.recv(65_536):
+                data += more
+        assert b"first" in data
+        assert b"\r\n0\r\n" not in data  # a client that reads chunks sees that the answer is not whole
+
+
+# --- errors, the log and the figures ---
+
+
+async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+    raise TypeError("the prompt 그날 밤 in a message")
+
+
+def test_an_error_of_the_application_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with running(broken) as server, caplog.at_level(logging.INFO):
+        answer = server.ask()
+        assert (answer.status, answer.error["type"]) == (500, "server_error")
+        assert "그날" not in answer.body.decode("unicode_escape")
+        until(lambda: "GET / 500" in caplog.text)
+
+
+def test_a_line_for_each_request(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        server.ask("/a%0aGET%20/%20200%1b[2J?key=secret", body=b'"prompt"', authorization="Bearer secret")
+        server.ask("/" + "x" * 5000)
+        until(lambda: len(caplog.records) == 2)
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("POST /a%0aGET%20/%20200%1b[2J 200 0.")
+    assert first.endswith(" s")
+    assert "secret" not in caplog.text
+    assert "prompt" not in caplog.text
+    assert len(second) < 250
+
+
+async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+    scope["state"]["tokens"] = 12
+    await echo(scope, receive, send)
+
+
+def test_the_line_has_the_tokens(caplog: pytest.LogCaptureFixture) -> None:
+    with running(counting) as server, caplog.at_level(logging.INFO):
+        server.ask()
+        until(lambda: caplog.text.rstrip().endswith(" s 12 tokens"))
+
+
+def test_requests_are_counted_by_their_route() -> None:
+    with running() as server:
+        for number in range(50):
+            server.ask(f"/{number}")
+        server.ask(body=b"\xff")
+        until(lambda: len(counted(server)) == 2)
+    assert counted(server) == {("other", "200"): 50, ("/", "400"): 1}
+
+
+def counted(server: Running) -> dict[tuple[str, str], float]:
+    families = text_string_to_metric_families(server.metrics.text())
+    samples = [sample for family in families for sample in family.samples if sample.name == "jumok_requests_total"]
+    return {(sample.labels["path"], sample.labels["status"]): sample.value for sample in samples}

@@ -1,0 +1,278 @@
+"""The models of a server: by name, loaded when they are asked for, and gone when memory is short."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import jumok
+from jumok.config import BERTConfig, GPTConfig
+from jumok.errors import RunError, ServeError
+from jumok.inference.requests import Overloaded
+from jumok.models import build
+from jumok.serve import models as module
+from jumok.serve.models import Models, Unavailable, UnknownModel
+from jumok.serve.settings import ServeSettings
+from jumok.tokenizers import train_tokenizer
+
+TOKENIZER = train_tokenizer("그날 밤 나는 집에 갔다. " * 5)
+SIZES = {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": TOKENIZER.vocab_size}
+
+
+class Idle:
+    """A service that only knows whether it was closed."""
+
+    closed: ClassVar[list[Any]] = []
+
+    def __init__(self, model: Any, **settings: Any) -> None:
+        self.model = model
+
+    def close(self, *, finish: bool = True) -> None:
+        self.closed.append(self.model)
+
+
+@pytest.fixture(autouse=True)
+def _idle_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Service", Idle)
+    monkeypatch.setattr(Idle, "closed", [])
+
+
+def save(folder: Path, seed: int = 0, config: Any = GPTConfig) -> Path:
+    torch.manual_seed(seed)
+    model = build(config(**SIZES))
+    model.tokenizer = TOKENIZER
+    jumok.save(model.eval(), folder)
+    return folder
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [save(tmp_path / name, seed) for seed, name in enumerate(("a", "b", "c"))]
+
+
+Open = Callable[..., Models]
+
+
+@pytest.fixture
+def serving(request: pytest.FixtureRequest) -> Open:
+    def begin(folders: list[Path], **settings: Any) -> Models:
+        models = Models(folders, ServeSettings(**settings))
+        request.addfinalizer(models.close)
+        return models
+
+    return begin
+
+
+def loaded(models: Models) -> list[str]:
+    return [name for name in models.names() if models.task(name) is not None]
+
+
+def use(models: Models, *names: str) -> list[Any]:
+    """Use models one after the other; what was served."""
+
+    async def work() -> list[Any]:
+        found = []
+        for name in names:
+            async with models.get(name) as served:
+                found.append(served)
+        return found
+
+    return asyncio.run(work())
+
+
+def test_the_first_is_loaded_and_the_others_on_demand(folders: list[Path], serving: Open) -> None:
+    models = serving(folders)
+    assert models.names() == ["a", "b", "c"]
+    assert loaded(models) == ["a"]
+    served, again = use(models, "b", "b")
+    assert served is again
+    assert (served.name, served.task, served.folder, served.leases) == ("b", "lm", folders[1], 0)
+    assert loaded(models) == ["a", "b"]
+    assert served.created == models.created("b") == int((folders[1] / "model.safetensors").stat().st_mtime)
+
+
+def test_a_model_that_only_reads_has_no_service(tmp_path: Path, serving: Open) -> None:
+    (served,) = use(serving([save(tmp_path / "bert", config=BERTConfig)]), "bert")
+    assert served.service is None
+    assert served.task == "mlm"
+
+
+@pytest.mark.parametrize("name", ["d", "", "A", "../a", "a/", "a/../a", "/etc/passwd", "\0", "x" * 10_000, "\ud800"])
+def test_a_name_is_no_path(folders: list[Path], serving: Open, name: str) -> None:
+    with pytest.raises(UnknownModel, match="there is no model") as error:
+        use(serving(folders), name)
+    assert len(str(error.value)) < 500
+
+
+def test_names_are_found_in_either_unicode_form(tmp_path: Path, serving: Open) -> None:
+    """macOS gave the folder of a model another name than its client wrote."""
+    models = serving([save(tmp_path / unicodedata.normalize("NFD", "소설"))])
+    assert models.names() == ["소설"]
+    for form in ("NFC", "NFD"):
+        (served,) = use(models, unicodedata.normalize(form, "소설"))  # type: ignore[arg-type]
+        assert served.name == "소설"
+
+
+def test_two_folders_of_one_name(tmp_path: Path, folders: list[Path]) -> None:
+    (tmp_path / "other").mkdir()
+    other = save(tmp_path / "other" / "a")
+    for second in (other, folders[0], tmp_path / "b" / ".." / "a"):
+        with pytest.raises(ServeError, match="have the same name"):
+            Models([folders[0], second], ServeSettings())
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_all_folders_are_checked_at_the_start(folders: list[Path], missing: str) -> None:
+    (folders[2] / missing).unlink()
+    with pytest.raises(RunError, match=missing):
+        Models(folders, ServeSettings())
+
+
+def test_the_least_recently_used_leaves(folders: list[Path], serving: Open) -> None:
+    one = 2 * (folders[0] / "model.safetensors").stat().st_size
+    models = serving(folders, memory=int(2.2 * one))
+    (a,) = use(models, "a")
+    use(models, "b", "a", "c")
+    assert loaded(models) == ["a", "c"]
+    use(models, "b")
+    assert loaded(models) == ["b", "c"]
+    assert a.model in Idle.closed
+
+
+def test_a_model_in_use_does_not_leave(folders: list[Path], serving: Open) -> None:
+    one = 2 * (folders[0] / "model.safetensors").stat().st_size
+    models = serving(folders, memory=int(1.2 * one))
+
+    async def work() -> None:
+        async with models.get("a"):
+            with pytest.raises(Overloaded, match="there is no memory for the model 'b' beside those in use"):
+                async with models.get("b"):
+                    pass
+        async with models.get("b"):
+            assert loaded(models) == ["b"]
+
+    asyncio.run(work())
+
+
+def test_a_model_that_never_fits(folders: list[Path]) -> None:
+    with pytest.raises(RunError, match=r"the model a takes about .* of memory, and 1 kB are available to models"):
+        Models(folders, ServeSettings(memory=1000))
+
+
+def test_many_requests_load_it_once(folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, times, load = serving(folders), [], module.load
+    monkeypatch.setattr(module, "load", lambda *given: times.append(given) or load(*given))
+
+    async def one() -> Any:
+        async with models.get("b") as served:
+            await asyncio.sleep(0)
+            return served
+
+    async def work() -> list[Any]:
+        return await asyncio.gather(*(one() for _ in range(20)))
+
+    assert len(set(asyncio.run(work()))) == 1
+    assert len(times) == 1
+
+
+def test_a_request_that_is_cancelled_while_it_waits_holds_nothing(folders: list[Path], serving: Open) -> None:
+    models = serving(folders)
+
+    async def one() -> None:
+        async with models.get("b"):
+            await asyncio.sleep(100)
+
+    async def work() -> None:
+        for pause in (0, 0.001, 0.5):
+            task = asyncio.create_task(one())
+            await asyncio.sleep(pause)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with models.get("b") as served:
+            assert served.leases == 1
+
+    asyncio.run(work())
+    assert [run.wanted for run in models._runs.values()] == [0, 0, 0]
+
+
+# --- while it serves ---
+
+
+def replace(folder: Path, seed: int) -> None:
+    """Write other parameters, as a training does: beside the file, and renamed."""
+    (folder.parent / "new").mkdir()
+    save(folder.parent / "new" / folder.name, seed)
+    (folder.parent / "new" / folder.name / "model.safetensors").replace(folder / "model.safetensors")
+
+
+def test_a_run_that_was_trained_further_is_loaded_again(folders: list[Path], serving: Open) -> None:
+    models = serving(folders)
+
+    async def work() -> None:
+        async with models.get("a") as old:
+            before = next(old.model.parameters()).clone()
+            replace(folders[0], 7)
+            async with models.get("a") as new:
+                assert new is not old
+                assert not torch.equal(before, next(new.model.parameters()))
+            assert old.model not in Idle.closed  # its request goes on
+            assert torch.equal(before, next(old.model.parameters()))
+        while old.model not in Idle.closed:
+            await asyncio.sleep(0.01)
+        async with models.get("a") as again:
+            assert again is new
+
+    asyncio.run(work())
+
+
+def damage(folder: Path, how: str) -> None:
+    path = folder / "model.safetensors"
+    if how == "removed":
+        shutil.rmtree(folder)
+    elif how == "cut":
+        with path.open("r+b") as file:  # in place: the loaded model must not be a view of the file
+            file.truncate(100)
+    elif how == "overwritten":
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    else:
+        (folder / "config.json").write_text("{")
+
+
+@pytest.mark.parametrize("how", ["removed", "cut", "overwritten", "config"])
+def test_a_run_that_is_damaged_while_it_serves(
+    folders: list[Path], serving: Open, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is loaded goes on, and what is not cannot be loaded until its files are whole again."""
+    models = serving(folders)
+    (before,) = use(models, "a")
+    copy = shutil.copytree(folders[1], folders[1].parent / "copy")
+    for folder in folders[:2]:
+        damage(folder, how)
+    with caplog.at_level(logging.ERROR):
+        assert use(models, "a", "a") == [before, before]
+    assert len(caplog.records) == 1
+    assert sum(parameter.detach().abs().sum().item() for parameter in before.model.parameters()) > 0
+    assert models.created("a") >= 0
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="the model 'b' cannot be loaded"):
+            use(models, "b")
+    shutil.rmtree(folders[1], ignore_errors=True)
+    copy.rename(folders[1])
+    assert use(models, "b")[0].name == "b"
+
+
+def test_closing_ends_all_services(folders: list[Path]) -> None:
+    models = Models(folders, ServeSettings())
+    use(models, "b")
+    models.close(finish=False)
+    assert len(Idle.closed) == 2
+    assert loaded(models) == []

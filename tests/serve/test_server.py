@@ -1,0 +1,343 @@
+"""Where a server listens, what it logs, its figures, and how `jumok serve` starts and ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import http.client
+import importlib.util
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from prometheus_client.parser import text_string_to_metric_families
+
+import jumok as package
+from conftest import Jumok
+from jumok.config import GPTConfig
+from jumok.errors import ConfigError, ServeError
+from jumok.inference.service import Counts
+from jumok.models import build
+from jumok.serve.metrics import Metrics
+from jumok.serve.server import _Line, escaped, listen, url_of
+from jumok.serve.settings import ServeSettings, is_local, read_keys
+from jumok.tokenizers import train_tokenizer
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"port": 70_000}, "port=70000 is out of range"),
+        ({"port": -1}, "port=-1 is out of range"),
+        ({"slots": 0}, "slots=0 is out of range"),
+        ({"waiting": -1}, "waiting=-1 is out of range"),
+        ({"timeout": 0}, "timeout=0 is out of range"),
+        ({"timeout": float("nan")}, "timeout=nan is out of range"),
+        ({"read_timeout": float("inf")}, "read_timeout=inf is out of range"),
+        ({"memory": 0}, "memory=0 is out of range"),
+        ({"cors": ("http://localhost:3000/",)}, "is not an origin"),
+        ({"cors": ("localhost:3000",)}, "is not an origin"),
+        ({"host": "0.0.0.0"}, "host 0.0.0.0 can be reached from other machines, and there is no API key"),
+        ({"host": "::"}, "there is no API key"),
+        ({"host": ""}, "there is no API key"),
+        ({"host": "192.168.0.7"}, "there is no API key"),
+        ({"host": "localhost.example"}, "there is no API key"),
+    ],
+)
+def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        ServeSettings(**wrong)
+
+
+def test_hosts() -> None:
+    for host in ("127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost", "LocalHost"):
+        assert is_local(host)
+        assert ServeSettings(host=host).host == host
+    for host in ("0.0.0.0", "10.0.0.1", "::ffff:8.8.8.8", "example.org", "", "127.0.0.1.example", "0x7f.1"):
+        assert not is_local(host)
+    assert ServeSettings(host="0.0.0.0", keys=("k",)).keys == ("k",)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "message"),
+    [
+        (None, 0o600, "cannot read the API keys"),
+        (b"", 0o600, "has no API key"),
+        (b"\n  \n# only a comment\n", 0o600, "has no API key"),
+        (b"key\n", 0o604, "all users of this machine can read"),
+        (b"key\n", 0o602, "all users of this machine can read"),
+        (b"good\ntwo words\n", 0o600, r"line 2 of .*keys is not an API key"),
+        ("good\n\n열쇠\n".encode(), 0o600, r"line 3 of .*keys is not an API key"),
+        (b"\xff\xfe\xff", 0o600, "cannot read the API keys"),
+    ],
+)
+def test_wrong_key_files(tmp_path: Path, content: bytes | None, mode: int, message: str) -> None:
+    path = tmp_path / "keys"
+    if content is not None:
+        path.write_bytes(content)
+        path.chmod(mode)
+    with pytest.raises(ConfigError, match=message) as error:
+        read_keys(path)
+    assert "two words" not in str(error.value)
+    assert "열쇠" not in str(error.value)
+
+
+def test_a_key_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes("\ufeff# for the class\r\n  first \r\n\r\nsecond#1\nfirst\n".encode())
+    path.chmod(0o640)
+    assert read_keys(path) == ("first", "second#1")
+
+
+# --- sockets ---
+
+
+def test_a_port_in_use() -> None:
+    with listen(ServeSettings(port=0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(ServeError, match=f"port {port} is in use; .*port=0"):
+            listen(ServeSettings(port=port))
+    listen(ServeSettings(port=port)).close()
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EACCES, "this user may not listen on port 80; choose one above 1023"),
+        (errno.EADDRNOTAVAIL, "cannot listen on host 127.0.0.1: Cannot assign"),
+    ],
+)
+def test_a_port_that_is_not_allowed(monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+    def refuse(sock: socket.socket, address: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(ServeError, match=message):
+        listen(ServeSettings(port=80))
+
+
+def test_hosts_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ServeError, match="cannot listen on host no-such-host"):
+        listen(ServeSettings(host="no-such-host.invalid", keys=("k",)))
+    elsewhere = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: elsewhere)
+    with pytest.raises(ServeError, match="localhost is not a name of this machine alone"):
+        listen(ServeSettings(host="localhost", port=0))
+
+
+def test_the_url_is_one_that_a_client_can_use() -> None:
+    with listen(ServeSettings(host="0.0.0.0", port=0, keys=("k",))) as sock:
+        assert url_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
+    with listen(ServeSettings(host="localhost", port=0)) as sock:
+        assert url_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
+    try:
+        sock = listen(ServeSettings(host="::1", port=0))
+    except ServeError:
+        pytest.skip("this machine has no IPv6")
+    with sock:
+        assert url_of(sock) == f"http://[::1]:{sock.getsockname()[1]}"
+
+
+# --- the log and the figures ---
+
+
+def test_a_line_of_the_log_cannot_be_forged() -> None:
+    wild = "그날 밤\r\n2026 GET / 200\x1b[2J\x9b\x7f\u2028\u2029\x85\u202e\u2066\ufeff\u200b\ud800\0\\n"
+    line = escaped(wild)
+    assert line.isprintable()
+    assert line.isascii() or line.startswith("그날 밤")
+    assert line == (r"그날 밤\r\n2026 GET / 200\x1b[2J\x9b\x7f\u2028\u2029\x85\u202e\u2066\ufeff\u200b\ud800\x00\\n")
+
+
+def test_the_log_has_the_place_of_an_error_and_not_its_message() -> None:
+    try:
+        raise ExceptionGroup("그날", [ValueError("그날 밤\n2026 forged")])
+    except ExceptionGroup:
+        record = logging.LogRecord("jumok", logging.ERROR, "", 1, "an error", (), sys.exc_info())
+    line = _Line().format(record)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\S+ an error: ValueError in .*", line)
+    assert "그날" not in line
+
+
+def test_the_figures_are_in_the_format_of_prometheus() -> None:
+    counts = Counts(running=1, waiting=2, finished=3, written=4, read=5, reused=6)
+    metrics = Metrics(lambda: {'소설 "1"\\\n': counts, "b": dataclasses.replace(counts, written=40)})
+    metrics.request("/v1/models", 200, 0.01)
+    metrics.first_token(0.02)
+    metrics.between(0.003)
+    families = {family.name: family for family in text_string_to_metric_families(metrics.text())}
+    values = {
+        (sample.name, sample.labels.get("model")): sample.value for f in families.values() for sample in f.samples
+    }
+    name = '소설 "1"\\\n'
+    assert values["jumok_texts_running", name] == 1
+    assert values["jumok_texts_waiting", "b"] == 2
+    assert values["jumok_texts_finished_total", "b"] == 3
+    assert values["jumok_tokens_written_total", name] == 4
+    assert values["jumok_tokens_written_total", "b"] == 40
+    assert values["jumok_tokens_read_total", "b"] == 5
+    assert values["jumok_tokens_reused_total", "b"] == 6
+    assert values["jumok_first_token_seconds_count", None] == 1
+    assert values["jumok_between_tokens_seconds_sum", None] == 0.003
+    assert families["jumok_texts_running"].type == "gauge"
+    assert Metrics().text() != metrics.text()  # each has a registry of its own
+
+
+# --- the command ---
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that writes for as long as one wants."""
+    tokenizer = train_tokenizer("그날 밤 나는 집에 갔다. " * 5)
+    torch.manual_seed(0)
+    sizes = {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 16, "vocab_size": tokenizer.vocab_size}
+    model = build(GPTConfig(**sizes)).eval()
+    model.tokenizer = tokenizer
+    folder = tmp_path_factory.mktemp("runs") / "novel"
+    package.save(model, folder)
+    return folder
+
+
+def test_wrong_use(jumok: Jumok, run: Path, own_folder: Path) -> None:
+    keys = own_folder / "keys"
+    keys.touch(0o600)
+    open_keys = own_folder / "open"
+    open_keys.write_text("key\n")
+    open_keys.chmod(0o644)
+    other = own_folder / "other"
+    other.mkdir()
+    for arguments, code, message in (
+        ([], 2, "no run was given"),
+        (["nowhere"], 1, "there is no run folder nowhere"),
+        ([other], 1, "has no config.json"),
+        ([run, run], 1, "have the same name"),
+        ([run, "--port", "70000"], 2, "port=70000 is out of range"),
+        ([run, "--port", "x"], 2, "is not a valid"),
+        ([run, "--slots", "0"], 2, "slots=0 is out of range"),
+        ([run, "--api-key-file", "missing"], 2, "cannot read the API keys in missing: No such file"),
+        ([run, "--api-key-file", keys], 2, "has no API key"),
+        ([run, "--api-key-file", open_keys], 2, "chmod 600"),
+        ([run, "--host", "0.0.0.0"], 2, "Name a file with keys, --api-key-file FILE, or listen on 127.0.0.1."),
+        ([run, "--memory", "much"], 2, "--memory much is not a size"),
+        ([run, "--memory", "1"], 1, "allow more with --memory"),
+        ([run, "--quantize", "int4"], 2, "is not"),
+        ([run, "--cors", "example.org"], 2, "--cors example.org is not an origin"),
+        ([run, "--device", "cuda:77"], 2, "is not available here"),
+    ):  # fmt: skip
+        end = jumok("serve", *arguments, *([] if "--port" in arguments else ["--port", "0"]))
+        assert (end.code, end.out) == (code, ""), arguments
+        assert message in end.err, end.err
+
+
+def test_a_port_in_use_is_an_error_of_the_command(jumok: Jumok, run: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        end = jumok("serve", run, "--port", port)
+    assert end.code == 1
+    assert f"port {port} is in use; end the program that uses it, or choose another one: --port {port + 1}" in end.err
+
+
+def test_missing_packages_are_named(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "uvicorn" else find(name, *rest)
+    )
+    end = jumok("serve", run)
+    assert end.code == 1
+    assert "not installed (uvicorn). Install them with: pip install 'jumok[serve]'" in end.err
+
+
+@contextmanager
+def process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`jumok serve` in a process of its own, and where it listens."""
+    command = [sys.executable, "-m", "jumok.cli", "serve", *map(str, arguments), "--port", "0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "JUMOK_NATIVE": "0", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, encoding="utf-8"
+    ) as child:
+        assert child.stdout is not None
+        try:
+            yield child, child.stdout.readline()
+        finally:
+            child.kill()
+
+
+@contextmanager
+def stream(address: str, tokens: int) -> Iterator[http.client.HTTPResponse]:
+    """Begin to stream a text, and read its first piece."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    body = {"model": "novel", "prompt": "그날", "max_tokens": tokens, "stream": True, "temperature": 0}
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.readline().startswith(b"data: ")
+    with closing(connection), answer:
+        yield answer
+
+
+def accepts(address: str) -> bool:
+    """Whether a server accepts connections."""
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_lets_a_stream_finish(run: Path, number: int) -> None:
+    with process(run, "--json") as (child, line):
+        found = json.loads(line)
+        assert found["models"] == ["novel"]
+        address = found["url"].removeprefix("http://")
+        with stream(address, 3000) as answer:
+            child.send_signal(number)
+            assert child.stderr is not None
+            while "Finishing the requests that had begun" not in child.stderr.readline():
+                pass
+            while accepts(address):
+                time.sleep(0.01)
+            assert answer.read().endswith(b"data: [DONE]\n\n")
+        out, err = child.communicate(timeout=30)
+        assert child.returncode == 0
+        assert out == ""
+        assert re.fullmatch(r"\S+ POST /v1/completions 200 \d+\.\d{3} s 3000 tokens\n", err), err
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_the_second_signal_ends_at_once(run: Path) -> None:
+    with process(run) as (child, line):
+        found = re.search(r"http://(127\.0\.0\.1:\d+)/v1/completions", line)
+        assert found is not None
+        assert line.startswith("curl ")
+        with stream(found[1], 90_000) as answer:
+            child.send_signal(signal.SIGTERM)
+            assert child.stderr is not None
+            while "Finishing" not in child.stderr.readline():
+                pass
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(20) == 130
+            assert "Traceback" not in child.stderr.read()
+            with pytest.raises((ConnectionError, http.client.IncompleteRead)):
+                answer.read()
