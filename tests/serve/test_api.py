@@ -119,9 +119,11 @@ def serving(app: FastAPI) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def models(runs: dict[str, Any]) -> Iterator[Models]:
     folder: Path = runs["folder"]
-    models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
-    yield models
-    models.close(finish=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
+        models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
+        yield models
+        models.close(finish=False)
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +132,13 @@ def address(models: Models) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(address: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=30) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def post(address: str) -> Iterator[Callable[..., httpx2.Response]]:
     with httpx2.Client(base_url=address, timeout=30) as http:
 
@@ -597,6 +599,25 @@ def test_a_bad_parameter_is_named(
     assert len(error["message"]) < 400
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong", "message"),
+    [
+        ("/v1/completions", {"temperature": "hot"}, "temperature should be a valid number, and it is 'hot'."),
+        ("/v1/completions", {"model": None}, "model is missing."),
+        ("/v1/completions", {"temperatur": 1}, "temperatur is not a parameter that this server knows."),
+        ("/v1/completions", {"stop": ["가"] * 17}, "stop should have at most 16 strings, and it is ['가', '가', '가',"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": 3}]},
+         "messages[0].content should be a valid string, and it is 3."),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+         "messages[0].content[0].type should be 'text', and it is 'image_url'."),
+    ],
+)  # fmt: skip
+def test_the_message_of_an_error(
+    post: Callable[..., httpx2.Response], path: str, wrong: dict[str, Any], message: str
+) -> None:
+    assert post(path, GOOD[path] | wrong).json()["error"]["message"].startswith(message)
+
+
 def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
     """Parameters that change nothing, null, and values that ask for nothing."""
     ignored = {"user": "나", "metadata": {}, "store": True, "service_tier": "auto", "n": None, "best_of": 1}
@@ -678,7 +699,8 @@ def test_an_error_in_the_server_tells_nothing(
     assert "ZeroDivisionError: secret" in caplog.text
 
 
-def test_a_server_that_ends_says_so(runs: dict[str, Any]) -> None:
+def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
     models = Models([runs["folder"] / "char"], SETTINGS)
     with (
         serving(create_app(models, SETTINGS)) as address,
