@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Running, answer_on, closed_by_server, echo, running
 from starlette.types import Receive, Scope, Send
 
 from jumok.serve.errors import APIError
 from jumok.serve.limits import DEEPEST, require_json_text
+from serving import Running, answer_on, closed_by_server, echo, running
 
 
 @pytest.fixture(scope="module")
