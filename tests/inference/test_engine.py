@@ -284,6 +284,17 @@ def test_log_probabilities_are_those_of_the_model():
     assert {new.log_probability for new in news.drawn} == {None}
 
 
+def test_asking_for_log_probabilities_changes_no_text():
+    """A repetition penalty divides or multiplies by the sign of a logit, and log-probabilities have only one."""
+    model = tiny()
+    how = Sampling(temperature=1, repetition_penalty=1.8, top_k=20)
+    requests = [
+        Request(prompt=[1, 2], sampling=how, tokens=40, seed=seed, top=top) for seed, top in ((1, None), (1, 3))
+    ]
+    plain, described = write_all(Engine(model, 2), requests)
+    assert plain.drawn == described.drawn == alone(model, requests[1]).drawn
+
+
 def test_a_frequency_penalty_counts_what_was_drawn():
     """Greedy ids, step by step, against logits of the model minus the penalties."""
     model = tiny()

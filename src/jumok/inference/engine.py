@@ -260,21 +260,21 @@ class Engine:
 
     def _choose_alike(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
         """As `_choose`, for texts with equal settings and finite logits."""
-        sampling = texts[0].request.sampling
-        wanted = any(text.request.top is not None for text in texts)
-        if wanted or texts[0].request.rules is not None:
-            logits = logits.log_softmax(dim=-1)  # (N, V)
-        if texts[0].request.rules is not None:
-            logits = torch.stack([_ruled(row, text) for row, text in zip(logits, texts, strict=True)])  # (N, V)
+        sampling, rules = texts[0].request.sampling, texts[0].request.rules
+        log_probabilities = None
+        if rules is not None or any(text.request.top is not None for text in texts):
+            log_probabilities = logits.log_softmax(dim=-1)  # (N, V)
+        if log_probabilities is not None and rules is not None:
+            rows = [_ruled(row, text) for row, text in zip(log_probabilities, texts, strict=True)]
+            logits = log_probabilities = torch.stack(rows)  # (N, V)
         seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
         chances = filtered(logits, sampling, seen, counts)  # (N, V)
         if sampling.temperature == 0:
-            new = chances.argmax(dim=-1).tolist()
+            new = chances.argmax(dim=-1, keepdim=True)  # (N, 1)
         else:
-            uniform = torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64)  # (N, 1)
-            new = drawn(chances, uniform)[:, 0].tolist()
-        for row, (token, text) in enumerate(zip(new, texts, strict=True)):
-            text.push(Drawn(token) if text.request.top is None else _with_top(token, logits[row], text.request.top))
+            new = drawn(chances, torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64))  # (N, 1)
+        for text, one in zip(texts, _described(new, log_probabilities, texts), strict=True):
+            text.push(one)
 
 
 def _make_slots(
@@ -325,8 +325,16 @@ def _stacked(rows: Sequence[Tensor | None]) -> Tensor | None:
     return torch.stack(found) if found else None
 
 
-def _with_top(token: int, log_probabilities: Tensor, top: int) -> Drawn:
-    """An id with its log-probability, and the likeliest ids."""
-    best = log_probabilities.topk(min(top, len(log_probabilities)))
-    pairs = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    return Drawn(token, float(log_probabilities[token]), pairs)
+def _described(new: Tensor, log_probabilities: Tensor | None, texts: Sequence[Continuation]) -> list[Drawn]:
+    """Ids, (N, 1), with the log-probabilities that each text asks for, of (N, V)."""
+    ids: list[int] = new[:, 0].tolist()
+    if log_probabilities is None:
+        return [Drawn(token) for token in ids]
+    own: list[float] = log_probabilities.gather(1, new)[:, 0].tolist()
+    tops = [text.request.top for text in texts]
+    best = log_probabilities.topk(min(max(top or 0 for top in tops), log_probabilities.shape[1]), dim=-1)
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [
+        Drawn(token) if top is None else Drawn(token, value, tuple(zip(likeliest[:top], values[:top], strict=True)))
+        for token, value, top, (likeliest, values) in zip(ids, own, tops, pairs, strict=True)
+    ]
