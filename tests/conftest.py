@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.inference.native import build
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
 from jumok.runs.checkpoints import Checkpoint
@@ -88,6 +89,31 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def native_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A cache folder with the C++ step, which one worker builds for all."""
+    found = tmp_path_factory.getbasetemp()
+    folder = (found.parent if "PYTEST_XDIST_WORKER" in os.environ else found) / "native-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUMOK_CACHE", str(folder))
+        patch.delenv("JUMOK_NATIVE", raising=False)
+        if build._compiler() is None:
+            pytest.skip("there is no C++ compiler here")
+        assert build.library() is not None, build.why_not()
+    return str(folder)
+
+
+@pytest.fixture(params=[pytest.param("native", marks=pytest.mark.compile), "torch"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with the C++ step, and with PyTorch."""
+    if request.param == "native":
+        monkeypatch.delenv("JUMOK_NATIVE", raising=False)
+        monkeypatch.setenv("JUMOK_CACHE", request.getfixturevalue("native_cache"))
+    else:
+        monkeypatch.setenv("JUMOK_NATIVE", "0")
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

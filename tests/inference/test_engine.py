@@ -23,7 +23,7 @@ from jumok.models.gpt import GPT
 from jumok.nn.attention import ScaledDotProductAttention
 from jumok.tokenizers import train_tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
 
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
 GREEDY = Sampling(temperature=0)

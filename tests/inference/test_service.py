@@ -18,13 +18,13 @@ from jumok.inference.service import Service, Stream
 from jumok.models.gpt import GPT
 from test_engine import some_requests, tiny
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
 
 LONG = Request(prompt=[1], sampling=Sampling(temperature=1), tokens=10**6)
 
 
 @pytest.fixture
-def model() -> GPT:
+def model(backend: str) -> GPT:
     return tiny()
 
 

@@ -119,9 +119,11 @@ def serving(app: FastAPI) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def models(runs: dict[str, Any]) -> Iterator[Models]:
     folder: Path = runs["folder"]
-    models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
-    yield models
-    models.close(finish=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
+        models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
+        yield models
+        models.close(finish=False)
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +132,13 @@ def address(models: Models) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(address: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=30) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def post(address: str) -> Iterator[Callable[..., httpx2.Response]]:
     with httpx2.Client(base_url=address, timeout=30) as http:
 
@@ -678,7 +680,8 @@ def test_an_error_in_the_server_tells_nothing(
     assert "ZeroDivisionError: secret" in caplog.text
 
 
-def test_a_server_that_ends_says_so(runs: dict[str, Any]) -> None:
+def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
     models = Models([runs["folder"] / "char"], SETTINGS)
     with (
         serving(create_app(models, SETTINGS)) as address,

@@ -234,7 +234,18 @@ class Engine:
 
     def _choose(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
         """Give each text its next id. logits: (N, V), of the texts."""
-        finite = finite_rows(logits).tolist() if len(texts) else []
+        if not texts:
+            return
+        if isinstance(self._slots, NativeSlots) and all(text.has_plain_sampling for text in texts):
+            temperatures = [text.request.sampling.temperature for text in texts]
+            uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
+            for text, token in zip(texts, self._slots.draw(logits, temperatures, uniform), strict=True):
+                if token < 0:
+                    text.end("not finite")
+                else:
+                    text.push(Drawn(token))
+            return
+        finite = finite_rows(logits).tolist()
         groups: dict[object, list[int]] = {}
         for row, text in enumerate(texts):
             if not finite[row]:

@@ -54,6 +54,11 @@ class Sampling:
         require_range("min_p", self.min_p, 0, 1)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether there is a temperature only."""
+        return self == Sampling(temperature=self.temperature)
+
+    @property
     def counts_tokens(self) -> bool:
         """Whether it matters how often an id was drawn."""
         return self.presence_penalty != 0 or self.frequency_penalty != 0

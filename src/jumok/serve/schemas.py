@@ -6,7 +6,7 @@ and ignored. Any other unknown parameter is an error, because a client that send
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, LiteralString, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -28,7 +28,7 @@ IGNORED = frozenset(
 
 
 def _wrong(message: str) -> PydanticCustomError:
-    return PydanticCustomError("value", cast(LiteralString, message))
+    return PydanticCustomError("value", message)
 
 
 def _is_ids(value: object) -> bool:

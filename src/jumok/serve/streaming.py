@@ -31,9 +31,12 @@ DONE = "data: [DONE]\n\n"
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def to_json(value: object) -> str:
     """Compact JSON, readable and on one line."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,34 +150,45 @@ async def write(reply: Reply, service: Service, requests: list[Request], form: F
         requests: one for each text of the form, or none where nothing is to be written.
     """
     with written(service, requests) as streams:
-        growing, tokens = news(streams, c.metrics, c.since), 0
-        if not body.stream:
-            parts: list[list[Event]] = [[] for _ in range(form.count)]
-            async for found in growing:
-                tokens += sum(len(event.drawn) for _, event in found)
-                reply.count(tokens)
-                for number, event in found:
-                    parts[number].append(event)
-            await reply.whole(form.whole([joined(some) for some in parts]))
+        growing = _counted(reply, news(streams, c.metrics, c.since))
+        if body.stream:
+            await _send_pieces(reply, growing, form, usage=body.stream_options.include_usage)
             return
-        await reply.begin()
-        before = form.around()
-        after = '],"usage":null}' if body.stream_options.include_usage else "]}"
+        parts: list[list[Event]] = [[] for _ in range(form.count)]
+        async for found, _ in growing:
+            for number, event in found:
+                parts[number].append(event)
+        await reply.whole(form.whole([joined(some) for some in parts]))
 
-        def framed(choices: Sequence[str]) -> str:
-            return "".join(data(before + choice + after) for choice in choices if choice)
 
-        if opening := framed([form.opening(number) for number in range(form.count)]):
-            await reply.piece(opening)
-        async for found in growing:
-            tokens += sum(len(event.drawn) for _, event in found)
-            reply.count(tokens)
-            if pieces := framed([form.piece(number, event) for number, event in found]):
-                await reply.piece(pieces)
-        if body.stream_options.include_usage:
-            await reply.piece(data(f'{before}],"usage":{to_json(form.usage(tokens))}}}'))
-        await reply.piece(DONE)
-        await reply.end()
+Growing = AsyncIterator[tuple[list[tuple[int, Event]], int]]  # what is new, and the tokens so far
+
+
+async def _counted(reply: Reply, growing: AsyncIterator[list[tuple[int, Event]]]) -> Growing:
+    tokens = 0
+    async for found in growing:
+        tokens += sum(len(event.drawn) for _, event in found)
+        reply.count(tokens)
+        yield found, tokens
+
+
+async def _send_pieces(reply: Reply, growing: Growing, form: Form, *, usage: bool) -> None:
+    before, after = form.around(), '],"usage":null}' if usage else "]}"
+
+    def framed(choices: Iterable[str]) -> str:
+        return "".join(data(before + choice + after) for choice in choices if choice)
+
+    await reply.begin()
+    if opening := framed(form.opening(number) for number in range(form.count)):
+        await reply.piece(opening)
+    tokens = 0
+    async for found, tokens in growing:  # noqa: B007  # the last of them is used
+        if pieces := framed(form.piece(number, event) for number, event in found):
+            await reply.piece(pieces)
+    if usage:
+        await reply.piece(data(f'{before}],"usage":{to_json(form.usage(tokens))}}}'))
+    await reply.piece(DONE)
+    await reply.end()
 
 
 def joined(events: Sequence[Event]) -> Event:

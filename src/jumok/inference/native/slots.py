@@ -43,13 +43,15 @@ class NativeSlots:
         found = library(build=False)
         if found is None:
             raise RuntimeError("the C++ step is not built")
-        self._step, self._work_of = found.jumok_step, found.jumok_work
+        self._step, self._work_of, self._draw = found.jumok_step, found.jumok_work, found.jumok_draw
         self._work_of.restype = ctypes.c_int64
         self._model, self._work = model, torch.empty(0)
         self._pointer = ctypes.byref(model.structure)
         c = model.config
         padded = -(-c.head_dim // BLOCK) * BLOCK
-        self._empty = torch.empty(c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers)
+        kind = torch.float32 if model.kind == "float32" else torch.bfloat16
+        shape = (c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers of a block)
+        self._empty = torch.empty(shape, dtype=kind)
         self._caches = [self._empty] * slots
 
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -77,6 +79,22 @@ class NativeSlots:
         ):  # fmt: skip
             raise ValueError("an id or a position is out of range")
         return logits[:, :vocabulary]
+
+    def draw(self, logits: Tensor, temperatures: Sequence[float], uniform: Sequence[float]) -> list[int]:
+        """The id of each row as `sampling.drawn` draws it from softmax(logits / temperature); -1: a logit is not finite.
+
+        A call takes a few microseconds a row, a tenth of what the same takes in PyTorch.
+
+        Args:
+            logits: (N, V), float32. temperatures: (N,), 0 for the likeliest id. uniform: (N,), at least 0 and below 1.
+        """
+        n, vocabulary = logits.shape
+        ids = (ctypes.c_int32 * n)()
+        self._draw(
+            ctypes.c_void_p(logits.data_ptr()), ctypes.c_int64(logits.stride(0)), ctypes.c_int64(n),
+            ctypes.c_int64(vocabulary), (ctypes.c_float * n)(*temperatures), (ctypes.c_double * n)(*uniform), ids,
+        )  # fmt: skip
+        return list(ids)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let the target hold the first positions of the source."""

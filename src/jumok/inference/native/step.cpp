@@ -342,7 +342,7 @@ struct Model {
 
 // Consecutive ids of one text, the first at position `start`.
 struct Chunk {
-    float* cache;  // [layer][G][block], each block [D][BLOCK] of keys and [BLOCK][padded D] of values
+    void* cache;  // [layer][G][block], each block [D][BLOCK] of keys and [BLOCK][padded D] of values
     int32_t blocks, start, count;
 };
 
@@ -418,34 +418,43 @@ void place(const Model& m, const Norm& norm, long position, float* x) {
     }
 }
 
-struct Cache {  // of one layer and key/value head of one text
-    float* first;
+template <class T>  // float, or Brain where the matrices are rounded: many texts take more memory than the model
+struct Cache {       // of one layer and key/value head of one text
+    T* first;
     long d, wide, size;
     Cache(const Model& m, const Chunk& chunk, long layer, long g)
         : d(m.head_dim), wide(padded(d, BLOCK)), size(BLOCK * (d + wide)) {
-        first = chunk.cache + (layer * m.kv_heads + g) * chunk.blocks * size;
+        first = static_cast<T*>(chunk.cache) + (layer * m.kv_heads + g) * chunk.blocks * size;
     }
-    float* keys(long block) const { return first + block * size; }                      // [D][BLOCK]
-    float* values(long block) const { return first + block * size + d * BLOCK; }        // [BLOCK][padded D]
+    T* keys(long block) const { return first + block * size; }                // [D][BLOCK]
+    T* values(long block) const { return first + block * size + d * BLOCK; }  // [BLOCK][padded D]
 };
 
+inline void round_to(float* to, float x) { *to = x; }
+
+inline void round_to(Brain* to, float x) {  // to the nearest, ties to even; a NaN stays one
+    const uint32_t bits = load<uint32_t>(&x);
+    to->bits = x != x ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 // Write key and value of a position.
-void remember(const Cache& cache, long position, const float* k, const float* v) {
+template <class T>
+void remember(const Cache<T>& cache, long position, const float* k, const float* v) {
     const long block = position / BLOCK, at = position % BLOCK;
-    float* keys = cache.keys(block) + at;
-    for (long i = 0; i < cache.d; i++) keys[i * BLOCK] = k[i];
-    std::memcpy(cache.values(block) + at * cache.wide, v, sizeof(float) * cache.d);
+    T *keys = cache.keys(block) + at, *values = cache.values(block) + at * cache.wide;
+    for (long i = 0; i < cache.d; i++) round_to(keys + i * BLOCK, k[i]);
+    for (long i = 0; i < cache.d; i++) round_to(values + i, v[i]);
 }
 
 // scores[s] = q · key s, for B blocks from `block` on.
-template <int B>
-void score(const Cache& cache, long block, const float* q, float* scores) {
+template <int B, class T>
+void score(const Cache<T>& cache, long block, const float* q, float* scores) {
     Vector sums[B][ACROSS] = {};
-    const float* keys = cache.keys(block);
+    const T* keys = cache.keys(block);
     for (long i = 0; i < cache.d; i++)
         for (int b = 0; b < B; b++)
             for (int a = 0; a < ACROSS; a++)
-                sums[b][a] += q[i] * load<Vector>(keys + b * cache.size + i * BLOCK + a * LANES);
+                sums[b][a] += q[i] * load_weights(keys + b * cache.size + i * BLOCK + a * LANES);
     for (int b = 0; b < B; b++)
         for (int a = 0; a < ACROSS; a++) store(scores + (block + b) * BLOCK + a * LANES, sums[b][a]);
 }
@@ -476,15 +485,15 @@ float weigh(float* scores, long s, float scale) {
 }
 
 // out[i] = sum over positions of weights[s] · value s [i] / total. Four sums, so that additions need not wait.
-template <int B>
-void mix(const Cache& cache, const float* weights, long s, float total, long column, float* out) {
+template <int B, class T>
+void mix(const Cache<T>& cache, const float* weights, long s, float total, long column, float* out) {
     Vector sums[4][B] = {};
     for (long block = 0; block * BLOCK < s; block++) {
-        const float* values = cache.values(block) + column;
+        const T* values = cache.values(block) + column;
         const long count = s - block * BLOCK < BLOCK ? s - block * BLOCK : BLOCK;
         const auto add = [&](int k, long at) {
             for (int b = 0; b < B; b++)
-                sums[k][b] += weights[block * BLOCK + at] * load<Vector>(values + at * cache.wide + b * LANES);
+                sums[k][b] += weights[block * BLOCK + at] * load_weights(values + at * cache.wide + b * LANES);
         };
         long at = 0;
         for (; at + 4 <= count; at += 4)
@@ -499,7 +508,8 @@ void mix(const Cache& cache, const float* weights, long s, float total, long col
 }
 
 // Attention of one head of one row over positions 0..s-1.
-void attend(const Cache& cache, const float* q, long s, float* scores, float* out) {
+template <class T>
+void attend(const Cache<T>& cache, const float* q, long s, float* scores, float* out) {
     const long blocks = padded(s, BLOCK) / BLOCK;
     long block = 0;
     for (; block + 4 <= blocks; block += 4) score<4>(cache, block, q, scores);
@@ -523,6 +533,7 @@ void activate(Activation kind, const float* given, float* y) {
 
 // --- the phases ------------------------------------------------------------------------------------------------------
 
+template <class T>
 void run_layer(const Step& s, Member& member, long number) {
     const Model& m = s.m;
     const Layer& layer = m.layer[number];
@@ -539,12 +550,12 @@ void run_layer(const Step& s, Member& member, long number) {
         for (long q = head * (h / g); q < (head + 1) * (h / g); q++) place(m, layer.q_norm, at, row + q * d);
         float *k = row + (h + head) * d, *v = row + (h + g + head) * d;
         place(m, layer.k_norm, at, k);
-        remember(Cache(m, s.chunks[s.chunk_of[r]], number, head), at, k, v);
+        remember(Cache<T>(m, s.chunks[s.chunk_of[r]], number, head), at, k, v);
     });
     member.phase(s.tiles.size() * g, [&](long task) {
         const Tasked& tile = s.tiles[task / g];
         const long head = task % g;
-        const Cache cache(m, s.chunks[tile.chunk], number, head);
+        const Cache<T> cache(m, s.chunks[tile.chunk], number, head);
         for (long i = 0; i < tile.count; i++)
             for (long q = head * (h / g); q < (head + 1) * (h / g); q++) {
                 const long r = tile.row + i;
@@ -571,12 +582,39 @@ void run(const Step& s, Member member) {
         const float* row = m.embedding + (long)s.ids[r] * m.width;
         for (long i = 0; i < m.width; i++) s.x[r * s.c + i] = row[i] + (m.positions ? m.positions[at * m.width + i] : 0);
     });
-    for (long number = 0; number < m.layers; number++) run_layer(s, member, number);
+    for (long number = 0; number < m.layers; number++)
+        m.kind == FLOAT32 ? run_layer<float>(s, member, number) : run_layer<Brain>(s, member, number);
     member.phase(s.texts, [&](long t) { normalize(m.norm, s.x + s.last[t] * s.c, s.y + t * s.c, m.width); });
     multiply(s, member, m.head, s.y, s.c, s.texts, s.logits, (long)m.head.count * PANEL, false);
 }
 
 long largest(long a, long b) { return a > b ? a : b; }
+
+// --- drawing ---------------------------------------------------------------------------------------------------------
+
+// The first id whose cumulative weight passes 1 - uniform of the total, weights being exp(logit / temperature); the
+// first of the largest logits where the temperature is 0; -1 if a logit is not finite. `weights` has room for V numbers.
+int32_t draw(const float* logits, long v, float temperature, double uniform, float* weights) {
+    float most = -INFINITY;
+    long best = 0;
+    bool finite = true;
+    for (long i = 0; i < v; i++) {
+        finite &= std::abs(logits[i]) <= 3.4028234664e38f;  // false for a NaN, too
+        if (logits[i] > most) most = logits[i], best = i;
+    }
+    if (!finite) return -1;
+    if (temperature == 0) return int32_t(best);
+    long i = 0;
+    for (; i + LANES <= v; i += LANES) store(weights + i, exponential((load<Vector>(logits + i) - most) / temperature));
+    for (; i < v; i++) weights[i] = std::exp((logits[i] - most) / temperature);
+    double total = 0;
+    for (i = 0; i < v; i++) total += weights[i];
+    const double wanted = (1 - uniform) * total;
+    double passed = 0;
+    for (i = 0; i < v - 1; i++)
+        if ((passed += weights[i]) >= wanted) break;
+    return int32_t(i);
+}
 
 }  // namespace
 
@@ -628,4 +666,12 @@ EXPORTED int32_t jumok_step(const Model* m, const Chunk* chunks, int32_t texts, 
     s.scores = s.mixed + s.n * s.mixed_width;
     Pool::compute(s, threads);
     return 0;
+}
+
+// An id for each row of logits, (N, V), `step` numbers apart.
+EXPORTED void jumok_draw(
+    const float* logits, int64_t step, int64_t n, int64_t v, const float* temperatures, const double* uniform, int32_t* ids
+) {
+    std::vector<float> weights(v);
+    for (long row = 0; row < n; row++) ids[row] = draw(logits + row * step, v, temperatures[row], uniform[row], weights.data());
 }
