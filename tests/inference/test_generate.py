@@ -23,10 +23,8 @@ from transformers import (
 
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
-from jumok.inference import logits as next_token
 from jumok.inference.engine import Engine
 from jumok.inference.generate import generate, stream, write_all
-from jumok.inference.logits import next_logits
 from jumok.inference.packed import PackedGPT
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
@@ -326,7 +324,7 @@ def test_sampled_ids_follow_the_model():
     requests = [Request(prompt=[5], sampling=how, tokens=1, sample=sample) for sample in range(4000)]
     counts = Counter(text.drawn[0] for text in write_all(Engine(model, 100), requests))
     with torch.no_grad():
-        logits = next_logits(model, torch.tensor([[5]]))
+        logits = model(torch.tensor([[5]]))[:, -1]
     expected = keep_top_k(logits, 4).softmax(-1)[0]
     assert set(counts) == set(kept(keep_top_k(logits, 4))[0])
     for token, count in counts.items():
@@ -615,7 +613,8 @@ def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.Monke
 
 def test_nothing_is_computed_after_the_last_sample_has_stopped(monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
-    monkeypatch.setattr(next_token, "next_logits", lambda *given: (calls.append(1), next_logits(*given))[1])
+    hidden = Parrot.hidden
+    monkeypatch.setattr(Parrot, "hidden", lambda *given: (calls.append(1), hidden(*given))[1])
     generate(Parrot("가나다라마"), "나", tokens=1000, temperature=0, stop=["다"])
     assert len(calls) == 3
 

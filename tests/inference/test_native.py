@@ -227,6 +227,14 @@ def test_a_slot_can_begin_with_the_positions_of_another(length: int):
     assert torch.equal(slots.read([Chunk(0, 50, rest)]), alone)  # the source is as it was
 
 
+def test_a_slot_can_be_used_in_inference_mode_and_outside():
+    slots, ids = slots_for(tiny(), 2), some_ids(40)
+    with torch.inference_mode():
+        slots.read([Chunk(0, 0, ids)])
+    slots.copy(0, 1, 40)
+    assert torch.equal(slots.read([Chunk(1, 40, ids)]), slots.read([Chunk(0, 40, ids)]))
+
+
 def test_memory_grows_with_the_text_and_is_given_back():
     slots = slots_for(tiny(), 2)
     rooms = set()
@@ -248,12 +256,15 @@ def test_memory_grows_with_the_text_and_is_given_back():
         [Chunk(0, CONTEXT, [1])],
         [Chunk(0, -1, [1])],
         [Chunk(0, 0, [])],
+        [Chunk(0, 0, []), Chunk(1, 0, [1])],
+        [Chunk(0, 2**32, [1])],
+        [Chunk(0, 0, [2**32 + 1])],
         [Chunk(0, 1, range(CONTEXT))],
         [Chunk(1, 0, [1]), Chunk(1, 1, [2])],
     ],
 )
 def test_what_is_out_of_range_is_refused(chunks: list[Chunk]):
-    with pytest.raises(ValueError, match=r"out of range|twice"):
+    with pytest.raises(ValueError, match=r"out of range|occurs twice"):
         slots_for(tiny(), 2).read(chunks)
 
 

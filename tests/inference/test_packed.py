@@ -16,16 +16,20 @@ from torch import Tensor, nn
 from jumok.config import GPTConfig, RungConfig
 from jumok.errors import ConfigError, JumokError
 from jumok.inference import matrices
-from jumok.inference.decoding import Decoding, generate_ids
-from jumok.inference.generate import generate
-from jumok.inference.logits import GrowingTexts, next_logits, window_start
+from jumok.inference.engine import Engine
+from jumok.inference.generate import generate, generate_ids, write_all
+from jumok.inference.logits import window_start
 from jumok.inference.matrices import PANEL
 from jumok.inference.packed import PackedGPT, can_pack
+from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
+from jumok.inference.slots import Chunk
+from jumok.inference.torch_slots import TorchSlots
+from jumok.models.checks import not_finite
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
 from jumok.nn.attention import ScaledDotProductAttention
-from jumok.nn.cache import KVCache, LayerCache
+from jumok.nn.cache import KVCache
 from jumok.tokenizers import train_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -58,10 +62,53 @@ def some_ids(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def written(model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling: Sampling = GREEDY, **how: Any) -> Any:
-    """The ids that each row gets, (rows, number)."""
-    texts = Decoding(model, prompts, sampling, seed=3, **how)
-    return [list(row) for row in zip(*(texts.step() for _ in range(number)), strict=True)]
+def written(
+    model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling: Sampling = GREEDY, samples: int = 1, **how: Any
+) -> list[list[int]]:
+    """The ids that each text gets, the samples of the first prompt first."""
+    requests = [
+        Request(prompt=list(prompt), sampling=sampling, tokens=number, seed=3, sample=sample)
+        for prompt in prompts
+        for sample in range(samples)
+    ]
+    texts = write_all(Engine(model, len(requests), **how), requests)
+    if any(text.finish == "not finite" for text in texts):
+        raise not_finite()
+    return [text.drawn for text in texts]
+
+
+@torch.no_grad()
+def next_logits(model: GPT, ids: Tensor) -> Tensor:
+    """Logits after (B, T) ids, by the model itself without a cache: (B, V)."""
+    return model(ids[:, window_start(ids.shape[1], model.config.context_length) :])[:, -1]
+
+
+class Grown:
+    """Texts that grow side by side, and what of their windows the slots hold."""
+
+    def __init__(self, model: GPT, texts: Sequence[Sequence[int]], **how: Any) -> None:
+        self.ids, self._held = [list(text) for text in texts], [(0, 0)] * len(texts)
+        self._context, self._slots = model.config.context_length, TorchSlots(model, len(texts), **how)
+
+    def next_logits(self) -> Tensor:
+        chunks = []
+        for slot, ids in enumerate(self.ids):
+            start = window_start(len(ids), self._context)
+            before = len(ids) - 1 - start
+            first = before if self._held[slot] == (start, before) else 0
+            chunks.append(Chunk(slot, first, ids[start + first :]))
+            self._held[slot] = (start, before + 1)
+        return self._slots.read(chunks)
+
+    def append(self, ids: Sequence[int]) -> None:
+        for text, new in zip(self.ids, ids, strict=True):
+            text.append(new)
+
+
+@pytest.fixture(autouse=True)
+def _with_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the native step, which a machine may have."""
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
 
 
 @pytest.fixture
@@ -70,9 +117,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     logits = PackedGPT.logits
 
-    def counting(self: PackedGPT, ids: Tensor, cache: KVCache, positions: Tensor | None = None) -> Tensor:
+    def counting(self: PackedGPT, ids: Tensor, cache: KVCache) -> Tensor:
         calls.append(len(ids))
-        return logits(self, ids, cache, positions)
+        return logits(self, ids, cache)
 
     monkeypatch.setattr(PackedGPT, "logits", counting)
     return calls
@@ -120,11 +167,12 @@ def test_cached_and_uncached_logits_are_equal_past_the_context(family: str, cont
     """At every step, over several moves of the window, and for prompts that are much longer than the context."""
     model = tiny(dtype=torch.float64, family=family, context_length=context)
     ids = some_ids(2, prompt_length + 26)
-    cache = model.new_cache(2)
+    texts = Grown(model, ids[:, :prompt_length].tolist())
     for length in range(prompt_length, prompt_length + 26):
-        cached, uncached = (next_logits(model, ids[:, :length], c) for c in (cache, None))
-        torch.testing.assert_close(cached, uncached, rtol=0, atol=1e-10)
-        assert 0 < cache.length <= context
+        wanted = next_logits(model, ids[:, :length])
+        exact = 1e-10 if family == "classic" else 1e-6 * float(wanted.abs().max())
+        torch.testing.assert_close(texts.next_logits(), wanted, rtol=0, atol=exact)
+        texts.append(ids[:, length].tolist())
 
 
 def test_the_model_reads_a_window_once_and_the_decoder_the_rest(fed: list[tuple[int, ...]], taken: list[int]):
@@ -146,7 +194,7 @@ def test_logits_are_those_of_the_model(shape: dict[str, Any], dtype: torch.dtype
     """At every step of two texts over several windows. In float64 RMSNorm's statistics are float32 in the model."""
     model = tiny(dtype=dtype, context_length=24, **shape)
     ids = some_ids(2, 60)
-    texts = GrowingTexts(model, ids[:, :3].tolist())
+    texts = Grown(model, ids[:, :3].tolist())
     assert can_pack(model)
     for length in range(3, 60):
         found, wanted = texts.next_logits(), next_logits(model, ids[:, :length])
@@ -160,7 +208,7 @@ def test_classic_logits_are_exact_in_float64():
     """What differs in float32 is rounding if it is gone here."""
     model = tiny(dtype=torch.float64, family="classic")
     ids = some_ids(3, 9)
-    found = GrowingTexts(model, ids.tolist()).next_logits()
+    found = Grown(model, ids.tolist()).next_logits()
     torch.testing.assert_close(found, model(ids)[:, -1], rtol=0, atol=1e-12)
 
 
@@ -168,9 +216,9 @@ def test_classic_logits_are_exact_in_float64():
 def test_without_mkl_the_products_are_the_usual_ones(monkeypatch: pytest.MonkeyPatch):
     """Panels are for MKL; other libraries would run them one by one."""
     model, ids = tiny(), some_ids(2, 9)
-    wanted = GrowingTexts(model, ids.tolist()).next_logits()
+    wanted = Grown(model, ids.tolist()).next_logits()
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    torch.testing.assert_close(GrowingTexts(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
+    torch.testing.assert_close(Grown(model, ids.tolist()).next_logits(), wanted, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -318,7 +366,7 @@ def test_logits_side_by_side_are_those_of_each_alone(shape: dict[str, Any], leng
     """Each text has its own window, which moves when it is its turn."""
     model = tiny(**shape)
     ids = [some_ids(length + 40, seed=row) for row, length in enumerate(lengths)]
-    texts = GrowingTexts(model, [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)])
+    texts = Grown(model, [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)])
     for step in range(40):
         found = texts.next_logits()
         for row, length in enumerate(lengths):
@@ -345,14 +393,6 @@ def test_a_watched_model_writes_texts_of_different_lengths_too(taken: list[int])
     assert taken == []
 
 
-def test_all_prompts_are_read_in_one_pass_and_equal_ones_once(fed: list[tuple[int, ...]]):
-    written(tiny(), [[1, 2, 3, 4], [5, 6], [1, 2, 3, 4]], 1, samples=4)
-    assert fed == [(2, 3)]
-    fed.clear()
-    written(tiny(), [[1], [2]], 1)
-    assert fed == []  # there is nothing before the newest
-
-
 def prompts_of(text: str) -> Iterator[str]:
     yield from ("", text[:3], text[5:12], text[:90])
 
@@ -372,67 +412,6 @@ def test_generate_takes_a_list_of_prompts(family: str, tales: str):
     assert together[1][0].finish == "stop"
     assert generate(model, []) == []
     assert generate(model, tuple(prompts[:1]), seed=1, tokens=30) == [generate(model, prompts[0], seed=1, tokens=30)]
-
-
-def test_equal_prompts_without_a_seed_give_different_texts():
-    texts = Decoding(tiny(), [[1], [1]], Sampling(temperature=5))
-    first, second = zip(*(texts.step() for _ in range(30)), strict=True)
-    assert first != second
-
-
-# --- texts that are done, and texts that fail -------------------------------------------------------------------------
-
-
-def ids_of(model: GPT, prompts: Sequence[Sequence[int]], lengths: Sequence[int], **how: Any) -> list[list[Any]]:
-    """What each prompt gets when it is let go after so many ids."""
-    texts, found = Decoding(model, prompts, Sampling(), seed=3, **how), [[] for _ in prompts]  # type: ignore[var-annotated]
-    while True:
-        for row, token in zip(texts.rows, texts.step(), strict=True):
-            found[row].append(token)
-        going = [place for place, row in enumerate(texts.rows) if len(found[row]) < lengths[row]]
-        if not going:
-            return found
-        texts.keep(going)
-
-
-@pytest.mark.parametrize(
-    ("family", "cache", "watched"),
-    [("modern", True, False), ("classic", True, False), ("modern", False, False), ("modern", True, True)],
-)
-def test_texts_that_are_done_are_computed_no_more(
-    family: str, cache: bool, watched: bool, fed: list[tuple[int, ...]], taken: list[int]
-):
-    """Finished rows of a batch kept computing until all were done. Those that go on are as without the others."""
-    model = tiny(family=family)
-    prompts, lengths = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10], [4, 5]], [2, 30, 1, 9]
-    alone = [ids_of(model, [prompt], [length], cache=cache)[0] for prompt, length in zip(prompts, lengths, strict=True)]
-    del taken[:], fed[:]
-    if watched:
-        model.blocks[0].register_forward_hook(lambda *_: None)
-    assert ids_of(model, prompts, lengths, cache=cache) == alone
-    if cache and not watched:
-        assert taken == [4] + [3] + [2] * 7 + [1] * 21
-    else:
-        assert sum(rows for rows, _ in fed) == 4 + 3 + 2 * 7 + 21
-
-
-def test_a_text_without_finite_logits_fails_alone():
-    """A NaN row in a batch used to raise for all: here the embedding of one id is damaged, which one prompt holds."""
-    model = tiny(tie_embeddings=False)
-    wanted = written(model, [[1, 2], [4]], 4)
-    damaged = next(token for token in range(5, V) if all(token not in ids for ids in wanted))
-    with torch.no_grad():
-        model.token_embedding.weight[damaged] = math.nan
-    prompts = [[1, 2], [3, damaged], [4]]
-    texts = Decoding(model, prompts, GREEDY)
-    assert texts.step()[1] is None
-    with pytest.raises(JumokError, match="not finite"):
-        texts.step()
-    texts = Decoding(model, prompts, GREEDY)
-    first = texts.step()
-    texts.keep([0, 2])
-    rest = [texts.step() for _ in range(3)]
-    assert [list(row) for row in zip(first[::2], *rest, strict=True)] == wanted
 
 
 # --- matrices that are packed once ------------------------------------------------------------------------------------
@@ -506,11 +485,11 @@ def by_a_new_layer(model: GPT) -> None:
 def test_changed_weights_are_packed_again(change: Callable[[GPT], None], family: str, packed: list[tuple[int, ...]]):
     """PyTorch's count of versions knows nothing of changes through `.data` or numpy; the logits must."""
     model = tiny(family=family)
-    GrowingTexts(model, [[1, 2, 3]]).next_logits()
+    Grown(model, [[1, 2, 3]]).next_logits()
     del packed[:]
     change(model)
     with torch.no_grad():
-        found, wanted = GrowingTexts(model, [[1, 2, 3]]).next_logits(), next_logits(model, torch.tensor([[1, 2, 3]]))
+        found, wanted = Grown(model, [[1, 2, 3]]).next_logits(), next_logits(model, torch.tensor([[1, 2, 3]]))
     assert packed
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
 
@@ -526,45 +505,6 @@ def test_packed_matrices_go_with_their_model():
     assert gone() is None
 
 
-# --- the cache that they share ----------------------------------------------------------------------------------------
-
-
-def test_rows_of_a_cache_go_on_where_each_of_them_is():
-    cache = LayerCache(9, torch.zeros(2, 3, 0, 4))
-    k, v = torch.randn(2, 2, 3, 1, 4).unbind()
-    keys, values = cache.append_one(torch.cat((k, v), dim=1), torch.tensor([1, 5]))
-    assert keys.shape == values.shape == (2, 3, 6, 4)
-    for row, position in enumerate((1, 5)):
-        assert torch.equal(keys[row, :, position], k[row, :, 0])
-        assert torch.equal(values[row, :, position], v[row, :, 0])
-
-
-def test_room_behind_the_end_of_a_shorter_row_holds_numbers():
-    """Trap: a mask gives it the weight zero, and zero times the NaN that fresh memory may hold is a NaN."""
-    cache = LayerCache(600, torch.zeros(2, 3, 0, 4))
-    for last in (5, 300, 599):  # it grows twice
-        rows = cache.append_one(torch.ones(2, 6, 1, 4), torch.tensor([0, last]))
-        assert all(float(row[0, :, 1:].abs().sum()) == 0 for row in rows)
-
-
-def test_rows_can_begin_with_those_of_another_cache():
-    mine, other = LayerCache(9, torch.zeros(3, 2, 0, 4)), LayerCache(9, torch.zeros(2, 2, 0, 4))
-    k, v = other.append(torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4))
-    mine.append(torch.ones(3, 2, 6, 4), torch.ones(3, 2, 6, 4))
-    mine.replace(torch.tensor([2, 0]), other, torch.tensor([1, 1]))
-    assert mine.length == 5
-    for row in (0, 2):
-        assert torch.equal(mine.held()[0][row], k[1])
-        assert torch.equal(mine.held()[1][row], v[1])
-    assert float(mine.held()[0][1].mean()) == 1
-
-
-def test_a_row_does_not_fit_behind_the_end_of_a_cache():
-    cache = LayerCache(4, torch.zeros(1, 1, 0, 2))
-    with pytest.raises(ValueError, match="5 positions do not fit into a cache for 4"):
-        cache.append_one(torch.zeros(1, 2, 1, 2), torch.tensor([4]))
-
-
 # --- 8-bit weights ----------------------------------------------------------------------------------------------------
 
 
@@ -575,7 +515,7 @@ def test_int8_logits_are_close(shape: dict[str, Any]):
     model = tiny(n_embd=64, **{"head_dim": 16, **shape})
     ids = some_ids(3, 10)
     wanted = model(ids)[:, -1]
-    found = GrowingTexts(model, ids.tolist(), quantize="int8").next_logits()
+    found = Grown(model, ids.tolist(), quantize="int8").next_logits()
     assert found.dtype == torch.float32
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
 

@@ -8,8 +8,9 @@ floating-point number.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -19,8 +20,11 @@ from numpy.typing import NDArray
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, TextError, TokenizerError
 from jumok.inference.beam_search import beam_search
-from jumok.inference.sampling import drawn, filtered
-from jumok.inference.targets import Answer, Search, SearchSettings, Targets
+from jumok.inference.engine import Engine
+from jumok.inference.generate import write_all
+from jumok.inference.requests import Request
+from jumok.inference.targets import Answer, AnswerRules, Search, SearchSettings, Targets, make_answer, special_ids
+from jumok.inference.writer import Continuation
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -29,6 +33,7 @@ from jumok.models.modes import eval_mode
 from jumok.tokenizers import Ids, Tokenizer
 
 LARGEST_BATCH = 128  # targets in one batch
+MOST_DRAWS = 2**32  # for each source; a number for each draw, which does not depend on how many there are
 
 
 def answer(
@@ -121,66 +126,62 @@ def answer_ids(
         sources: (S,) each, of 1 to context_length ids; see `with_special_tokens`.
         cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
     """
-    require_answering(model)
+    tokenizer = require_answering(model)
     seed = secrets.randbits(63) if seed is None else seed
     draws = search.n_best if search.temperature > 0 else 1
     require_room_to_write(model.config, max(draws, search.beam))
-    size = max(1, LARGEST_BATCH // max(draws, search.beam))  # sources
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))  # so that little is padding
     answers: list[list[Answer]] = [[] for _ in sources]
     with eval_mode(model):
-        for first in range(0, len(order), size):
-            numbers = order[first : first + size]
-            targets = Targets(model, [sources[number] for number in numbers], search, cache=cache)
-            if search.beam > 1:
-                found = beam_search(targets, search)
-            else:
-                random = [
-                    np.random.Generator(np.random.PCG64((seed, number, draw)))
-                    for number in numbers
-                    for draw in range(draws)
-                ]
-                found = _decoded(targets, search, draws, random)
-            for number, some in zip(numbers, found, strict=True):
-                ranked = sorted(some, key=lambda one: -one.score)
-                answers[number] = ranked[: search.n_best]
+        if search.beam > 1:
+            size = max(1, LARGEST_BATCH // search.beam)  # sources
+            for first in range(0, len(order), size):
+                numbers = order[first : first + size]
+                targets = Targets(model, [sources[number] for number in numbers], search, cache=cache)
+                for number, found in zip(numbers, beam_search(targets, search), strict=True):
+                    answers[number] = found
+        else:
+            requests = _requests(model, tokenizer, sources, search, seed)
+            each = [(number, draw) for number in order for draw in range(draws)]
+            engine = Engine(model, min(LARGEST_BATCH, max(1, len(each))), cache=cache)
+            texts = write_all(engine, [requests(number, draw) for number, draw in each])
+            for (number, _), text in zip(each, texts, strict=True):
+                answers[number].append(_answer(model, tokenizer, text, search))
     if answers and all(one.finish == "not finite" for found in answers for one in found):
         raise not_finite()
-    return answers
+    return [sorted(found, key=lambda one: -one.score)[: search.n_best] for found in answers]
 
 
-def _decoded(targets: Targets, search: Search, draws: int, random: Sequence[np.random.Generator]) -> list[list[Answer]]:
-    """Greedy answers, or `draws` drawn ones, for each source; a row that is finished is dropped at once.
+def _requests(
+    model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[Ids], search: Search, seed: int
+) -> Callable[[int, int], Request]:
+    """A function that returns the request for a draw for a source, by their numbers."""
+    assert model.config.decoder_start_id is not None  # `require_answering` has checked both
+    assert model.config.eos_id is not None
+    start, end = model.config.decoder_start_id, model.config.eos_id
+    rules, special = AnswerRules(model.config, search), special_ids(tokenizer, model.config)
 
-    Args:
-        random: one generator for each source and draw, one number of it for each token.
-    """
-    sources = len(targets.ids)
-    answers: list[list[Answer]] = [[] for _ in range(sources)]
-    rows = list(range(sources * draws))  # which source and draw each row of the batch is
-    if draws > 1:
-        targets.select(torch.arange(sources, device=targets.device).repeat_interleave(draws))
-    totals = torch.zeros(len(rows), device=targets.device)
-    while rows:
-        log_probabilities = targets.log_probabilities()  # (B, V)
-        log_probabilities = log_probabilities.masked_fill(targets.failed[:, None], 0)  # any id, which is not used
-        if search.temperature == 0:
-            new = log_probabilities.argmax(dim=-1)  # (B,)
-        else:
-            uniform = torch.tensor([[random[row].random()] for row in rows], dtype=torch.float64)  # (B, 1)
-            chances = filtered(log_probabilities.cpu(), search)  # (B, V)
-            new = drawn(chances, uniform)[:, 0].to(targets.device)  # (B,)
-        totals = totals + log_probabilities.gather(1, new[:, None])[:, 0]  # (B,)
-        ended = targets.ends(new) | targets.failed  # (B,)
-        failed = targets.failed.tolist()
-        for place in ended.nonzero()[:, 0].tolist():
-            score = search.score(float(totals[place]), targets.ids.shape[1])
-            one = targets.broken(place) if failed[place] else targets.finished(place, int(new[place]), score)
-            answers[rows[place] // draws].append(one)
-        targets.append(new)
-        if bool(ended.any()):
-            kept = (~ended).nonzero()[:, 0]  # (N,)
-            rows = [rows[place] for place in kept.tolist()]
-            totals = totals[kept]
-            targets.select(kept)
-    return answers
+    def request(number: int, draw: int) -> Request:
+        return Request(
+            prompt=[start],
+            source=sources[number].tolist(),
+            sampling=search,
+            tokens=search.limit(model.config),
+            seed=seed,
+            sample=number * MOST_DRAWS + draw,
+            stop_ids=frozenset([end]),
+            special_ids=special,
+            rules=rules or None,
+            top=0,
+        )
+
+    return request
+
+
+def _answer(model: EncoderDecoder, tokenizer: Tokenizer, text: Continuation, search: Search) -> Answer:
+    """What an engine has written."""
+    finish = text.finish
+    assert finish is not None
+    assert finish != "cancelled"
+    score = -math.inf if finish == "not finite" else search.score(text.total, len(text.drawn))
+    return make_answer(tokenizer, model.config, text.drawn, score, finish)

@@ -25,11 +25,12 @@ from jumok.inference.packed import hooks_of
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Slots
-from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
+from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots, cannot_quantize
 from jumok.inference.writer import Continuation
 from jumok.models.checks import finite_rows
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
+from jumok.models.modes import parts_in_eval_mode
 
 FEWEST_SHARED = 16  # ids at the beginning of two texts that are worth copying instead of reading
 KEPT = 8  # free slots that keep their content, for texts that begin alike
@@ -72,7 +73,7 @@ class Engine:
         self._windows = self._slots if isinstance(self._slots, WindowSlots) else None
         if isinstance(model, GPT) and self._windows is None:
             self._windows = WindowSlots(model, slots)
-        self._hooks = hooks_of(model)
+        self._hooks, self._parts = hooks_of(model), list(model.modules())
         self._cached = True  # in the step that runs
         self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
         self._held: list[list[int]] = [[] for _ in range(slots)]  # the ids whose keys and values each slot holds
@@ -137,7 +138,8 @@ class Engine:
             places.append(place)
         if not chunks:
             return []
-        logits = slots.read(chunks)[:, : self._known]  # (N, V)
+        with parts_in_eval_mode(self._parts):
+            logits = slots.read(chunks)[:, : self._known]  # (N, V)
         ready = []
         for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
             held = self._held[place.slot]
@@ -280,8 +282,10 @@ def _make_slots(
 ) -> Slots:
     """The fastest slots for a model on its device."""
     if isinstance(model, EncoderDecoder):
-        return AnswerSlots(model, slots)
+        return AnswerSlots(model, slots, cache=cache)
     if not cache:
+        if quantize is not None:
+            raise cannot_quantize(quantize)
         return WindowSlots(model, slots)
     if can_run(model) and library(build):
         return NativeSlots(native_model(model, quantize or "float32"), slots)

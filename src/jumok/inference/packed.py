@@ -43,11 +43,16 @@ def can_pack(model: GPT) -> bool:
     weight = model.token_embedding.weight
     return (
         type(model) is GPT
+        and is_plain(model)
         and weight.dtype in (torch.float32, torch.float64)
         and all(p.device.type == "cpu" and p.dtype == weight.dtype for p in model.parameters())
-        and all(type(part) in PARTS for part in _parts_in_use(model))
         and not any(hooks_of(model))
     )
+
+
+def is_plain(model: GPT) -> bool:
+    """Whether the next token is computed by jumok's own parts alone, in the order of `GPT.hidden`."""
+    return type(model).hidden is GPT.hidden and all(type(part) in PARTS for part in _parts_in_use(model))
 
 
 def _parts_in_use(model: GPT) -> Iterator[nn.Module]:
@@ -92,13 +97,12 @@ class PackedGPT:
         return PackedGPT(self._model, batch, self._matrices)
 
     @torch.inference_mode()
-    def logits(self, ids: Tensor, cache: KVCache, positions: Tensor | None = None) -> Tensor:
+    def logits(self, ids: Tensor, cache: KVCache) -> Tensor:
         """Logits after each text's newest token; the cache is extended by it.
 
         Args:
             ids: (B,), the newest token of each text.
-            cache: keys and values of the tokens before.
-            positions: (B,), how many tokens of each text are before, or None: `cache.length` of all.
+            cache: keys and values of the tokens before. Its rows may have different lengths, see `KVCache.begin_at`.
 
         Returns:
             (B, V), of the type of the parameters.
@@ -107,30 +111,20 @@ class PackedGPT:
             ValueError: a text is longer than the context; the caller has to slide its window first.
         """
         x = F.embedding(ids, self._embedding)  # (B, C)
-        where = _Positions(cache.length, positions)
         if self._positions is not None:
-            x += where.rows(self._positions)
+            x += _newest(self._positions, cache)
         rotary = None
         if self._rotary is not None:
-            cos, sin = (where.rows(table).unsqueeze(1) for table in self._rotary)
+            cos, sin = (_newest(table, cache).unsqueeze(1) for table in self._rotary)
             rotary = (cos, sin)  # (B or 1, 1, D) and (B or 1, 1, D/2)
         for block, layer in zip(self._blocks, cache.layers, strict=True):
-            block(x, rotary, layer, where)
+            block(x, rotary, layer, cache.mask)
         return self._head(self._norm(x)).clone()
 
 
-class _Positions:
-    """The position of the newest token of each text: the same in all, or one each."""
-
-    def __init__(self, length: int, positions: Tensor | None) -> None:
-        self.length, self.positions, self.mask = length, positions, None
-        if positions is not None:
-            keys = torch.arange(int(positions.max()) + 1)
-            self.mask = (keys <= positions[:, None])[:, None, None, :]  # (B, 1, 1, S)
-
-    def rows(self, table: Tensor) -> Tensor:
-        """The rows of a table at these positions: (positions, N) -> (B, N), or (1, N)."""
-        return table.narrow(0, self.length, 1) if self.positions is None else table[self.positions]
+def _newest(table: Tensor, cache: KVCache) -> Tensor:
+    """The rows of a table of positions, (positions, N), for the token after those in a cache: (B, N), or (1, N)."""
+    return table.narrow(0, cache.length, 1) if cache.positions is None else table[cache.positions[:, 0]]
 
 
 class _Block:
@@ -143,9 +137,9 @@ class _Block:
         self._mlp_norm = _norm(block.mlp_norm, shape)
         self._mlp = _MLP(block.mlp, batch, matrices)
 
-    def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, where: _Positions) -> None:
+    def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, mask: Tensor | None) -> None:
         """x: (B, C)."""
-        x += self._attention(self._attention_norm(x), rotary, cache, where)
+        x += self._attention(self._attention_norm(x), rotary, cache, mask)
         x += self._mlp(self._mlp_norm(x))
 
 
@@ -166,7 +160,9 @@ class _Attention:
         self._attend = layer.attend
         self._o = matrices.product(batch, layer.o_proj)
 
-    def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, where: _Positions) -> Tensor:
+    def __call__(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, mask: Tensor | None
+    ) -> Tensor:
         """(B, C) -> (B, C)."""
         self._qkv(x)
         if self._norm is not None and rotary is not None:  # modern; the classic family has neither
@@ -176,8 +172,8 @@ class _Attention:
             torch.mul(qk, cos, out=self._qk)  # `positions.rotate`, half by half
             self._left.addcmul_(right, sin, value=-1)
             self._right.addcmul_(left, sin)
-        k, v = cache.append_one(self._kv, where.positions)  # (B, G, S, D) each
-        return self._o(self._attend(self._q, k, v, where.mask, True).flatten(1))
+        k, v = cache.append_joined(self._kv)  # (B, G, S, D) each
+        return self._o(self._attend(self._q, k, v, mask, True).flatten(1))
 
 
 class _MLP:

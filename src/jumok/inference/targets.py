@@ -21,7 +21,7 @@ from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.models.checks import finite_rows, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.tokenizers import Ids
+from jumok.tokenizers import Ids, Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Targets:
         assert model.config.eos_id is not None
         self.device = model.token_embedding.weight.device
         self.limit = search.limit(model.config)
-        self.no_repeat_ngram = search.no_repeat_ngram
+        self._rules = AnswerRules(model.config, search)
         rows = Rows.of(sources)
         block = rows.padded(range(len(rows)), model.config.pad_id or 0, multiple=1)  # (B, S)
         mask = torch.arange(block.shape[1]) < torch.from_numpy(rows.lengths)[:, None]  # (B, S)
@@ -142,7 +142,6 @@ class Targets:
         self.failed = torch.zeros(
             len(sources), dtype=torch.bool, device=self.device
         )  # (B,): whose last logits are not finite
-        self._special = {*self.tokenizer.special_tokens.values(), start, self._end, model.config.pad_id}
 
     @property
     def is_last(self) -> bool:
@@ -172,9 +171,8 @@ class Targets:
     def log_probabilities(self) -> Tensor:
         """Of the next token of each row: (B, V), -inf where a rule forbids it.
 
-        Ids that only the model has, not its tokenizer, are never written. As in `transformers`, the probabilities of
-        the allowed tokens do not sum to one, and a forced token costs nothing. Rows whose logits are not finite are
-        marked in `failed`, and are all -inf.
+        Ids that only the model has, not its tokenizer, are never written. Rows whose logits are not finite are marked
+        in `failed`, and are all -inf.
         """
         past = 0 if self._cache is None else self._cache.length
         hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
@@ -182,28 +180,69 @@ class Targets:
         self.failed = ~finite_rows(logits)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
-        forbid_repeats(log_probabilities, self.ids, self.no_repeat_ngram, self._end)
-        forced = self.config.forced_bos_id if self.ids.shape[1] == 1 else None
-        if self.is_last and self.config.forced_eos_id is not None:
-            forced = self.config.forced_eos_id
-        if forced is not None:
-            log_probabilities = torch.full_like(log_probabilities, -math.inf)
-            log_probabilities[:, forced] = 0.0
+        log_probabilities = self._rules.applied(log_probabilities, self.ids)  # (B, V)
         return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
 
     def finished(self, row: int, last: int, score: float) -> Answer:
         """The answer of row `row` with the token `last`."""
         ids = (*self.ids[row, 1:].tolist(), last)
-        return self._answer(ids, score, "stop" if last == self._end else "length")
+        return make_answer(self.tokenizer, self.config, ids, score, "stop" if last == self._end else "length")
 
     def broken(self, row: int) -> Answer:
         """The answer of row `row`, which failed."""
-        return self._answer(tuple(self.ids[row, 1:].tolist()), -math.inf, "not finite")
+        ids = tuple(self.ids[row, 1:].tolist())
+        return make_answer(self.tokenizer, self.config, ids, -math.inf, "not finite")
 
-    def _answer(self, ids: tuple[int, ...], score: float, finish: Literal["stop", "length", "not finite"]) -> Answer:
-        text = self.tokenizer.decode([token for token in ids if token not in self._special])
-        whole = text if finish == "stop" else text.rstrip("\ufffd")
-        return Answer(text=whole, score=score, ids=ids, tokens=len(ids), finish=finish)
+
+def make_answer(
+    tokenizer: Tokenizer,
+    config: EncoderDecoderConfig,
+    ids: Sequence[int],
+    score: float,
+    finish: Literal["stop", "length", "not finite"],
+) -> Answer:
+    """The answer that consists of these ids."""
+    special = special_ids(tokenizer, config)
+    text = tokenizer.decode([token for token in ids if token not in special])
+    whole = text if finish == "stop" else text.rstrip("\ufffd")
+    return Answer(text=whole, score=score, ids=tuple(ids), tokens=len(ids), finish=finish)
+
+
+def special_ids(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> frozenset[int]:
+    """The ids that are no text."""
+    ids = (config.decoder_start_id, config.eos_id, config.pad_id)
+    return frozenset((*tokenizer.special_tokens.values(), *(one for one in ids if one is not None)))
+
+
+class AnswerRules:
+    """The rules for each next token of an answer: forced first and last ids, and no sequence of tokens twice.
+
+    As in `transformers`, the probabilities of the allowed tokens do not sum to one, and a forced token costs nothing.
+    """
+
+    def __init__(self, config: EncoderDecoderConfig, search: Search) -> None:
+        self._first, self._last, self._end = config.forced_bos_id, config.forced_eos_id, config.eos_id
+        self._limit, self._n = search.limit(config), search.no_repeat_ngram
+
+    def __call__(self, log_probabilities: Tensor, ids: Sequence[int]) -> Tensor:
+        """Log-probabilities of the token after ids, which begin with `decoder_start_id`: (V,) -> (V,)."""
+        return self.applied(log_probabilities[None].clone(), torch.tensor([list(ids)]))[0]
+
+    def applied(self, log_probabilities: Tensor, ids: Tensor) -> Tensor:
+        """As a call, for a batch: (B, V), of the tokens after (B, T) -> (B, V), perhaps in the same memory."""
+        forced = self._first if ids.shape[1] == 1 else None
+        if ids.shape[1] == self._limit and self._last is not None:
+            forced = self._last
+        if forced is None:
+            forbid_repeats(log_probabilities, ids, self._n, self._end)
+            return log_probabilities
+        log_probabilities = torch.full_like(log_probabilities, -math.inf)
+        log_probabilities[:, forced] = 0.0
+        return log_probabilities
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._n > 0 or self._first is not None or self._last is not None
 
 
 def forbid_repeats(log_probabilities: Tensor, ids: Tensor, n: int, end: int | None = None) -> None:

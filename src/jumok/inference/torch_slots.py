@@ -1,42 +1,321 @@
-"""Stand-in."""
+"""Slots that PyTorch reads: texts of different lengths side by side, with a cache of a row for each, or without one.
+
+`TorchSlots` uses `PackedGPT` where it can, and the model itself where it has hooks, or is something else than a plain
+GPT on a CPU. `AnswerSlots` is for an encoder–decoder.
+"""
 
 from __future__ import annotations
-from collections.abc import Sequence
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
 import torch
 from torch import Tensor
+
+from jumok.errors import ConfigError
+from jumok.inference.matrices import Quantization
+from jumok.inference.packed import PackedGPT, can_pack, is_plain
 from jumok.inference.slots import Chunk
-from jumok.models.gpt import GPT
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.nn.blocks import Block
+from jumok.nn.cache import EncoderDecoderCache, RaggedCache
+
+Hidden = Callable[[int, Sequence[int], Sequence[Sequence[int]]], Tensor]
+
+LONGEST_CHUNK = 256  # ids; more are read no faster, and hold up the other texts
+BATCH_SIZES = 8  # numbers of texts for which a PackedGPT keeps its buffers
 
 
-class _Base:
-    longest = 1 << 30
+class Rows:
+    """Which row of some caches each slot has. Rows are exchanged so that those that are read are the first ones."""
+
+    def __init__(self, slots: int, *caches: RaggedCache) -> None:
+        self._caches = caches
+        self._slots: list[int | None] = [None] * slots  # by row
+        self._rows: dict[int, int] = {}  # by slot
+
+    def of(self, slot: int) -> int:
+        """The row of a slot, a free one if it has none yet."""
+        if slot not in self._rows:
+            self._rows[slot] = self._slots.index(None)
+            self._slots[self._rows[slot]] = slot
+        return self._rows[slot]
+
+    def to_front(self, slots: Sequence[int]) -> list[int]:
+        """Give these slots the first rows, in any order; the row of each."""
+        wanted = set(slots)
+        outside = [slot for slot in slots if self.of(slot) >= len(slots)]
+        for row in range(len(slots)):
+            if (other := self._slots[row]) not in wanted:
+                slot = outside.pop()
+                mine = self._rows[slot]
+                for cache in self._caches:
+                    cache.swap(row, mine)
+                self._slots[row], self._slots[mine], self._rows[slot] = slot, other, row
+                if other is not None:
+                    self._rows[other] = mine
+        return [self._rows[slot] for slot in slots]
+
+    def forget(self, slot: int) -> None:
+        """Empty the row of a slot, which another one may take."""
+        if slot in self._rows:
+            row = self._rows.pop(slot)
+            self._slots[row] = None
+            for cache in self._caches:
+                cache.cut(row, 0)
+
+
+class WindowSlots:
+    """Slots without a cache: the model reads the whole text of each slot every time, texts of one length in one batch.
+
+    Args:
+        model: any GPT, in eval mode when it reads. slots: their number.
+    """
+
     calls_hooks = True
 
-    def __init__(self, model, slots, quantize=None):
-        self._model, self._ids = model, [[] for _ in range(slots)]
+    def __init__(self, model: GPT, slots: int) -> None:
+        self.longest = sys.maxsize
+        self._model, self._device = model, model.token_embedding.weight.device
+        self._texts: list[list[int]] = [[] for _ in range(slots)]
 
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
-        out = []
+    def keep(self, chunks: Sequence[Chunk]) -> None:
+        """Take ids without reading them."""
         for slot, start, ids in chunks:
-            self._ids[slot] = [*self._ids[slot][:start], *ids]
-            out.append(self._model(torch.tensor([self._ids[slot]]))[0, -1])
-        return torch.stack(out)
+            self._texts[slot][start:] = ids
 
-    def copy(self, source, target, length):
-        self._ids[target] = self._ids[source][:length]
+    @torch.inference_mode()
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See `Slots`."""
+        self.keep(chunks)
+        groups: dict[int, list[int]] = {}  # places in `chunks`, by the length of the text
+        for place, chunk in enumerate(chunks):
+            groups.setdefault(len(self._texts[chunk.slot]), []).append(place)
+        parts = []
+        for places in groups.values():
+            texts = torch.tensor([self._texts[chunks[place].slot] for place in places], device=self._device)  # (n, T)
+            parts.append(self._model.head(self._model.hidden(texts)[:, -1]))  # (n, V)
+        return _in_order(torch.cat(parts), _inverse([place for places in groups.values() for place in places]))
 
-    def forget(self, slot):
-        self._ids[slot] = []
+    def copy(self, source: int, target: int, length: int) -> None:
+        """See `Slots`."""
+        self._texts[target] = self._texts[source][:length]
+
+    def forget(self, slot: int) -> None:
+        """See `Slots`."""
+        self._texts[slot].clear()
 
 
-class WindowSlots(_Base): ...
+class TorchSlots:
+    """Slots of a GPT with a cache.
+
+    Args:
+        model: any GPT, in eval mode when it reads. slots: their number.
+        quantize: "int8" for rounded matrices, see `PackedGPT`.
+
+    Raises:
+        ConfigError: quantised matrices were asked for where the model cannot be packed.
+    """
+
+    def __init__(self, model: GPT, slots: int, quantize: Quantization | None = None) -> None:
+        self.longest = LONGEST_CHUNK
+        self._model, self._device = model, model.token_embedding.weight.device
+        self._packed = None
+        if can_pack(model):
+            self._packed = lru_cache(BATCH_SIZES)(PackedGPT(model, 1, quantize).for_batch)
+        elif quantize is not None:
+            raise cannot_quantize(quantize)
+        self.calls_hooks = self._packed is None
+        self._ragged = is_plain(model)  # other models know nothing of rows of different lengths
+        self._number = slots
+        self._windows: WindowSlots | None = None  # of somebody's own model that knows nothing of caches
+        self._cache = RaggedCache(model.new_cache(0), slots)
+        self._rows = Rows(slots, self._cache)
+
+    @torch.inference_mode()
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See `Slots`."""
+        if self._windows is not None:
+            return self._windows.read(chunks)
+        if self._packed is not None:
+            # Autocast would cast all matrices for each token, which costs more than it saves.
+            with torch.autocast("cpu", enabled=False):
+                return self._packed_logits(self._packed(len(chunks)), chunks)
+        hidden = _side_by_side(chunks, self._rows, self._hidden, ragged=self._ragged)
+        if not self._extended:  # at the first call, so these chunks are whole texts
+            self._windows = WindowSlots(self._model, self._number)
+            self._windows.keep(chunks)
+        return _in_order(self._model.head(hidden))
+
+    @torch.inference_mode()
+    def copy(self, source: int, target: int, length: int) -> None:
+        """See `Slots`."""
+        if self._windows is None:
+            self._cache.copy(self._rows.of(source), self._rows.of(target), length)
+        else:
+            self._windows.copy(source, target, length)
+
+    @torch.inference_mode()
+    def forget(self, slot: int) -> None:
+        """See `Slots`."""
+        if self._windows is None:
+            self._rows.forget(slot)
+        else:
+            self._windows.forget(slot)
+
+    def _packed_logits(self, packed: PackedGPT, chunks: Sequence[Chunk]) -> Tensor:
+        """The model reads all but the newest id of each text, and `packed` these."""
+        rows = self._rows.to_front([chunk.slot for chunk in chunks])
+        for row, (_, start, ids) in zip(rows, chunks, strict=True):
+            if len(ids) > 1:
+                self._hidden(row, [start], [ids[:-1]])
+        by_row = [chunks[place] for place in _inverse(rows)]
+        newest = torch.tensor([ids[-1] for _, _, ids in by_row])  # (N,)
+        cache = self._cache.view(0, [start + len(ids) - 1 for _, start, ids in by_row], 1)
+        return _in_order(packed.logits(newest, cache), rows)
+
+    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
+        """Let the model read ids into neighbouring rows; its last hidden states, (B, C)."""
+        cache = self._cache.view(row, starts, len(ids[0]))
+        hidden = self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
+        self._extended = self._ragged or cache.length == max(starts) + len(ids[0])
+        return hidden
 
 
-class TorchSlots(_Base):
-    longest = 64
-    calls_hooks = False
+def cannot_quantize(quantize: Quantization) -> ConfigError:
+    """The error where matrices cannot be packed."""
+    return ConfigError(
+        "quantize={quantize!r} is for a plain GPT in float32 on the CPU, with a cache and without "
+        "hooks; leave it out, or move the model there: model.float().cpu().",
+        quantize=quantize,
+    )
 
 
-class AnswerSlots(_Base):
-    def begin(self, slot, source): ...
+class AnswerSlots:
+    """Slots of an encoder–decoder: the keys and values of a source and of the target that is written for it.
+
+    Args:
+        model: any, in eval mode when it reads. slots: their number.
+        cache: keep keys and values of the target from one step to the next; without it the result is the same.
+    """
+
+    calls_hooks = True
+
+    def __init__(self, model: EncoderDecoder, slots: int, *, cache: bool = True) -> None:
+        self.longest = model.config.context_length
+        self._model, self._device = model, model.token_embedding.weight.device
+        like = model.new_cache(0)
+        self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
+        self._rows = Rows(slots, self._target, self._source)
+        self._begun: dict[int, tuple[int, ...]] = {}  # sources that are not encoded yet
+        self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
+        # In the place of the hidden states of sources, whose keys and values are in the cache.
+        self._encoded = model.token_embedding.weight.new_zeros(1, 1, 1)
+
+    @torch.inference_mode()
+    def begin(self, slot: int, source: Sequence[int]) -> None:
+        """Let a slot hold a source, of 1 to context_length ids, and no target."""
+        self.forget(slot)
+        self._begun[slot] = tuple(source)
+
+    @torch.inference_mode()
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See `Slots`; the ids are those of the target."""
+        self._encode()
+        if self._texts is not None:
+            for slot, start, ids in chunks:
+                self._texts[slot][start:] = ids
+            chunks = [Chunk(chunk.slot, 0, self._texts[chunk.slot]) for chunk in chunks]
+        return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
+
+    @torch.inference_mode()
+    def copy(self, source: int, target: int, length: int) -> None:
+        """See `Slots`; the source is copied too."""
+        self._encode()
+        one, other = self._rows.of(source), self._rows.of(target)
+        self._target.copy(one, other, length)
+        self._source.copy(one, other, self._source.lengths[one])
+        if self._texts is not None:
+            self._texts[target] = self._texts[source][:length]
+
+    @torch.inference_mode()
+    def forget(self, slot: int) -> None:
+        """See `Slots`."""
+        self._begun.pop(slot, None)
+        self._rows.forget(slot)
+        if self._texts is not None:
+            self._texts[slot].clear()
+
+    def _encode(self) -> None:
+        """Encode the sources that are new, in one batch, and keep the keys and values of cross-attention."""
+        if not self._begun:
+            return
+        begun, self._begun = self._begun, {}
+        sources = list(dict.fromkeys(begun.values()))  # what several slots begin with is encoded once
+        lengths = [len(source) for source in sources]
+        # Filled up with an id of its own: damaged weights of another id are no concern of this source.
+        padded = [source + source[-1:] * (max(lengths) - len(source)) for source in sources]
+        encoded = self._model.encode(torch.tensor(padded, device=self._device), self._mask(lengths))  # (U, S, C)
+        slots = list(begun)
+        by_row = [slots[place] for place in _inverse(self._rows.to_front(slots))]
+        chosen = torch.tensor([sources.index(begun[slot]) for slot in by_row], device=self._device)  # (N,)
+        view = self._source.view(0, [0] * len(slots), max(lengths))
+        for block, layer in zip(self._model.decoder, view.layers, strict=True):
+            assert isinstance(block, Block)
+            assert block.cross_attention is not None
+            k, v = block.cross_attention.keys_and_values(encoded)  # (U, G, S, D) each
+            layer.append(k[chosen], v[chosen])
+        for row, slot in enumerate(by_row):
+            self._source.cut(row, len(begun[slot]))
+
+    def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
+        """Let the decoder read ids into neighbouring rows; its last hidden states, (B, C)."""
+        lengths = self._source.lengths[row : row + len(ids)]
+        cache = EncoderDecoderCache(0, self.longest, self._encoded)
+        cache.target = self._target.view(row, starts, len(ids[0]))
+        cache.source = self._source.view(row, lengths, 0)
+        encoded = self._encoded.expand(len(ids), max(lengths), 1)
+        targets = torch.tensor(ids, device=self._device)  # (B, T)
+        return self._model.hidden(targets, encoded, self._mask(lengths), cache)[:, -1]
+
+    def _mask(self, lengths: Sequence[int]) -> Tensor | None:
+        """(B, S), True for the ids of sources of these lengths, or None if all are equally long."""
+        if min(lengths) == max(lengths):
+            return None
+        return torch.arange(max(lengths), device=self._device) < torch.tensor(lengths, device=self._device)[:, None]
+
+
+def _side_by_side(chunks: Sequence[Chunk], rows: Rows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
+    """The last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
+
+    Args:
+        hidden: reads ids into neighbouring rows from a first one on; given are the row, the starts and the ids.
+        ragged: whether rows of different lengths can be read together.
+    """
+    single = [place for place, chunk in enumerate(chunks) if len(chunk.ids) == 1]
+    if not ragged and len({chunks[place].start for place in single}) > 1:
+        single = []
+    found: dict[int, Tensor] = {}  # (C,) each, by place in `chunks`
+    if single:
+        places = [
+            single[place] for place in _inverse(rows.to_front([chunks[place].slot for place in single]))
+        ]  # by row
+        batch = hidden(0, [chunks[place].start for place in places], [chunks[place].ids for place in places])
+        found.update(zip(places, batch, strict=True))
+    for place, (slot, start, ids) in enumerate(chunks):
+        if place not in found:
+            found[place] = hidden(rows.of(slot), [start], [ids])[0]
+    return torch.stack([found[place] for place in range(len(chunks))])
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    """Where each number is in a permutation of 0, 1, ..."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _in_order(logits: Tensor, rows: Sequence[int] | None = None) -> Tensor:
+    """These rows of logits, (N, V), or all, in float32 or better on the CPU."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu()
+    return logits if rows is None or list(rows) == list(range(len(rows))) else logits[list(rows)]

@@ -42,11 +42,12 @@ class Placement(nn.Module):
         self.norm = make_norm(config.encoder_block()) if learned else nn.Identity()
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """(B, T, C) -> (B, T, C), for the positions from `start`."""
+    def forward(self, x: Tensor, start: int = 0, positions: Tensor | None = None) -> Tensor:
+        """(B, T, C) -> (B, T, C), for the positions from `start`, or for those given, (B, T)."""
         table = self.positions if self.position_embedding is None else self.position_embedding.weight
         assert table is not None
-        return self.dropout(self.norm(x + table[start : start + x.shape[1]]))
+        where = slice(start, start + x.shape[1]) if positions is None else positions
+        return self.dropout(self.norm(x + table[where]))
 
 
 class EncoderDecoder(nn.Module):
@@ -129,7 +130,8 @@ class EncoderDecoder(nn.Module):
             target_ids: (B, T), integers less than vocab_size.
             encoded: (B, S, C), the result of `encode`.
             source_mask: (B, S), as in `encode`.
-            cache: keys and values of the source, and of the target before `target_ids`; extended in place.
+            cache: keys and values of the source, and of the target before `target_ids`; extended in place. The rows of
+                the target may have different lengths, see `KVCache.begin_at`.
 
         Returns:
             (B, T, C).
@@ -140,12 +142,15 @@ class EncoderDecoder(nn.Module):
         """
         start = cache.length if cache is not None else 0
         ids = checked_ids(target_ids, self.config.vocab_size, self.config.context_length, "target ids", past=start)
-        x = self.target_placement(self.token_embedding(ids) * self.scale, start)  # (B, T, C)
+        own = None if cache is None else cache.target
+        positions, mask = (None, None) if own is None else (own.positions, own.mask)
+        x = self.target_placement(self.token_embedding(ids) * self.scale, start, positions)  # (B, T, C)
         allowed = key_mask(source_mask, encoded, "source_mask")  # (B, 1, 1, S)
         for i, block in enumerate(self.decoder):
             x = block(
                 x,
-                cache=None if cache is None else cache.target.layers[i],
+                cache=None if own is None else own.layers[i],
+                mask=mask,
                 context=encoded,
                 context_mask=allowed,
                 context_cache=None if cache is None else cache.source.layers[i],

@@ -79,7 +79,8 @@ class GPT(nn.Module):
 
         Args:
             ids: (B, T), integers less than vocab_size.
-            cache: keys and values of the tokens before `ids`; extended in place.
+            cache: keys and values of the tokens before `ids`; extended in place. Its rows may have different lengths,
+                see `KVCache.begin_at`.
 
         Returns:
             (B, T, C).
@@ -90,13 +91,20 @@ class GPT(nn.Module):
         start = cache.length if cache is not None else 0
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length, past=start)
         stop = start + ids.shape[1]
+        positions = None if cache is None else cache.positions  # (B, T) where the rows have different lengths
+        where = slice(start, stop) if positions is None else positions
         x = self.token_embedding(ids)  # (B, T, C)
         if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[start:stop]  # (B, T, C)
-        angles = None if self.cos is None or self.sin is None else (self.cos[start:stop], self.sin[start:stop])
+            x = x + self.position_embedding.weight[where]  # (B, T, C)
+        angles = None
+        if self.cos is not None and self.sin is not None:
+            angles = (self.cos[where], self.sin[where])  # (T, D) each
+            if positions is not None:
+                angles = (angles[0].unsqueeze(1), angles[1].unsqueeze(1))  # (B, 1, T, D) each
+        masked = {} if cache is None or cache.mask is None else {"mask": cache.mask}
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
-            x = block(x, angles, cache.layers[i] if cache is not None else None)  # (B, T, C)
+            x = block(x, angles, cache.layers[i] if cache is not None else None, **masked)  # (B, T, C)
         return self.norm(x)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:

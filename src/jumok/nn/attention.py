@@ -225,7 +225,7 @@ class MultiHeadAttention(nn.Module):
             context: (B, S, d_context), or None for self-attention.
             mask: bool, broadcastable to (B, H, T, S).
             causal: whether to apply the causal mask as well.
-            rotary: cos and sin, (T, D) each, for the positions of x (self-attention only).
+            rotary: cos and sin, (T, D) or (B, 1, T, D) each, for the positions of x (self-attention only).
             cache: keys and values of earlier positions, extended by those of x. For cross-attention it is filled in the
                 first call; later calls use its content and ignore the context.
 
@@ -240,14 +240,15 @@ class MultiHeadAttention(nn.Module):
         if context is not None and cache is not None and cache.length:
             k, v = cache.held()  # (B, G, S, D) each
         else:
-            k, v = self._keys_and_values(x if context is None else context, rotary)  # (B, G, S, D) each
+            k, v = self.keys_and_values(x if context is None else context, rotary)  # (B, G, S, D) each
             if cache is not None:
                 k, v = cache.append(k, v)
         heads = self.attend(q, k, v, mask, causal)  # (B, H, T, D)
         merged = heads.transpose(-3, -2).flatten(-2)  # (B, T, H*D)
         return merged if self.o_proj is None else self.o_proj(merged)  # (B, T, d_out)
 
-    def _keys_and_values(self, source: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    def keys_and_values(self, source: Tensor, rotary: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Return what queries attend to: (B, S, d_in or d_context) -> (B, G, S, D) each. rotary: as in `forward`."""
         k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
         v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
         if self.k_norm is not None:

@@ -107,7 +107,7 @@ class Block(nn.Module):
         """(B, T, C) -> (B, T, C).
 
         Args:
-            rotary: cos and sin, (T, D) each, for the positions of x.
+            rotary: cos and sin, (T, D) or (B, 1, T, D) each, for the positions of x.
             cache: keys and values of the positions before x, extended in place.
             mask: bool, broadcastable to (B, H, T, S), combined with the causal mask.
             context: (B, S, C), for cross-attention.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ class LayerCache:
     def __init__(self, capacity: int, empty: Tensor) -> None:
         self.capacity = capacity
         self.length = 0
+        self.places: tuple[Tensor, Tensor] | None = None  # rows, (B, 1), and positions, (B, T); see `KVCache.begin_at`
         self._keep(empty.repeat(1, 2, 1, 1))
 
     def held(self) -> tuple[Tensor, Tensor]:
@@ -31,6 +34,8 @@ class LayerCache:
         Raises:
             ValueError: the capacity is exceeded.
         """
+        if self.places is not None:
+            return self.append_joined(torch.cat((k, v), dim=1))
         start, stop = self.length, self.length + k.shape[2]
         self._make_room(stop)
         self._keys[:, :, start:stop] = k
@@ -38,34 +43,17 @@ class LayerCache:
         self.length = stop
         return self.held()
 
-    def append_one(self, kv: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Append one position to each row, with few operations; rows can have different lengths.
-
-        Args:
-            kv: (B, 2G, 1, D), the keys, then the values.
-            positions: (B,), the position to write in each row; entries at later positions become invalid. None: all
-                rows at `length`.
-
-        Returns:
-            keys and values up to the longest row, (B, G, length, D) each. The caller must mask the positions after the
-            end of a shorter row.
-        """
-        if positions is None:
-            start, stop = self.length, self.length + 1
-            self._make_room(stop)
-            self._kept.narrow(2, start, 1).copy_(kv)
+    def append_joined(self, kv: Tensor) -> tuple[Tensor, Tensor]:
+        """As `append`, for keys and values in one tensor, (B, 2G, T, D), the keys first."""
+        start, added = self.length, kv.shape[2]
+        self._make_room(start + added)
+        if self.places is None:
+            self._kept.narrow(2, start, added).copy_(kv)
         else:
-            stop = int(positions.max()) + 1
-            self._make_room(stop)
-            self._kept[torch.arange(len(positions)), :, positions] = kv[:, :, 0]
-        self.length = stop
+            rows, positions = self.places
+            self._kept[rows, :, positions] = kv.transpose(1, 2)  # (B, T, 2G, D)
+        self.length = start + added
         return self.held()
-
-    def replace(self, rows: Tensor, other: LayerCache, chosen: Tensor) -> None:
-        """Copy the rows `chosen`, (N,), of another cache to the rows `rows`, (N,), and take over its length."""
-        self._make_room(other.length)
-        self._kept[rows, :, : other.length] = other._kept[chosen, :, : other.length]
-        self.length = other.length
 
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
@@ -85,6 +73,13 @@ class LayerCache:
             larger[:, :, :room] = self._kept
             self._keep(larger)
 
+    @classmethod
+    def over(cls, kept: Tensor, capacity: int) -> LayerCache:
+        """An empty cache in given memory, (B, 2G, room, D), whose room suffices."""
+        cache = cls(capacity, kept[:, :0, :0])
+        cache._keep(kept)
+        return cache
+
     def _keep(self, kept: Tensor) -> None:
         self._kept = kept  # (B, 2G, room, D)
         keys = kept.shape[1] // 2  # not torch.chunk, whose results autograd does not allow to be written to
@@ -98,25 +93,120 @@ class KVCache:
 
     Args:
         n_layer: number of layers. capacity, empty: of each, see `LayerCache`.
+
+    Attributes:
+        positions: (B, T), those of the next tokens where the rows have different lengths, or None: all from `length`.
+        mask: (B, 1, T, length + T), True where these tokens may attend, or None: wherever the causal mask allows.
     """
 
     def __init__(self, n_layer: int, capacity: int, empty: Tensor) -> None:
         self.layers = [LayerCache(capacity, empty) for _ in range(n_layer)]
+        self.positions: Tensor | None = None
+        self.mask: Tensor | None = None
 
     @property
     def length(self) -> int:
-        """Number of positions in use."""
+        """Number of positions in use, of the longest row."""
         return self.layers[0].length
+
+    def begin_at(self, starts: Sequence[int], tokens: int) -> None:
+        """Let the next call append so many tokens to each row from its own position, in place of what is there.
+
+        After a call with different positions, this is needed before the next one.
+        """
+        longest, places = max(starts), None
+        self.positions = self.mask = None
+        if min(starts) < longest:
+            device = self.layers[0].held()[0].device
+            first = torch.tensor(starts, device=device)[:, None]  # (B, 1)
+            self.positions = first + torch.arange(tokens, device=device)  # (B, T)
+            self.mask = (torch.arange(longest + tokens, device=device) <= self.positions[:, :, None])[:, None]
+            places = (torch.arange(len(starts), device=device)[:, None], self.positions)
+        for layer in self.layers:
+            layer.length, layer.places = longest, places
 
     def clear(self) -> None:
         """Remove all positions; the memory stays allocated."""
-        for layer in self.layers:
-            layer.length = 0
+        self.begin_at([0], 0)
 
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
         for layer in self.layers:
             layer.select(rows)
+
+
+class RaggedCache:
+    """The keys and values of texts of different lengths that come and go, a row for each, in one piece of memory.
+
+    Rows and positions are allocated when they are needed, and doubled each time. What is behind the end of a row is
+    zero, because a masked weight of zero times NaN is NaN.
+
+    Args:
+        like: an empty cache without rows, which determines shape, type, device and capacity.
+        rows: the most rows.
+
+    Attributes:
+        lengths: of each row.
+    """
+
+    def __init__(self, like: KVCache, rows: int) -> None:
+        self.lengths = [0] * rows
+        self._capacity = like.layers[0].capacity
+        self._empty = like.layers[0].held()[0]  # (0, G, 0, D)
+        self._kept = torch.stack([torch.cat(layer.held(), dim=1) for layer in like.layers])  # (L, rows, 2G, room, D)
+        self._views: dict[tuple[int, int], KVCache] = {}
+
+    def view(self, first: int, starts: Sequence[int], tokens: int) -> KVCache:
+        """A cache of neighbouring rows, from `first` on, that shares their memory.
+
+        The caller appends so many tokens to each row from its own position, as with `KVCache.begin_at`.
+        """
+        stop = max(starts) + tokens
+        if stop > self._capacity:
+            raise ValueError(f"{stop} positions do not fit into a cache for {self._capacity}")
+        self._make_room(first + len(starts), stop)
+        for row, start in enumerate(starts, first):
+            self.cut(row, start)
+            self.lengths[row] = start + tokens
+        place = (first, first + len(starts))
+        if place not in self._views:
+            self._views[place] = view = KVCache(0, self._capacity, self._empty)
+            view.layers = [LayerCache.over(kept[slice(*place)], self._capacity) for kept in self._kept]
+        self._views[place].begin_at(starts, tokens)
+        return self._views[place]
+
+    def cut(self, row: int, length: int) -> None:
+        """Remove the positions of a row from `length` on."""
+        if self.lengths[row] > length:
+            self._kept[:, row, :, length : self.lengths[row]] = 0
+            self.lengths[row] = length
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let a row hold the first positions of another one."""
+        self._make_room(max(source, target) + 1, length)
+        self.cut(target, length)
+        self._kept[:, target, :, :length] = self._kept[:, source, :, :length]
+        self.lengths[target] = length
+
+    def swap(self, one: int, other: int) -> None:
+        """Exchange two rows."""
+        self._make_room(max(one, other) + 1, 0)
+        longest = max(self.lengths[one], self.lengths[other])
+        self._kept[:, [one, other], :, :longest] = self._kept[:, [other, one], :, :longest]
+        self.lengths[one], self.lengths[other] = self.lengths[other], self.lengths[one]
+
+    def _make_room(self, rows: int, positions: int) -> None:
+        layers, held, heads, room, width = self._kept.shape
+        if rows <= held and positions <= room:
+            return
+        if rows > held:
+            rows = min(len(self.lengths), max(rows, 2 * held))
+        if positions > room:
+            positions = min(self._capacity, max(positions, FIRST_ROOM, 2 * room))
+        larger = self._kept.new_zeros(layers, max(rows, held), heads, max(positions, room), width)
+        larger[:, :held, :, :room] = self._kept
+        self._kept = larger
+        self._views.clear()
 
 
 class EncoderDecoderCache:

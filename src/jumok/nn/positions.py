@@ -41,7 +41,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: (B, H, T, D).
-        cos, sin: (T, D), rows of `rotary` for the positions of x.
+        cos, sin: (T, D) or (B, 1, T, D), rows of `rotary` for the positions of x.
 
     Returns:
         (B, H, T, D), of the type of x.

@@ -65,19 +65,17 @@ def _outcome(build: bool) -> _Outcome:
         names = ", ".join(COMPILERS)
         return _Outcome(None, tr("no C++ compiler was found ({names}); generation uses PyTorch.", names=names))
     path = cache_folder() / "native" / f"step-{_key(compiler)}{SUFFIX}"
-    with _lock:
-        if path not in _outcomes:
-            try:
-                found = _existing(path)
-                if found is None and build:
-                    found = _built(compiler, path)
-                if found is None:
-                    return _Outcome(None, None)
+    if path not in _outcomes and _lock.acquire(blocking=build):  # another thread may build it just now
+        try:
+            found = _existing(path) or (_built(compiler, path) if build else None)
+            if found is not None:
                 _outcomes[path] = _Outcome(found, None)
-            except (OSError, JumokError) as error:
-                reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
-                _outcomes[path] = _Outcome(None, reason)
-        return _outcomes[path]
+        except (OSError, JumokError) as error:
+            reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
+            _outcomes[path] = _Outcome(None, reason)
+        finally:
+            _lock.release()
+    return _outcomes.get(path, _Outcome(None, None))
 
 
 def _compiler() -> Path | None:

@@ -50,8 +50,7 @@ class _Model(ctypes.Structure):
         *(
             (name, ctypes.c_int32)
             for name in (
-                "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width", "vocabulary", "context", "kind",
-                "activation",
+                "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width", "kind", "activation",
             )
         ),
         *((name, ctypes.c_void_p) for name in ("embedding", "positions", "cos", "sin")),
@@ -106,7 +105,7 @@ class NativeModel:
         positions = None if model.position_embedding is None else model.position_embedding.weight
         self.structure = _Model(
             len(blocks), config.n_embd, config.n_head, config.n_kv_head, config.head_dim, config.mlp_width,
-            config.vocab_size, config.context_length, KINDS.index(kind), _activation(blocks[0]),
+            KINDS.index(kind), _activation(blocks[0]),
             *(self._vector(x) for x in (model.token_embedding.weight, positions, model.cos, model.sin)),
             layers, self._norm(model.norm), self._matrix(model.head),
         )  # fmt: skip

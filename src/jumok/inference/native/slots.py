@@ -58,26 +58,30 @@ class NativeSlots:
         """Logits after the last id of each chunk: (N, V), float32.
 
         Raises:
-            ValueError: an id is not in the vocabulary, a position is outside the context, or a slot occurs twice.
+            ValueError: an id or a position is out of range, a chunk is empty, or a slot occurs twice.
         """
         if len({chunk.slot for chunk in chunks}) < len(chunks):
             raise ValueError("a slot occurs twice")
-        given = (_Chunk * len(chunks))()
-        for one, (slot, start, ids) in zip(given, chunks, strict=True):
-            cache = self._with_room(slot, start + len(ids))
-            one.cache, one.blocks, one.start, one.count = cache.data_ptr(), cache.shape[2], start, len(ids)
+        config, vocabulary = self._model.config, self._model.config.vocab_size
         ids = [token for chunk in chunks for token in chunk.ids]
         longest = max(chunk.start + len(chunk.ids) for chunk in chunks)
+        if (  # step.cpp would read and write outside its memory
+            any(chunk.start < 0 or len(chunk.ids) == 0 for chunk in chunks)
+            or min(ids) < 0 or max(ids) >= vocabulary or longest > config.context_length
+        ):  # fmt: skip
+            raise ValueError("a chunk is empty, or an id or a position is out of range")
+        given = (_Chunk * len(chunks))()
+        for one, (slot, start, new) in zip(given, chunks, strict=True):
+            cache = self._with_room(slot, start + len(new))
+            one.cache, one.blocks, one.start, one.count = cache.data_ptr(), cache.shape[2], start, len(new)
         needed = self._work_of(self._pointer, ctypes.c_int64(len(ids)), ctypes.c_int64(longest))
         if needed > len(self._work):
             self._work = torch.empty(needed)
-        vocabulary = self._model.config.vocab_size
         logits = torch.empty(len(chunks), -(-vocabulary // PANEL) * PANEL)
-        if self._step(
+        self._step(
             self._pointer, given, len(chunks), (ctypes.c_int32 * len(ids))(*ids), ctypes.c_void_p(logits.data_ptr()),
             ctypes.c_void_p(self._work.data_ptr()), torch.get_num_threads(),
-        ):  # fmt: skip
-            raise ValueError("an id or a position is out of range")
+        )  # fmt: skip
         return logits[:, :vocabulary]
 
     def draw(self, logits: Tensor, temperatures: Sequence[float], uniform: Sequence[float]) -> list[int]:
@@ -96,6 +100,7 @@ class NativeSlots:
         )  # fmt: skip
         return list(ids)
 
+    @torch.inference_mode()  # as in `_grown`
     def copy(self, source: int, target: int, length: int) -> None:
         """Let the target hold the first positions of the source."""
         blocks = -(-length // BLOCK)
@@ -110,7 +115,11 @@ class NativeSlots:
         cache, blocks = self._caches[slot], -(-length // BLOCK)
         if blocks > cache.shape[2]:
             most = -(-self._model.config.context_length // BLOCK)
-            larger = cache.new_zeros(*cache.shape[:2], min(most, max(blocks, 2 * cache.shape[2])), cache.shape[3])
-            larger[:, :, : cache.shape[2]] = cache
-            self._caches[slot] = cache = larger
+            self._caches[slot] = cache = self._grown(cache, min(most, max(blocks, 2 * cache.shape[2])))
         return cache
+
+    @torch.inference_mode()  # callers may be in it or not, and tensors that were made in it can only be changed in it
+    def _grown(self, cache: Tensor, blocks: int) -> Tensor:
+        larger = cache.new_zeros(*cache.shape[:2], blocks, cache.shape[3])
+        larger[:, :, : cache.shape[2]] = cache
+        return larger

@@ -115,15 +115,27 @@ struct Matrix {
     int32_t in, count;          // inputs; panels
 };
 
+// Rows of inputs and of results, and how far apart two rows are; `add`: to what is in `out`.
+struct Rows {
+    const float* x;
+    long x_step;
+    float* out;
+    long out_step;
+    bool add;
+    Rows from(long r, long column = 0) const {
+        return {x + r * x_step, x_step, out + r * out_step + column, out_step, add};
+    }
+};
+
 // out[r][c] = sum over i of x[r][i] W[i][c], times scale, plus bias, for R rows and P panels from `panel` on.
 template <class W, int R, int P>
-void tile(const Matrix& m, int panel, const float* x, long x_step, float* out, long out_step, bool add) {
+void tile(const Matrix& m, int panel, const Rows& rows) {
     const W* weights = static_cast<const W*>(m.panels) + (long)panel * m.in * PANEL;
     const long next = (long)m.in * PANEL;
     Vector sums[R][P][PARTS] = {};
     for (long i = 0; i < m.in; i++) {
         Vector row[R];
-        for (int r = 0; r < R; r++) row[r] = all(x[r * x_step + i]);
+        for (int r = 0; r < R; r++) row[r] = all(rows.x[r * rows.x_step + i]);
         for (int p = 0; p < P; p++)
             for (int v = 0; v < PARTS; v++) {
                 const Vector w = load_weights(weights + p * next + i * PANEL + v * LANES);
@@ -134,9 +146,9 @@ void tile(const Matrix& m, int panel, const float* x, long x_step, float* out, l
         for (int p = 0; p < P; p++)
             for (int v = 0; v < PARTS; v++) {
                 const long column = (long)(panel + p) * PANEL + v * LANES;
-                float* to = out + r * out_step + column;
+                float* to = rows.out + r * rows.out_step + column;
                 Vector y = sums[r][p][v] * load<Vector>(m.scale + column) + load<Vector>(m.bias + column);
-                store(to, add ? load<Vector>(to) + y : y);
+                store(to, rows.add ? load<Vector>(to) + y : y);
             }
 }
 
@@ -146,7 +158,7 @@ constexpr int panels_beside(int rows) {
     return most >= 4 ? 4 : most >= 2 ? 2 : 1;
 }
 
-typedef void Tile(const Matrix&, int, const float*, long, float*, long, bool);
+typedef void Tile(const Matrix&, int, const Rows&);
 
 template <class W, int... R>
 Tile* tile_of(int rows, bool wide, std::integer_sequence<int, R...>) {
@@ -157,20 +169,31 @@ Tile* tile_of(int rows, bool wide, std::integer_sequence<int, R...>) {
 
 // Panels first..last-1 of the product of N rows, in tiles of almost equal heights.
 template <class W>
-void multiply(const Matrix& m, int first, int last, const float* x, long x_step, long n, float* out, long out_step, bool add) {
+void multiply(const Matrix& m, int first, int last, const Rows& rows, long n) {
     const auto heights = std::make_integer_sequence<int, ROWS>();
     const long tiles = (n + ROWS - 1) / ROWS;
     for (int panel = first; panel < last;) {
-        const int beside = panels_beside(int((n + tiles - 1) / tiles));
-        const bool wide = beside <= last - panel;
+        // Panels beside each other are for one tile; several tiles have sums enough.
+        const int beside = tiles == 1 && panels_beside(int(n)) <= last - panel ? panels_beside(int(n)) : 1;
         for (long t = 0; t < tiles; t++) {
-            const long from = n * t / tiles, rows = n * (t + 1) / tiles - from;
-            const bool fits = wide && panels_beside(int(rows)) == beside;
-            const int steps = fits || !wide ? 1 : beside;
-            for (int s = 0; s < steps; s++)
-                tile_of<W>(int(rows), fits, heights)(m, panel + s, x + from * x_step, x_step, out + from * out_step, out_step, add);
+            const long from = n * t / tiles, height = n * (t + 1) / tiles - from;
+            tile_of<W>(int(height), beside > 1, heights)(m, panel, rows.from(from));
         }
-        panel += wide ? beside : 1;
+        panel += beside;
+    }
+}
+
+// The same after the numbers of each panel are turned into float32, which pays from a few tiles on.
+template <class W>
+void expand_and_multiply(const Matrix& m, int first, int last, const Rows& rows, long n) {
+    static thread_local std::vector<float> expanded;
+    const long size = (long)m.in * PANEL;
+    if ((long)expanded.size() < size) expanded.resize(size);
+    for (int panel = first; panel < last; panel++) {
+        const W* weights = static_cast<const W*>(m.panels) + panel * size;
+        for (long i = 0; i < size; i += LANES) store(expanded.data() + i, load_weights(weights + i));
+        const Matrix one{expanded.data(), m.scale + (long)panel * PANEL, m.bias + (long)panel * PANEL, m.in, 1};
+        multiply<float>(one, 0, 1, rows.from(0, (long)panel * PANEL), n);
     }
 }
 
@@ -233,7 +256,8 @@ class Member {
         for (;;) {
             const uint64_t of = seen >> 32, taken = of < current ? 0 : seen & 0xffffffff;
             if (of > current || (long)taken >= tasks) return -1;
-            if (next.compare_exchange_weak(seen, current << 32 | (taken + 1), std::memory_order_acq_rel)) return (long)taken;
+            const uint64_t after = current << 32 | (taken + 1);
+            if (next.compare_exchange_weak(seen, after, std::memory_order_acq_rel)) return (long)taken;
         }
     }
 
@@ -332,7 +356,7 @@ enum Kind : int32_t { FLOAT32, BFLOAT16, INT8 };
 enum Activation : int32_t { SWIGLU, GELU_TANH, RELU };
 
 struct Model {
-    int32_t layers, width, heads, kv_heads, head_dim, mlp_width, vocabulary, context, kind, activation;
+    int32_t layers, width, heads, kv_heads, head_dim, mlp_width, kind, activation;
     const float *embedding, *positions;  // (V, C); (context, C), or null
     const float *cos, *sin;              // (context, D), or null
     const Layer* layer;
@@ -348,32 +372,34 @@ struct Chunk {
 
 constexpr long padded(long n, long unit) { return (n + unit - 1) / unit * unit; }
 
-struct Tasked { int chunk, row, first, count; };  // rows of one chunk: `row` in the step, `first` in the chunk
+struct Row { int chunk, position; };
+struct RowTile { int chunk, row, count; };  // some rows of one chunk, from `row` on
 
 struct Step {
     const Model& m;
-    const Chunk* chunks;
-    const int32_t* ids;  // (N,)
-    long n, texts;
-    float* logits;       // (texts, padded V)
-    // Intermediate results, (N, padded width) each; the last: scores of each thread.
-    float *x, *y, *qkv, *up, *mixed, *scores;
-    long c, qkv_width, up_width, mixed_width, score_width;
-    std::vector<Tasked> tiles;
-    std::vector<int> chunk_of;  // (N,)
-    std::vector<int> last;      // (texts,): the row of the last id of each chunk
+    const Chunk* chunks = nullptr;
+    const int32_t* ids = nullptr;  // (N,)
+    long n = 0, texts = 0;
+    float* logits = nullptr;  // (texts, padded V)
+    // Intermediate results, (N, padded width) each; the last: the scores of one query of each thread.
+    float *x = nullptr, *y = nullptr, *qkv = nullptr, *up = nullptr, *mixed = nullptr, *scores = nullptr;
+    long c = 0, qkv_width = 0, up_width = 0, mixed_width = 0, score_width = 0;
+    std::vector<Row> rows = {};  // (N,)
+    std::vector<RowTile> tiles = {};
+    std::vector<int> last = {};  // (texts,): the row of the last id of each chunk
 };
 
 constexpr int TILE = 16;  // rows of one text whose attention is one task
 
-void multiply(const Step& step, Member& member, const Matrix& m, const float* x, long x_step, long n, float* out, long out_step, bool add) {
+void multiply(const Step& step, Member& member, const Matrix& m, const Rows& rows, long n) {
     // Few rows: a task is as many panels as one tile. Many: a panel, which stays in the cache for all rows.
     const int unit = n <= ROWS ? panels_beside(int(n)) : 1;
     member.phase((m.count + unit - 1) / unit, [&](long task) {
         const int first = int(task) * unit, last = first + unit < m.count ? first + unit : m.count;
-        if (step.m.kind == FLOAT32) multiply<float>(m, first, last, x, x_step, n, out, out_step, add);
-        else if (step.m.kind == BFLOAT16) multiply<Brain>(m, first, last, x, x_step, n, out, out_step, add);
-        else multiply<int8_t>(m, first, last, x, x_step, n, out, out_step, add);
+        const auto compute = step.m.kind == FLOAT32 ? multiply<float>
+            : step.m.kind == BFLOAT16 ? (n > 2 * ROWS ? expand_and_multiply<Brain> : multiply<Brain>)
+                                      : (n > 2 * ROWS ? expand_and_multiply<int8_t> : multiply<int8_t>);
+        compute(m, first, last, rows, n);
     });
 }
 
@@ -502,7 +528,10 @@ void mix(const Cache<T>& cache, const float* weights, long s, float total, long 
             if (at + k < count) add(k, at + k);
     }
     float found[B * LANES];
-    for (int b = 0; b < B; b++) store(found + b * LANES, ((sums[0][b] + sums[1][b]) + (sums[2][b] + sums[3][b])) / total);
+    for (int b = 0; b < B; b++) {
+        const Vector all_four = (sums[0][b] + sums[1][b]) + (sums[2][b] + sums[3][b]);
+        store(found + b * LANES, all_four / total);
+    }
     const long left = cache.d - column;
     std::memcpy(out + column, found, sizeof(float) * (left < B * LANES ? left : B * LANES));
 }
@@ -527,7 +556,7 @@ void activate(Activation kind, const float* given, float* y) {
         const Vector x = load<Vector>(given + i);
         if (kind == SWIGLU) store(y + i, x / (exponential(-x) + 1.0f) * load<Vector>(given + PANEL + i));
         else if (kind == RELU) store(y + i, x < 0.0f ? Vector{} : x);
-        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));  // x sigmoid(2u): 1 + tanh(u) = 2 sigmoid(2u)
+        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));  // 1 + tanh = 2 sigmoid
     }
 }
 
@@ -538,54 +567,50 @@ void run_layer(const Step& s, Member& member, long number) {
     const Model& m = s.m;
     const Layer& layer = m.layer[number];
     const long d = m.head_dim, h = m.heads, g = m.kv_heads;
-    const auto position = [&](long row) {
-        const Chunk& chunk = s.chunks[s.chunk_of[row]];
-        return chunk.start + (row - (s.last[s.chunk_of[row]] - chunk.count + 1));
-    };
     member.phase(s.n, [&](long r) { normalize(layer.attention_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
-    multiply(s, member, layer.qkv, s.y, s.c, s.n, s.qkv, s.qkv_width, false);
+    multiply(s, member, layer.qkv, {s.y, s.c, s.qkv, s.qkv_width, false}, s.n);
     member.phase(s.n * g, [&](long task) {  // the queries that share a key head, its key and its value
-        const long r = task / g, head = task % g, at = position(r);
+        const long r = task / g, head = task % g, at = s.rows[r].position;
         float* row = s.qkv + r * s.qkv_width;
         for (long q = head * (h / g); q < (head + 1) * (h / g); q++) place(m, layer.q_norm, at, row + q * d);
         float *k = row + (h + head) * d, *v = row + (h + g + head) * d;
         place(m, layer.k_norm, at, k);
-        remember(Cache<T>(m, s.chunks[s.chunk_of[r]], number, head), at, k, v);
+        remember(Cache<T>(m, s.chunks[s.rows[r].chunk], number, head), at, k, v);
     });
     member.phase(s.tiles.size() * g, [&](long task) {
-        const Tasked& tile = s.tiles[task / g];
+        const RowTile& tile = s.tiles[task / g];
         const long head = task % g;
         const Cache<T> cache(m, s.chunks[tile.chunk], number, head);
         for (long i = 0; i < tile.count; i++)
             for (long q = head * (h / g); q < (head + 1) * (h / g); q++) {
                 const long r = tile.row + i;
-                attend(cache, s.qkv + r * s.qkv_width + q * d, position(r) + 1,
+                attend(cache, s.qkv + r * s.qkv_width + q * d, s.rows[r].position + 1,
                        s.scores + member.number() * s.score_width, s.mixed + r * s.mixed_width + q * d);
             }
     });
-    multiply(s, member, layer.o, s.mixed, s.mixed_width, s.n, s.x, s.c, true);
+    multiply(s, member, layer.o, {s.mixed, s.mixed_width, s.x, s.c, true}, s.n);
     member.phase(s.n, [&](long r) { normalize(layer.mlp_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
-    multiply(s, member, layer.up, s.y, s.c, s.n, s.up, s.up_width, false);
+    multiply(s, member, layer.up, {s.y, s.c, s.up, s.up_width, false}, s.n);
     const long pair = m.activation == SWIGLU ? 2 : 1, panels = layer.up.count / pair;
     member.phase(panels, [&](long panel) {
         for (long r = 0; r < s.n; r++)
-            activate((Activation)m.activation, s.up + r * s.up_width + panel * pair * PANEL, s.mixed + r * s.mixed_width + panel * PANEL);
+            activate((Activation)m.activation, s.up + r * s.up_width + panel * pair * PANEL,
+                     s.mixed + r * s.mixed_width + panel * PANEL);
     });
-    multiply(s, member, layer.down, s.mixed, s.mixed_width, s.n, s.x, s.c, true);
+    multiply(s, member, layer.down, {s.mixed, s.mixed_width, s.x, s.c, true}, s.n);
 }
 
 void run(const Step& s, Member member) {
     const Model& m = s.m;
     member.phase(s.n, [&](long r) {
-        const Chunk& chunk = s.chunks[s.chunk_of[r]];
-        const long at = chunk.start + (r - (s.last[s.chunk_of[r]] - chunk.count + 1));
         const float* row = m.embedding + (long)s.ids[r] * m.width;
-        for (long i = 0; i < m.width; i++) s.x[r * s.c + i] = row[i] + (m.positions ? m.positions[at * m.width + i] : 0);
+        const float* position = m.positions ? m.positions + (long)s.rows[r].position * m.width : nullptr;
+        for (long i = 0; i < m.width; i++) s.x[r * s.c + i] = position ? row[i] + position[i] : row[i];
     });
     for (long number = 0; number < m.layers; number++)
         m.kind == FLOAT32 ? run_layer<float>(s, member, number) : run_layer<Brain>(s, member, number);
     member.phase(s.texts, [&](long t) { normalize(m.norm, s.x + s.last[t] * s.c, s.y + t * s.c, m.width); });
-    multiply(s, member, m.head, s.y, s.c, s.texts, s.logits, (long)m.head.count * PANEL, false);
+    multiply(s, member, m.head, {s.y, s.c, s.logits, (long)m.head.count * PANEL, false}, s.texts);
 }
 
 long largest(long a, long b) { return a > b ? a : b; }
@@ -627,37 +652,39 @@ int32_t draw(const float* logits, long v, float temperature, double uniform, flo
 // Changed whenever a structure or a signature below is.
 EXPORTED int32_t jumok_interface() { return 1; }
 
-// Numbers of `work` that a step over `n` rows needs whose texts have at most `positions` positions.
+// How wide the rows of the intermediate results are.
+static void lay_out(Step& s, int64_t positions) {
+    const Model& m = s.m;
+    s.c = padded(m.width, PANEL);
+    s.qkv_width = (long)m.layer[0].qkv.count * PANEL;
+    s.up_width = (long)m.layer[0].up.count * PANEL;
+    s.mixed_width = largest(padded((long)m.heads * m.head_dim, PANEL), padded(m.mlp_width, PANEL));
+    s.score_width = padded(positions, PANEL);
+}
+
+// Numbers of `work` for a step over `n` rows of texts that have at most so many positions.
 EXPORTED int64_t jumok_work(const Model* m, int64_t n, int64_t positions) {
-    const Layer& layer = m->layer[0];
-    const long mixed = largest(padded((long)m->heads * m->head_dim, PANEL), padded(m->mlp_width, PANEL));
-    return n * (2 * padded(m->width, PANEL) + ((long)layer.qkv.count + layer.up.count) * PANEL + mixed) + MOST_THREADS * padded(positions, PANEL);
+    Step s{*m};
+    lay_out(s, positions);
+    return n * (2 * s.c + s.qkv_width + s.up_width + s.mixed_width) + MOST_THREADS * s.score_width;
 }
 
 // Logits after the last id of each chunk, (texts, padded V). `work` has as many numbers as `jumok_work` says.
-// Returns 0, or 1 if an id or a position is out of range; nothing is written then.
-EXPORTED int32_t jumok_step(const Model* m, const Chunk* chunks, int32_t texts, const int32_t* ids, float* logits, float* work, int32_t threads) {
-    Step s{*m, chunks, ids, 0, texts, logits, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0, 0, {}, {}, {}};
-    long positions = 0;
+// The caller has checked all ids and positions.
+EXPORTED void jumok_step(const Model* m, const Chunk* chunks, int32_t texts, const int32_t* ids, float* logits,
+                         float* work, int32_t threads) {
+    Step s{*m};
+    s.chunks = chunks, s.ids = ids, s.texts = texts, s.logits = logits;
+    int positions = 0;
     for (int t = 0; t < texts; t++) {
-        for (int first = 0; first < chunks[t].count; first += TILE) {
-            const int left = chunks[t].count - first;
-            s.tiles.push_back({t, int(s.n) + first, first, left < TILE ? left : TILE});
-        }
-        s.chunk_of.insert(s.chunk_of.end(), chunks[t].count, t);
-        s.n += chunks[t].count;
-        s.last.push_back(int(s.n) - 1);
-        const long stop = (long)chunks[t].start + chunks[t].count;
-        if (chunks[t].start < 0 || chunks[t].count < 1 || stop > m->context || stop > (long)chunks[t].blocks * BLOCK) return 1;
-        positions = largest(positions, stop);
+        const int start = chunks[t].start, count = chunks[t].count, first = int(s.rows.size());
+        for (int i = 0; i < count; i += TILE) s.tiles.push_back({t, first + i, count - i < TILE ? count - i : TILE});
+        for (int i = 0; i < count; i++) s.rows.push_back({t, start + i});
+        s.last.push_back(first + count - 1);
+        positions = start + count > positions ? start + count : positions;
     }
-    for (long r = 0; r < s.n; r++)
-        if (ids[r] < 0 || ids[r] >= m->vocabulary) return 1;
-    s.c = padded(m->width, PANEL);
-    s.qkv_width = (long)m->layer[0].qkv.count * PANEL;
-    s.up_width = (long)m->layer[0].up.count * PANEL;
-    s.mixed_width = largest(padded((long)m->heads * m->head_dim, PANEL), padded(m->mlp_width, PANEL));
-    s.score_width = padded(positions, PANEL);
+    s.n = long(s.rows.size());
+    lay_out(s, positions);
     s.x = work;
     s.y = s.x + s.n * s.c;
     s.qkv = s.y + s.n * s.c;
@@ -665,7 +692,6 @@ EXPORTED int32_t jumok_step(const Model* m, const Chunk* chunks, int32_t texts, 
     s.mixed = s.up + s.n * s.up_width;
     s.scores = s.mixed + s.n * s.mixed_width;
     Pool::compute(s, threads);
-    return 0;
 }
 
 // An id for each row of logits, (N, V), `step` numbers apart.

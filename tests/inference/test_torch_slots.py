@@ -1,0 +1,392 @@
+"""Texts that enter and leave between steps: each is as alone, as without a cache, whatever is beside it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from jumok.config import EncoderDecoderConfig, GPTConfig, RungConfig
+from jumok.errors import ConfigError
+from jumok.inference.packed import PackedGPT, can_pack
+from jumok.inference.slots import Chunk, Slots
+from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.models.rung import Rung
+from jumok.nn.cache import KVCache, RaggedCache
+
+pytestmark = pytest.mark.slow
+
+V, CONTEXT = 41, 24
+STEPS = 50
+SHAPES: dict[str, dict[str, Any]] = {
+    "modern": {},
+    "shared-keys": {"n_kv_head": 2},
+    "classic": {"family": "classic"},
+}
+each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+
+
+def tiny(dtype: torch.dtype = torch.float64, *, plain: bool = True, **changes: Any) -> GPT:
+    """A small model with random weights, norms and biases included; plain: one that can be packed."""
+    torch.manual_seed(0)
+    shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, "dropout": 0.5, **changes}
+    model = (GPT if plain else Unpacked)(GPTConfig(vocab_size=V, **shape)).eval()
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
+    return model.to(dtype)
+
+
+def answering(**changes: Any) -> EncoderDecoder:
+    torch.manual_seed(0)
+    shape = {"context_length": CONTEXT, "n_layer": 2, "n_decoder_layer": 3, "n_head": 4, "n_decoder_head": 2}
+    model = EncoderDecoder(EncoderDecoderConfig(vocab_size=V, n_embd=32, **{**shape, **changes})).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return model
+
+
+class Unpacked(GPT):
+    """Computes as a GPT, and is none that can be packed."""
+
+
+def close(found: Tensor, wanted: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance * float(wanted.abs().max()))
+
+
+@torch.inference_mode()
+def alone(model: GPT, ids: Sequence[int]) -> Tensor:
+    """Logits after a text, without a cache: (V,)."""
+    return model(torch.tensor([list(ids)]))[0, -1]
+
+
+def come_and_go(slots: Slots, number: int, check: Callable[[int, list[int], Tensor], None], seed: int = 0) -> int:
+    """Steps in which random texts begin, grow, move their windows, begin with parts of others, pause and leave.
+
+    A text without finite logits leaves at once.
+
+    Returns:
+        how many logits were checked.
+    """
+    chance = random.Random(seed)
+    some = lambda n: [chance.randrange(V) for _ in range(n)]  # noqa: E731
+    texts: dict[int, list[int]] = {}
+    checked = 0
+    for _ in range(STEPS):
+        chunks = []
+        for slot in range(number):
+            text = texts.get(slot)
+            what = chance.random()
+            if text is None:
+                others = [other for other in texts if other != slot and not any(c.slot == other for c in chunks)]
+                if what < 0.1 and others:
+                    other = chance.choice(others)
+                    length = chance.randrange(len(texts[other]) + 1)
+                    slots.copy(other, slot, length)
+                    texts[slot] = texts[other][:length]
+                elif what < 0.3:
+                    chunks.append(Chunk(slot, 0, some(chance.choice([1, 1, 2, 5, 20]))))
+            elif what < 0.08:
+                slots.forget(slot)
+                del texts[slot]
+            elif what < 0.18 or len(text) == CONTEXT:
+                start = chance.randrange(len(text))
+                chunks.append(Chunk(slot, start, some(chance.randrange(1, CONTEXT - start + 1))))
+            elif what < 0.28:
+                chunks.append(Chunk(slot, len(text), some(chance.randrange(1, CONTEXT - len(text) + 1))))
+            elif what < 0.95:
+                chunks.append(Chunk(slot, len(text), some(1)))
+        chance.shuffle(chunks)
+        if not chunks:
+            continue
+        logits = slots.read(chunks)
+        assert logits.device.type == "cpu"
+        for chunk, found in zip(chunks, logits, strict=True):
+            texts[chunk.slot] = [*texts.get(chunk.slot, [])[: chunk.start], *chunk.ids]
+            check(chunk.slot, texts[chunk.slot], found)
+            checked += 1
+            if not bool(found.isfinite().all()):
+                slots.forget(chunk.slot)
+                del texts[chunk.slot]
+    return checked
+
+
+# --- GPT --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["packed", "model"])
+@each_shape
+def test_texts_that_come_and_go_are_as_alone(shape: dict[str, Any], plain: bool):
+    """RMSNorm of the modern family has float32 statistics, in which a rounding shows."""
+    model = tiny(plain=plain, **shape)
+    assert can_pack(model) is plain
+    exact = 1e-10 if model.config.family == "classic" else 1e-6
+    number = come_and_go(TorchSlots(model, 5), 5, lambda _, text, found: close(found, alone(model, text), exact))
+    assert number > 60
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_texts_are_as_alone_in_other_types(dtype: torch.dtype):
+    model = tiny(dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 0.1
+
+    def check(_: int, text: list[int], found: Tensor) -> None:
+        assert found.dtype == torch.float32
+        close(found, alone(model, text).float(), tolerance)
+
+    assert come_and_go(TorchSlots(model, 4), 4, check) > 50
+
+
+def test_without_a_cache_texts_are_as_alone():
+    model = tiny(family="classic")
+    assert come_and_go(WindowSlots(model, 4), 4, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 50
+
+
+class Own(GPT):
+    """Somebody's own model, which knows nothing of rows of different lengths."""
+
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        assert cache is None or cache.positions is None
+        return 2 * super().hidden(ids, cache)
+
+
+class Forgetful(GPT):
+    """Somebody's own model, which knows nothing of caches."""
+
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        return super().hidden(ids)
+
+
+@pytest.mark.parametrize("kind", [Own, Forgetful])
+def test_somebodys_own_model_does_it_itself(kind: type[GPT]):
+    model = tiny(family="classic")
+    model.__class__ = kind
+    assert come_and_go(TorchSlots(model, 4), 4, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 50
+
+
+@pytest.mark.parametrize("removed", [{"mixing": "none"}, {"mixing": "average"}, {"residual": False}], ids=str)
+def test_a_rung_does_it_itself(removed: dict[str, Any]):
+    torch.manual_seed(0)
+    config = RungConfig(vocab_size=V, context_length=CONTEXT, n_layer=1, n_head=1, n_embd=8, **removed)
+    model = Rung(config).double().eval()
+    assert come_and_go(TorchSlots(model, 4), 4, lambda _, text, found: close(found, alone(model, text), 1e-6)) > 50
+
+
+def test_the_room_grows_without_a_change(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jumok.nn.cache.FIRST_ROOM", 2)
+    model = tiny(family="classic")
+    assert come_and_go(TorchSlots(model, 9), 9, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 100
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["packed", "model"])
+def test_a_text_without_finite_logits_fails_alone(plain: bool):
+    """The embedding of one id is damaged; what it leaves in memory must not reach a text that takes its place."""
+    model = tiny(plain=plain, tie_embeddings=False)
+    with torch.no_grad():
+        model.token_embedding.weight[7] = math.nan
+    slots = TorchSlots(model, 3)
+
+    def check(_: int, text: list[int], found: Tensor) -> None:
+        assert bool(found.isnan().all()) is (7 in text)
+        if 7 not in text:
+            close(found, alone(model, text), 1e-5)
+
+    for seed in range(2):
+        assert come_and_go(slots, 3, check, seed) > 25
+        for slot in range(3):
+            slots.forget(slot)
+
+
+def test_each_step_computes_the_texts_that_are_read_and_no_others(monkeypatch: pytest.MonkeyPatch):
+    """Others stay in their slots, or have left; and a long text is read once."""
+    taken, fed = [], []
+    logits, hidden = PackedGPT.logits, GPT.hidden
+
+    def counting(self: PackedGPT, ids: Tensor, cache: KVCache) -> Tensor:
+        taken.append(len(ids))
+        return logits(self, ids, cache)
+
+    def watching(self: GPT, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        fed.append(tuple(ids.shape))
+        return hidden(self, ids, cache)
+
+    monkeypatch.setattr(PackedGPT, "logits", counting)
+    monkeypatch.setattr(GPT, "hidden", watching)
+    slots = TorchSlots(tiny(), 4)
+    slots.read([Chunk(slot, 0, [1, 2, slot]) for slot in range(4)])
+    slots.read([Chunk(slot, 3, [5]) for slot in (3, 1, 0)])
+    slots.forget(1)
+    slots.read([Chunk(slot, 4, [6]) for slot in (0, 3)])
+    slots.copy(3, 1, 4)
+    slots.read([Chunk(1, 4, [6]), Chunk(2, 3, [1, 2, 3])])
+    assert taken == [4, 3, 2, 2]
+    assert fed == [(1, 2)] * 5
+
+
+# --- 8 bits ---
+
+
+def test_int8_logits_are_close_whatever_the_company():
+    """About two digits are left; a wrong scale or a wrong row would leave none."""
+    model = tiny(torch.float32, n_embd=64, head_dim=16)
+
+    def check(_: int, text: list[int], found: Tensor) -> None:
+        wanted = alone(model, text)
+        assert float((found - wanted).norm() / wanted.norm()) < 0.1
+
+    assert come_and_go(TorchSlots(model, 4, quantize="int8"), 4, check) > 50
+
+
+def test_int8_needs_a_model_that_can_be_packed():
+    with pytest.raises(ConfigError, match="quantize='int8' is for a plain GPT in float32 on the CPU"):
+        TorchSlots(tiny(plain=False), 1, quantize="int8")
+
+
+# --- GPU ---
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@each_shape
+def test_texts_on_a_gpu_are_as_alone(shape: dict[str, Any], dtype: torch.dtype):
+    model = tiny(dtype, **shape)
+    slots = TorchSlots(model.cuda(), 5)
+    tolerance = {torch.float32: 1e-4, torch.float64: 1e-10, torch.bfloat16: 0.1}[dtype]
+
+    @torch.inference_mode()
+    def check(_: int, text: list[int], found: Tensor) -> None:
+        wanted = model(torch.tensor([text], device="cuda"))[0, -1].cpu()
+        close(found, wanted.to(found.dtype), tolerance)
+
+    assert come_and_go(slots, 5, check) > 60
+
+
+# --- encoder–decoder --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "cache"), [("classic", True), ("original", True), ("classic", False)])
+def test_answers_that_come_and_go_are_as_alone(family: str, cache: bool):
+    model, chance = answering(family=family), random.Random(1)
+    slots = Sourced(AnswerSlots(model, 5, cache=cache), chance)
+
+    @torch.inference_mode()
+    def check(slot: int, text: list[int], found: Tensor) -> None:
+        wanted = model(torch.tensor([slots.sources[slot]]), torch.tensor([text]))[0, -1]
+        close(found, wanted, 1e-10)
+
+    assert come_and_go(slots, 5, check) > 60
+    assert len({len(source) for source in slots.sources.values()}) > 2
+
+
+class Sourced:
+    """AnswerSlots that give each new text a source."""
+
+    def __init__(self, slots: AnswerSlots, chance: random.Random, ids: Sequence[int] = range(V)) -> None:
+        self.longest, self.calls_hooks, self.sources = slots.longest, slots.calls_hooks, dict[int, list[int]]()
+        self._slots, self._chance, self._ids = slots, chance, ids
+
+    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+        for chunk in chunks:
+            if chunk.slot not in self.sources:
+                length = self._chance.randrange(1, CONTEXT + 1)
+                self.sources[chunk.slot] = [self._chance.choice(self._ids) for _ in range(length)]
+                self._slots.begin(chunk.slot, self.sources[chunk.slot])
+        return self._slots.read(chunks)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        self._slots.copy(source, target, length)
+        self.sources[target] = self.sources[source]
+
+    def forget(self, slot: int) -> None:
+        self._slots.forget(slot)
+        del self.sources[slot]
+
+
+def test_an_answer_without_finite_logits_fails_alone():
+    model, chance = answering(), random.Random(1)
+    with torch.no_grad():
+        model.source_placement.position_embedding.weight[9] = math.nan
+    slots = Sourced(AnswerSlots(model, 3), chance)
+
+    @torch.inference_mode()
+    def check(slot: int, text: list[int], found: Tensor) -> None:
+        source = slots.sources[slot]
+        assert bool(found.isnan().all()) is (len(source) > 9)
+        if len(source) <= 9:
+            close(found, model(torch.tensor([source]), torch.tensor([text]))[0, -1], 1e-10)
+
+    assert come_and_go(slots, 3, check) > 50
+
+
+def test_a_source_is_read_once(monkeypatch: pytest.MonkeyPatch):
+    """Two that begin in one step in one batch, and what is copied not at all."""
+    read = []
+    encode = EncoderDecoder.encode
+
+    def watching(self: EncoderDecoder, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        read.append(tuple(ids.shape))
+        return encode(self, ids, mask)
+
+    monkeypatch.setattr(EncoderDecoder, "encode", watching)
+    slots = AnswerSlots(answering(), 3)
+    slots.begin(0, [1, 2, 3, 4])
+    slots.begin(1, [5, 6])
+    slots.read([Chunk(0, 0, [1]), Chunk(1, 0, [1])])
+    slots.copy(1, 2, 1)
+    slots.read([Chunk(slot, 1, [slot]) for slot in range(3)])
+    assert read == [(2, 4)]
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+def empty(rows: int = 0, capacity: int = 600) -> KVCache:
+    return KVCache(2, capacity, torch.zeros(rows, 3, 0, 4))
+
+
+def test_rows_of_a_cache_go_on_where_each_of_them_is():
+    cache = KVCache(1, 9, torch.zeros(2, 3, 0, 4))
+    cache.begin_at([1, 4], 2)
+    k, v = torch.randn(2, 2, 3, 2, 4).unbind()
+    keys, values = cache.layers[0].append(k, v)
+    assert keys.shape == values.shape == (2, 3, 6, 4)
+    for row, start in enumerate((1, 4)):
+        assert torch.equal(keys[row, :, start : start + 2], k[row])
+        assert torch.equal(values[row, :, start : start + 2], v[row])
+    assert cache.mask is not None
+    assert cache.mask[:, 0].sum(-1).tolist() == [[2, 3], [5, 6]]
+
+
+def test_room_behind_the_end_of_a_shorter_row_holds_zeros():
+    """Trap: a mask gives it the weight zero, and zero times the NaN that fresh or used memory may hold is a NaN."""
+    cache = RaggedCache(empty(), 3)
+    nan = torch.full((3, 3, 1, 4), math.nan)
+    for last in (5, 300, 599):  # it grows twice
+        for row in (1, 2):
+            view = cache.view(row, [last], 1)
+            for layer in view.layers:
+                layer.append(nan[:1], nan[:1])
+        cache.swap(0, 2)
+        cache.copy(0, 2, 3)
+        for row in range(3):
+            cache.cut(row, 0)
+        view = cache.view(0, [0, last, 1], 1)
+        held = [x for layer in view.layers for x in layer.append(nan, nan)]
+        assert all(float(x[0, :, 1:].abs().sum()) == 0 == float(x[2, :, 2:].abs().sum()) for x in held)
+        for row in range(3):
+            cache.cut(row, 0)
+
+
+def test_a_row_does_not_fit_behind_the_end_of_a_cache():
+    with pytest.raises(ValueError, match="5 positions do not fit into a cache for 4"):
+        RaggedCache(empty(capacity=4), 1).view(0, [4], 1)
+    cache = KVCache(1, 4, torch.zeros(2, 1, 0, 2))
+    cache.begin_at([0, 4], 1)
+    with pytest.raises(ValueError, match="5 positions do not fit into a cache for 4"):
+        cache.layers[0].append_joined(torch.zeros(2, 2, 1, 2))
