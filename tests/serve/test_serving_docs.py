@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -23,7 +24,10 @@ from torch import nn
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok.inference.requests import Request
+from jumok.inference.sampling import Sampling
 from jumok.inference.service import Counts
+from jumok.messages import speaking, tr
 from jumok.models import build
 from jumok.serve import limits, own, schemas
 from jumok.serve.metrics import Metrics
@@ -218,10 +222,15 @@ def test_the_key_file_of_the_page_is_one(tmp_path: Path) -> None:
 
 
 def test_both_languages_show_the_same_output() -> None:
-    for kind in ("json", "text"):
-        assert [body for one, body in fences(KOREAN) if one == kind] == [
-            body for one, body in fences(ENGLISH) if one == kind
-        ]
+    greeting = "Listening on {url}; models: {names}. Ctrl-C ends the server."
+    shown = {}
+    for page, language in zip(PAGES, ("en", "ko"), strict=True):
+        with speaking(language):
+            line = tr(greeting, url=ADDRESS, names="novel")
+        blocks = [body for kind, body in fences(page) if kind in ("json", "text")]
+        assert blocks.pop(0) == f"{line}\n"
+        shown[page] = blocks
+    assert shown[KOREAN] == shown[ENGLISH]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -258,7 +267,7 @@ def bounds(field: FieldInfo) -> str:
         return ""
     if most is None or most == schemas.MOST_TOKENS:
         return f"≥ {least}"
-    return f"{least}–{most}" if above is None else f"> {above}–{most}"
+    return f"{least}–{most}" if above is None else f"> {above}, ≤ {most}"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -304,6 +313,26 @@ def test_the_limits_are_those_of_the_server(page: str) -> None:
     [stop] = [row[-1] for row in table(page, "`model`") if row[0] == "`stop`"]
     told = {int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", stop)}
     assert told == {schemas.MOST_STOPS, schemas.LONGEST_STOP}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_defaults_that_differ_from_generate_are_those_of_the_code(page: str) -> None:
+    [rows] = [rows for rows in tables(page) if len(rows) == 2 and rows[1][1:] == ["1.0", "0.8"]]
+    assert rows[0][1].startswith("16")
+    assert CompletionBody.model_fields["max_tokens"].default == 16
+    assert (
+        int(rows[0][2]) == inspect.signature(jumok.generate).parameters["tokens"].default == Request(prompt=[0]).tokens
+    )
+    assert Sampling().temperature == 0.8
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_status_of_an_error_is_explained(page: str) -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in Path(limits.__file__).parent.glob("*.py"))
+    used = {int(number) for number in re.findall(r"status(?: ==|=) ?([45]\d\d)\b", sources)}
+    assert {401, 403, 408, 413, 429, 500, 503, 504} <= used
+    told = [int(number) for row in table(page, "400") for number in row[0].split(", ")]
+    assert sorted(told) == sorted(used | {400, 405})
 
 
 @pytest.mark.parametrize("page", PAGES)
