@@ -1,40 +1,46 @@
-"""Writing, side by side with `transformers.generate` on the same exported weights: python bench/decoding.py RUN
+"""Writing, beside `transformers.generate` and llama.cpp with the same weights: python bench/decoding.py RUN
 
     python bench/decoding.py runs/novels --text novels.txt
+    python bench/decoding.py --shape 6 256 8 1024 --ids 1590 --without transformers
     python bench/decoding.py --part cold
     python bench/decoding.py --quick      # a toy, to see that it runs
 
-RUN is a run of a GPT; without one, a model of the default size learns the built-in stories for a few steps, since
-speed does not depend on what the weights are. In each part all works take turns, in an order that turns round each
-time, after a warm-up that does not count. What is printed is the median of each, the least and the most, and how many
-times as fast it is as the first, the median over the rounds. All of it runs on the CPU.
+RUN is a run of a GPT; without one, a model of the default size or of --shape learns the built-in stories for a few
+steps, since speed does not depend on what the weights are. In each part all works take turns, in an order that turns
+round each time, after a warm-up that does not count. What is printed is the median of each, the least and the most, and
+how many times as fast it is as others, the median over the rounds. All of it runs on the CPU, and all sides have as
+many threads.
 
 Parts:
-    ids      the ids that both choose greedily, and those of jumok without a cache
+    ids      the ids that all choose greedily, and those of jumok without a cache
     single   one stream of --tokens tokens, at the context of the run and at --context
-    streams  --streams at once: samples of one prompt, and prompts of different lengths
+    streams  --streams at once, in float32 and 8 bits: samples of one prompt, and prompts of different lengths
     cold     a whole process that loads the model and writes 50 tokens
     int8     one stream with 8-bit matrices, and what they cost in nats per character of --text (its end)
 
-transformers keeps all tokens in view, however long the text gets; jumok slides its window within the context that the
-model was trained with. At --context both see the same.
+transformers and llama.cpp keep all tokens in view, however long the text gets; jumok slides its window within the
+context that the model was trained with. At --context all see the same. What is timed of llama.cpp: see llama.py. Its
+processes wait for each other actively, so beside other programs it is much slower than alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 import jumok
+import llama
 from jumok import text as reader
 from jumok.corpora import stories
 from jumok.errors import JumokError, TextError
@@ -42,9 +48,12 @@ from jumok.inference.matrices import Quantization
 from jumok.inference.packed import PackedGPT, can_pack
 from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
+from llama import Llama
 from speed import describe, interleave, spread
 
 PARTS = ("ids", "single", "streams", "cold", "int8")
+OTHERS = ("transformers", "llama.cpp")
+KINDS = {None: "f32", "int8": "q8_0"}  # jumok's way to store matrices, and the one of llama.cpp that is next to it
 PROMPT = "그날 밤, 나는 "
 SEED = 1
 CPU = torch.device("cpu")
@@ -63,7 +72,40 @@ print(tokenizer.decode(out[0]))
 """
 
 
-# --- the two sides ----------------------------------------------------------------------------------------------------
+# --- the sides --------------------------------------------------------------------------------------------------------
+
+Side = tuple[Callable[[], object], int]  # what to run, and how many tokens it writes; 0: its seconds are shown
+
+
+@dataclass
+class Bench:
+    """A model on all sides.
+
+    Fields:
+        run, model: of jumok. exported: a folder for transformers, and `theirs` its model; None: left out.
+        files: for llama.cpp, by the kind of their numbers; empty: left out.
+    """
+
+    run: Path
+    model: GPT
+    exported: Path
+    theirs: Any
+    files: dict[str, Path]
+    options: argparse.Namespace
+
+    @contextmanager
+    def llama(
+        self, kind: str, prompts: Sequence[Sequence[int]], tokens: int, *, exact: bool = False
+    ) -> Iterator[Llama | None]:
+        """llama.cpp with room for these texts, warm; None where it is left out, or has no positions for so many."""
+        length = max(map(len, prompts)) + tokens
+        if not self.files or (self.model.config.family == "classic" and length > self.model.config.context_length):
+            yield None
+            return
+        threads = torch.get_num_threads()
+        with llama.started(self.files[kind], slots=len(prompts), context=length, threads=threads, exact=exact) as other:
+            other.write(prompts, 5)
+            yield other
 
 
 def their_ids(model: Any, ids: torch.Tensor, tokens: int, *, sample: bool = True) -> torch.Tensor:
@@ -74,9 +116,9 @@ def their_ids(model: Any, ids: torch.Tensor, tokens: int, *, sample: bool = True
     return out[:, ids.shape[1] :]
 
 
-def prompt_ids(model: GPT) -> torch.Tensor:
-    """The prompt of all parts, (1, n)."""
-    return torch.tensor([model.tokenizer.encode(PROMPT).tolist()])
+def prompt_ids(model: GPT) -> list[int]:
+    """The prompt of all parts."""
+    return list(model.tokenizer.encode(PROMPT).tolist())
 
 
 def our_ids(model: GPT, prompt: str | list[str], tokens: int, **how: Any) -> Any:
@@ -84,31 +126,35 @@ def our_ids(model: GPT, prompt: str | list[str], tokens: int, **how: Any) -> Any
     return jumok.generate(model, prompt, tokens=tokens, seed=SEED, **how)
 
 
-def compare(title: str, sides: dict[str, tuple[Callable[[], object], int]], rounds: int, unit: str) -> None:
-    """Let the sides take turns and print a table; the first one is what the others are measured against.
-
-    sides: name -> (what to run, how many tokens it writes; 0: seconds are shown instead).
-    """
+def compare(title: str, sides: dict[str, Side], rounds: int, unit: str) -> None:
+    """Let the sides take turns and print a table, with the speed relative to the first side of each other program."""
     turns = interleave({name: work for name, (work, _) in sides.items()}, tokens=1, rounds=rounds, device=CPU)
-    reference, *_ = sides
+    found = (next((name for name in sides if name.startswith(other)), None) for other in OTHERS)
+    against = [name for name in found if name] or list(sides)[:1]
     print(f"\n{title}, {rounds} rounds", flush=True)
+    print(" " * 88 + "".join(f"{'× ' + name.replace('transformers.generate', 'transformers'):>28}" for name in against))
     for name, (_, tokens) in sides.items():
         figures = spread([tokens / seconds if tokens else seconds for seconds in turns.seconds[name]])
-        times = turns.ratio(name, reference).median * (tokens / sides[reference][1] if tokens else 1)
         middle, low, high = (f"{figure:,.{0 if tokens else 2}f}" for figure in figures)
-        print(f"  {name:44} {middle:>9} {unit} ({low} to {high})   {times:6.2f} ×", flush=True)
+        times = [turns.ratio(name, other).median * (tokens / sides[other][1] if tokens else 1) for other in against]
+        row = f"  {name:44} {middle:>9} {unit} ({low} to {high})"
+        print(f"{row:88}" + "".join(f"{ratio:28.2f}" for ratio in times), flush=True)
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def same_ids(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+def same_ids(bench: Bench, model: GPT) -> None:
     """How far the greedy ids agree; in float32 two likeliest tokens may be a tie."""
-    room = model.config.context_length - 20
-    wanted = their_ids(theirs, prompt_ids(model), room, sample=False)[0].tolist()
+    ids, room = prompt_ids(model), min(200, model.config.context_length - 20)
     fast, plain = (list(our_ids(model, PROMPT, room, temperature=0, cache=c)[0].ids) for c in (True, False))
-    print(f"\nGreedy ids, {room} tokens: {agreement(fast, plain)} equal to jumok without a cache, ", end="")
-    print(f"{agreement(fast, wanted)} equal to transformers")
+    print(f"\nGreedy ids, {room} tokens of jumok: {agreement(fast, plain)} equal without a cache")
+    if bench.theirs:
+        wanted = their_ids(bench.theirs, torch.tensor([ids]), room, sample=False)[0].tolist()
+        print(f"  {agreement(fast, wanted)} equal to transformers")
+    with bench.llama("f32", [ids], room, exact=True) as other:
+        if other:
+            print(f"  {agreement(fast, other.ids(ids, room))} equal to llama.cpp")
 
 
 def agreement(one: list[int], other: list[int]) -> str:
@@ -117,75 +163,84 @@ def agreement(one: list[int], other: list[int]) -> str:
     return "all" if equal == len(one) else f"the first {equal}"
 
 
-def single(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+def single(bench: Bench, model: GPT) -> None:
     """One stream."""
-    ids, n = prompt_ids(model), options.tokens
-    our_ids(model, PROMPT, 20), their_ids(theirs, ids, 20)
-    compare(
-        f"One stream of {n:,} tokens, context {model.config.context_length:,}",
-        {
-            "transformers.generate": (lambda: their_ids(theirs, ids, n), n),
-            "jumok generate": (lambda: our_ids(model, PROMPT, n), n),
-        },
-        options.rounds,
-        "tokens/s",
-    )
+    ids, n, theirs = prompt_ids(model), bench.options.tokens, bench.theirs
+    sides: dict[str, Side] = {}
+    with ExitStack() as stack:
+        if theirs:
+            their_ids(theirs, torch.tensor([ids]), 20)
+            sides["transformers.generate"] = (lambda: their_ids(theirs, torch.tensor([ids]), n), n)
+        for kind in ("f32", "f16"):
+            if other := stack.enter_context(bench.llama(kind, [ids], n)):
+                sides[f"llama.cpp {kind}"] = (lambda other=other: other.write([ids], n), n)
+        our_ids(model, PROMPT, 20)
+        sides["jumok generate"] = (lambda: our_ids(model, PROMPT, n), n)
+        title = f"One stream of {n:,} tokens, context {model.config.context_length:,}"
+        compare(title, sides, bench.options.rounds, "tokens/s")
 
 
-def streams(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
-    """Several at once, beside one stream of transformers and as many of it."""
-    ids, many, n = prompt_ids(model), options.streams, options.tokens // 4
-    text = "".join(stories.write(2_000, seed=3))
-    prompts = [text[20 * row : 20 * row + 3 + 5 * row] for row in range(many)]
-    our_ids(model, prompts, 5), our_ids(model, PROMPT, 5, samples=many)
-    their_ids(theirs, ids, 5), their_ids(theirs, ids.expand(many, -1), 5)
-    compare(
-        f"{many} streams of {n:,} tokens, context {model.config.context_length:,}",
-        {
-            "transformers.generate, 1 stream": (lambda: their_ids(theirs, ids, n), n),
-            f"transformers.generate, {many}": (lambda: their_ids(theirs, ids.expand(many, -1), n), n * many),
-            f"jumok, {many} samples of one prompt": (lambda: our_ids(model, PROMPT, n, samples=many), n * many),
-            f"jumok, {many} prompts of {len(prompts[0])} to {len(prompts[-1])} characters": (
-                lambda: our_ids(model, prompts, n),
-                n * many,
-            ),
-        },
-        options.rounds,
-        "tokens/s",
-    )
+def streams(bench: Bench, model: GPT) -> None:
+    """Several at once, beside as many of the others, and beside one stream of transformers."""
+    text = "".join(stories.write(20_000, seed=3))
+    for many in bench.options.streams:
+        lengths = [3 + 5 * (row % 16) for row in range(many)]
+        prompts = [text[80 * row : 80 * row + length] for row, length in enumerate(lengths)]
+        for quantize in KINDS:
+            streams_of(bench, model, prompts, quantize)
 
 
-def cold(run: Path, exported: Path, options: argparse.Namespace) -> None:
+def streams_of(bench: Bench, model: GPT, prompts: list[str], quantize: Quantization | None) -> None:
+    """So many at once, with matrices of one kind."""
+    many, n, theirs = len(prompts), bench.options.tokens // 4, bench.theirs
+    ids, kind, how = torch.tensor([prompt_ids(model)]), KINDS[quantize], {"quantize": quantize}
+    sides: dict[str, Side] = {}
+    if theirs and not quantize:
+        their_ids(theirs, ids, 5), their_ids(theirs, ids.expand(many, -1), 5)
+        sides["transformers.generate, 1 stream"] = (lambda: their_ids(theirs, ids, n), n)
+        sides[f"transformers.generate, {many}"] = (lambda: their_ids(theirs, ids.expand(many, -1), n), n * many)
+    starts = [model.tokenizer.encode(prompt).tolist() for prompt in prompts]
+    with bench.llama(kind, starts, n) as other:
+        if other:
+            sides[f"llama.cpp {kind}, {many} prompts"] = (lambda: other.write(starts, n), n * many)
+        our_ids(model, prompts, 5, **how), our_ids(model, PROMPT, 5, samples=many, **how)
+        one_prompt = f"jumok{' int8' if quantize else ''}, {many} samples of one prompt"
+        sides[one_prompt] = (lambda: our_ids(model, PROMPT, n, samples=many, **how), n * many)
+        several = f"jumok{' int8' if quantize else ''}, {many} prompts"
+        sides[several] = (lambda: our_ids(model, prompts, n, **how), n * many)
+        title = f"{many} streams of {n:,} tokens, prompts of {min(map(len, starts))} to {max(map(len, starts))}"
+        compare(title, sides, bench.options.rounds, "tokens/s")
+
+
+def cold(bench: Bench, model: GPT) -> None:
     """Whole processes."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
-    ours = [sys.executable, "-m", "jumok.cli", "generate", str(run), "--prompt", PROMPT, "--tokens", "50"]
-    their = [sys.executable, "-c", THEIR_PROCESS, str(exported), PROMPT]
-    subprocess.run(ours, **quiet)  # so that the files of both are in memory
-    subprocess.run(their, **quiet)
-    compare(
-        "A whole process that writes 50 tokens",
-        {
-            "transformers: load, generate, decode": (lambda: subprocess.run(their, **quiet), 0),
-            "jumok generate": (lambda: subprocess.run(ours, **quiet), 0),
-        },
-        options.rounds,
-        "s",
-    )
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+    sides: dict[str, Side] = {}
+    if bench.theirs:
+        their = [sys.executable, "-c", THEIR_PROCESS, str(bench.exported), PROMPT]
+        sides["transformers: load, generate, decode"] = (lambda: subprocess.run(their, **quiet), 0)
+    if bench.files:
+        line = json.dumps({"prompt": prompt_ids(model), **llama.sampling(50, 0.8)}).encode()
+        other = [sys.executable, llama.__file__, str(bench.files["f32"]), "--threads", str(torch.get_num_threads())]
+        sides["llama.cpp: load, complete"] = (lambda: subprocess.run(other, input=line, **quiet), 0)
+    ours = [sys.executable, "-m", "jumok.cli", "generate", str(bench.run), "--prompt", PROMPT, "--tokens", "50"]
+    sides["jumok generate"] = (lambda: subprocess.run(ours, **quiet), 0)
+    for work, _ in sides.values():  # so that the files of all are in memory
+        work()
+    compare("A whole process that writes 50 tokens", sides, bench.options.rounds, "s")
 
 
-def int8(model: GPT, theirs: Any, options: argparse.Namespace) -> None:
+def int8(bench: Bench, model: GPT) -> None:
     """Speed and quality of 8-bit matrices."""
-    n = options.tokens
+    n, ids, options = bench.options.tokens, prompt_ids(model), bench.options
     our_ids(model, PROMPT, 20), our_ids(model, PROMPT, 20, quantize="int8")
-    compare(
-        f"8-bit matrices, one stream of {n:,} tokens",
-        {
-            "jumok generate": (lambda: our_ids(model, PROMPT, n), n),
-            "jumok generate --quantize int8": (lambda: our_ids(model, PROMPT, n, quantize="int8"), n),
-        },
-        options.rounds,
-        "tokens/s",
-    )
+    sides: dict[str, Side] = {}
+    with bench.llama("q8_0", [ids], n) as other:
+        if other:
+            sides["llama.cpp q8_0"] = (lambda: other.write([ids], n), n)
+        sides["jumok generate"] = (lambda: our_ids(model, PROMPT, n), n)
+        sides["jumok generate --quantize int8"] = (lambda: our_ids(model, PROMPT, n, quantize="int8"), n)
+        compare(f"8-bit matrices, one stream of {n:,} tokens", sides, options.rounds, "tokens/s")
     text = options.text.read() if options.text else "".join(stories.write(60_000, seed=9))
     full, tokens = nats_per_char(model, text, None)
     rounded, _ = nats_per_char(model, text, "int8")
@@ -223,14 +278,22 @@ def nats_per_char(model: GPT, text: str, quantize: Quantization | None) -> tuple
 # --- the machine and the model ----------------------------------------------------------------------------------------
 
 
-def trained(folder: Path, size: str) -> Path:
-    """A run of a named size on stories."""
-    text = folder / "stories.txt"
-    text.write_text("".join(stories.write(200_000)), encoding="utf-8")
-    run = folder / "run"
-    command = [sys.executable, "-m", "jumok.cli", "train", str(text), "--out", str(run), "--size", size, "--quiet"]
-    subprocess.run([*command, "--steps", "10", "--compile", "off", "--sample-tokens", "0"], check=True)
-    return run
+def trained(folder: Path, options: argparse.Namespace) -> Path:
+    """A run on stories, of a named size or of --shape."""
+    shape = ["--size", "nano" if options.quick else "micro"]
+    text = "".join(stories.write(200_000))
+    if options.shape:
+        names = ("--n-layer", "--n-embd", "--n-head", "--context-length")
+        shape = [word for name, value in zip(names, options.shape, strict=True) for word in (name, str(value))]
+        shape += ["--batch-size", "4"]
+    if options.ids:  # 256 bytes, the characters of the stories, and as many syllables as are missing
+        new = [chr(code) for code in range(ord("가"), ord("힣") + 1, 5) if chr(code) not in text]
+        text = "".join(new[: max(0, options.ids - 256 - len(set(text)))]) * 2 + "\n" + text
+    (folder / "stories.txt").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "jumok.cli", "train", str(folder / "stories.txt"), "--out", str(folder / "run")]
+    how = ["--quiet", "--steps", "10", "--compile", "off", "--sample-tokens", "0"]
+    subprocess.run([*command, *shape, *how], check=True)
+    return folder / "run"
 
 
 def longer(model: GPT, context: int) -> GPT:
@@ -241,47 +304,76 @@ def longer(model: GPT, context: int) -> GPT:
     return other
 
 
-def main() -> None:
-    """Print the tables."""
+def prepared(folder: Path, options: argparse.Namespace) -> Bench:
+    """The model on all sides."""
+    run = options.run or trained(folder, options)
+    model = jumok.load(run, compile=options.compile)
+    theirs = None
+    if "transformers" not in options.without:
+        import transformers
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        hf.to_hf(model, folder / "hf")
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf").eval()
+    files = {}
+    if "llama.cpp" not in options.without and llama.INSTALLED:
+        from gguf_export import KINDS, to_gguf
+
+        room = max(model.config.context_length, options.context, options.tokens + 100)
+        roomy = longer(model, room) if model.config.family == "modern" else model
+        files = {kind: folder / f"{kind}.gguf" for kind in KINDS}
+        for kind, file in files.items():
+            to_gguf(roomy, file, kind)
+    elif "llama.cpp" not in options.without:
+        print(llama.MISSING)
+    return Bench(run=run, model=model, exported=folder / "hf", theirs=theirs, files=files, options=options)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, nargs="?", help="a run of a GPT [one of the default size, made for this]")
     parser.add_argument("--part", action="append", choices=PARTS, help="may be given several times [all]")
+    parser.add_argument("--without", action="append", choices=OTHERS, default=[], help="leave a side out")
+    parser.add_argument("--shape", type=int, nargs=4, metavar=("LAYERS", "WIDTH", "HEADS", "CONTEXT"))
+    parser.add_argument("--ids", type=int, help="size of the vocabulary of the model that is made [of the stories]")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True, help="jumok's native step")
     parser.add_argument("--tokens", type=int, default=1000)
-    parser.add_argument("--streams", type=int, default=16)
+    parser.add_argument("--streams", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--context", type=int, default=1024, help="the longer context, for the modern family")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--text", type=Path, help="what the nats of 8-bit matrices are measured on, its end")
     parser.add_argument("--quick", action="store_true", help="a small model that writes a few tokens")
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.streams, options.rounds, options.context = 40, 3, 1, 256
+        options.tokens, options.streams, options.rounds, options.context = 40, [3], 1, 256
     if options.text:  # before anything that takes long
         try:
             options.text = reader.read([options.text])
         except JumokError as error:
             parser.error(str(error))
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    return options
+
+
+def main() -> None:
+    """Print the tables."""
+    options = arguments()
     print(f"python {' '.join(sys.argv)}")
     print(describe(CPU), flush=True)
     with tempfile.TemporaryDirectory() as name:
-        run, exported = options.run or trained(Path(name), "nano" if options.quick else "micro"), Path(name) / "hf"
-        model = jumok.load(run)
-        hf.to_hf(model, exported)
-        theirs = transformers.AutoModelForCausalLM.from_pretrained(exported).eval()
-        c = model.config
+        bench = prepared(Path(name), options)
+        model, c = bench.model, bench.model.config
         print(
             f"{c.family}, {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, {c.vocab_size:,} ids, context "
             f"{c.context_length:,}, {model.parameter_count() / 1e6:.1f} M parameters"
             f"{'' if can_pack(model) else '; written by the model itself, without packed matrices'}"
         )
+        parts = {"ids": same_ids, "single": single, "streams": streams, "cold": cold, "int8": int8}
         for part in options.part or PARTS:
-            if part == "cold":
-                cold(run, exported, options)
-            else:
-                {"ids": same_ids, "single": single, "streams": streams, "int8": int8}[part](model, theirs, options)
+            parts[part](bench, model)
             if part == "single" and c.family == "modern" and options.context > c.context_length:
-                single(longer(model, options.context), theirs, options)
+                single(bench, longer(model, options.context))
 
 
 if __name__ == "__main__":

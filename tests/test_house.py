@@ -159,8 +159,8 @@ def test_importing_is_cheap() -> None:
 
 def test_help_is_cheap() -> None:
     """`jumok --help` answers at once: nothing that takes long to import."""
-    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers"]
-    for verb in ([], ["train"], ["generate"], ["learn"], ["corpus"]):
+    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers", "fastapi"]
+    for verb in ([], ["train"], ["generate"], ["learn"], ["corpus"], ["serve"]):
         out = python(
             "import sys\n"
             f"sys.argv = ['jumok', *{verb}, '--help']\n"

@@ -692,6 +692,7 @@ INTERRUPTED_AT = {
     "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
     "bench": "jumok.device.measure_machine",
+    "serve RUN": "jumok.serve.server.serve",
     "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
     "learn ladder tales.txt": "jumok.lessons.ladder.run.Ladder.run",
 }

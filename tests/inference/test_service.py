@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from test_engine import some_requests, tiny
 from torch import Tensor
 
 from jumok.errors import JumokError
@@ -16,7 +17,6 @@ from jumok.inference.requests import Event, Overloaded, Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service, Stream
 from jumok.models.gpt import GPT
-from test_engine import some_requests, tiny
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
 

@@ -599,6 +599,25 @@ def test_a_bad_parameter_is_named(
     assert len(error["message"]) < 400
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong", "message"),
+    [
+        ("/v1/completions", {"temperature": "hot"}, "temperature should be a valid number, and it is 'hot'."),
+        ("/v1/completions", {"model": None}, "model is missing."),
+        ("/v1/completions", {"temperatur": 1}, "temperatur is not a parameter that this server knows."),
+        ("/v1/completions", {"stop": ["가"] * 17}, "stop should have at most 16 strings, and it is ['가', '가', '가',"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": 3}]},
+         "messages[0].content should be a valid string, and it is 3."),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+         "messages[0].content[0].type should be 'text', and it is 'image_url'."),
+    ],
+)  # fmt: skip
+def test_the_message_of_an_error(
+    post: Callable[..., httpx2.Response], path: str, wrong: dict[str, Any], message: str
+) -> None:
+    assert post(path, GOOD[path] | wrong).json()["error"]["message"].startswith(message)
+
+
 def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
     """Parameters that change nothing, null, and values that ask for nothing."""
     ignored = {"user": "나", "metadata": {}, "store": True, "service_tier": "auto", "n": None, "best_of": 1}

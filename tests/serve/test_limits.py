@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Running, answer_on, closed_by_server, echo, running
 from starlette.types import Receive, Scope, Send
 
 from jumok.serve.errors import APIError
 from jumok.serve.limits import DEEPEST, require_json_text
+from serving import Running, answer_on, closed_by_server, echo, running
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,12 @@ def test_what_is_not_nested_deeply_passes() -> None:
         rb'"\"' + b"{" * 1000 + b'"',
         b'"never closed ' + b"[" * 1000,
         b"]" * 1000 + b"[" * DEEPEST,
+        b'{"a":[' * (DEEPEST // 2) + b"1" + b"]}" * (DEEPEST // 2),
     ):
         require_json_text(body)
-    with pytest.raises(APIError):
-        require_json_text(b"[" * 100_000)
+    for body in (b"[" * 100_000, b'{"a":[' * (DEEPEST // 2) + b"[]" + b"]}" * (DEEPEST // 2)):
+        with pytest.raises(APIError):
+            require_json_text(body)
 
 
 @pytest.mark.parametrize("body", [b'{"prompt": "\xff"}', "밤".encode()[:2], b'"\xed\xa0\x80"', "밤".encode("cp949")])

@@ -195,9 +195,9 @@ class Engine:
         for other in self.active:
             if other is place:
                 break
-            if len(other.window) > len(self._held[other.slot]) + 1:
-                if common(other.window[:-1], window) >= length + FEWEST_SHARED:
-                    return True
+            reads = len(other.window) > len(self._held[other.slot]) + 1
+            if reads and common(other.window[:-1], window) >= length + FEWEST_SHARED:
+                return True
         if length >= len(held) + FEWEST_SHARED:
             self._slots.copy(best, place.slot, length)
             self.reused += length

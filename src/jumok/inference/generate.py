@@ -1,7 +1,7 @@
 """Text generation: continue a prompt, show the text as soon as it is final, stop where asked.
 
-`generate` returns finished texts, `stream` yields one text piece by piece, `generate_ids` its ids. All three are clients
-of an `Engine`.
+`generate` returns finished texts, `stream` yields one text piece by piece, and `generate_ids` its ids. All three are
+clients of an `Engine`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.framing import start_id
 from jumok.models.gpt import GPT
-
 
 LARGEST_BATCH = 128  # texts that are written side by side
 BUILT_FROM = 2_000  # tokens of a text, from which the C++ step is built if it is not there

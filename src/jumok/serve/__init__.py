@@ -1,1 +1,1 @@
-"""`jumok serve`: runs behind an HTTP API that existing clients of OpenAI's API can talk to."""
+"""An HTTP server for models: OpenAI's API for what writes, and jumok's own for the rest."""

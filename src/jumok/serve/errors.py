@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from jumok.errors import JumokError, RunError
 from jumok.inference.requests import Overloaded
-from jumok.messages import did_you_mean
 from jumok.serve.models import UnknownModel
 
 log = logging.getLogger(__name__)
@@ -82,17 +81,17 @@ def error_response(error: APIError) -> Response:
 
 
 def validation_error(error: RequestValidationError) -> APIError:
-    """One sentence about the first of the mistakes that pydantic found."""
-    first = error.errors()[0]
-    where = [part for part in first["loc"] if part != "body"]
+    """One sentence about one of the mistakes that pydantic found: the one that is deepest in the body.
+
+    Of a field that may be one thing or another pydantic tells what each of them lacks; the deepest fits best.
+    """
+    first = max(error.errors(), key=lambda mistake: len(mistake["loc"]))
+    where = [part for part in first["loc"][1:] if not _is_type(part)]
     param = str(where[0]) if where else None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
     match first["type"]:
-        case "json_invalid":
-            return APIError(f"the body is not valid JSON: {first['ctx']['error']} at character {where[0]}.")
         case "extra_forbidden":
-            near = did_you_mean(path, first.get("ctx", {}).get("known", ()))
-            return APIError(f"{path!r} is not a parameter that this server knows.{near}", param=param)
+            return APIError(f"{path} is not a parameter that this server knows.", param=param)
         case "missing" if not where:
             return APIError("the body is empty; send a JSON object.")
         case "missing":
@@ -102,6 +101,11 @@ def validation_error(error: RequestValidationError) -> APIError:
     wrong = first["msg"].removeprefix("Input ")
     given = reprlib.repr(first["input"])
     return APIError(f"{path} {wrong}, and it is {given}.", param=param)
+
+
+def _is_type(part: int | str) -> bool:
+    """Whether a part of a place is not a name, but one of the types that a field may have."""
+    return part == "str" or "[" in str(part)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -546,8 +546,8 @@ void attend(const Cache<T>& cache, const float* q, long s, float* scores, float*
     for (; block < blocks; block++) score<1>(cache, block, q, scores);
     const float total = weigh(scores, s, 1 / std::sqrt((float)cache.d));
     long column = 0;
-    for (; column + 2 * LANES <= cache.wide; column += 2 * LANES) mix<2>(cache, scores, s, total, column, out);
-    for (; column < cache.wide && column < cache.d; column += LANES) mix<1>(cache, scores, s, total, column, out);
+    for (; column + LANES < cache.d; column += 2 * LANES) mix<2>(cache, scores, s, total, column, out);
+    if (column < cache.d) mix<1>(cache, scores, s, total, column, out);
 }
 
 // A panel of activations: y[i] = f(given[i]), and of a SwiGLU times the value beside it.
@@ -556,7 +556,7 @@ void activate(Activation kind, const float* given, float* y) {
         const Vector x = load<Vector>(given + i);
         if (kind == SWIGLU) store(y + i, x / (exponential(-x) + 1.0f) * load<Vector>(given + PANEL + i));
         else if (kind == RELU) store(y + i, x < 0.0f ? Vector{} : x);
-        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));  // 1 + tanh = 2 sigmoid
+        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));
     }
 }
 

@@ -1,0 +1,104 @@
+"""The load of bench/serving.py counts what a server does wrong. No time is asserted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from itertools import islice
+
+import pytest
+
+from serving import Job, Load, Reply, jobs, parsed, references
+
+Answer = Callable[[asyncio.StreamWriter, dict[str, object]], Awaitable[None]]
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def event(text: str, finish: str | None = None) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"text": text, "finish_reason": finish}]}).encode() + b"\n\n"
+
+
+def chunk(content: bytes) -> bytes:
+    return f"{len(content):x}\r\n".encode() + content + b"\r\n"
+
+
+END = b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\ndata: [DONE]\n\n'
+
+
+def test_a_response_is_read_across_its_chunks() -> None:
+    """Where one chunk ends and the next begins has nothing to do with the events."""
+    content = event("가") + event("나", "length") + END
+    parts = [content[i : i + 7] for i in range(0, len(content), 7)]
+    assert parsed(HEAD + b"".join(map(chunk, parts)) + chunk(b"")) == Reply(200, "가나", 2)
+    assert parsed(b"HTTP/1.1 200 OK\r\n\r\n" + content) == Reply(200, "가나", 2)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", HEAD + chunk(event("가")), HEAD + chunk(event("가") + END), b"HTTP/1.1 429 Too Many Requests\r\n\r\n{}"],
+)
+def test_half_a_response_has_no_text(raw: bytes) -> None:
+    assert parsed(raw).text is None
+
+
+def loaded(answer: Answer, wanted: list[Job], texts: list[str]) -> Load:
+    """What becomes of some requests to a server that answers like this."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        writer.write(HEAD)
+        await answer(writer, json.loads(await reader.readexactly(length)))
+        writer.close()
+
+    async def run() -> Load:
+        async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()[:2]
+            load = Load(f"http://{host}:{port}", "novel", {}, texts)
+            await asyncio.gather(*map(load.request, wanted))
+        return load
+
+    return asyncio.run(run())
+
+
+def test_a_text_of_another_request_is_noticed() -> None:
+    async def mixed_up(writer: asyncio.StreamWriter, body: dict[str, object]) -> None:
+        writer.write(chunk(event("가") + event("나", "length") + END))
+
+    wanted = [Job(prompt=[1], tokens=2, reference=0), Job(prompt=[2], tokens=2, reference=1), Job(prompt=[3], tokens=2)]
+    load = loaded(mixed_up, wanted, ["가나", "다라"])
+    assert load.counts == {"finished": 3, "greedy": 2, "greedy, not as alone": 1}
+    assert (load.tokens, load.asked(), len(load.first)) == (6, 3, 3)
+
+
+def test_a_text_without_its_end_is_lost() -> None:
+    async def breaks_off(writer: asyncio.StreamWriter, body: dict[str, object]) -> None:
+        writer.write(chunk(event("가")))
+
+    load = loaded(breaks_off, [Job(prompt=[1], tokens=2)], [])
+    assert load.counts == {"lost (status 200)": 1}
+
+
+def test_a_client_goes_away_after_some_pieces_and_a_slow_one_reads_all() -> None:
+    async def goes_on(writer: asyncio.StreamWriter, body: dict[str, object]) -> None:
+        for _ in range(body["max_tokens"]):  # type: ignore[call-overload]
+            writer.write(chunk(event("가")))
+            await writer.drain()
+            await asyncio.sleep(0.001)
+        writer.write(chunk(event("", "length") + END))
+
+    wanted = [Job(prompt=[1], tokens=1000, pieces=3), Job(prompt=[1], tokens=20, slow=True)]
+    load = loaded(goes_on, wanted, [])
+    assert load.counts == {"cancelled": 1, "finished": 1}
+    assert load.first == []  # the slow one would wait for itself
+
+
+def test_the_load_follows_from_its_seed() -> None:
+    known = references(range(500), 100, 20, seed=3)
+    once, again = (list(islice(jobs(known, range(500), 100, 20, random.Random("3 1")), 200)) for _ in range(2))
+    assert once == again
+    assert {job.reference is None for job in once} == {job.slow for job in once} == {True, False}
+    assert any(job.pieces for job in once)
+    assert all(len(job.prompt) + job.tokens <= 100 for job in once)
