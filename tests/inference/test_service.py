@@ -174,3 +174,19 @@ def test_a_late_listener_is_called_at_once(service: Service):
     event = stream.take()
     assert event is not None
     assert event.finish == "length"
+
+
+def test_a_text_that_cannot_begin_ends_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises, such as an error of PyTorch for want of memory: it used to end the thread of the service."""
+    admit = Engine.admit
+
+    def fail(engine: Engine, request: Request) -> Any:
+        if request.tokens == 7:
+            raise RuntimeError("no memory")
+        return admit(engine, request)
+
+    monkeypatch.setattr(Engine, "admit", fail)
+    with pytest.raises(JumokError, match="no memory"):
+        joined(service.submit(Request(prompt=[1], tokens=7)))
+    assert joined(service.submit(Request(prompt=[1], tokens=3))).finish == "length"
+    assert service.counts().finished == 2

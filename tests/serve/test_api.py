@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from jumok.inference.embed import embed
 from jumok.inference.fill_mask import fill_mask
 from jumok.models import build
 from jumok.models.gpt import GPT
-from jumok.serve.app import create_app, parse
+from jumok.serve.app import create_app
+from jumok.serve.bodies import DEEPEST, _require_shallow, parse
 from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
 from jumok.serve.models import Models
@@ -610,6 +612,8 @@ def test_a_bad_parameter_is_named(
          "messages[0].content should be a valid string, and it is 3."),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
          "messages[0].content[0].type should be 'text', and it is 'image_url'."),
+        ("/v1/chat/completions", {"messages": ["나는"]}, "messages[0] should be an object."),
+        ("/v1/attention", {"target": "가" * 2000}, "target is for an encoder–decoder; this model has none."),
     ],
 )  # fmt: skip
 def test_the_message_of_an_error(
@@ -623,6 +627,8 @@ def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
     ignored = {"user": "나", "metadata": {}, "store": True, "service_tier": "auto", "n": None, "best_of": 1}
     neutral = {"logit_bias": {}, "suffix": None, "stop": None, "prompt": None, "seed": None}
     assert post("/v1/completions", {"model": "char", **ignored, **neutral}).status_code == 200
+    chat = GOOD["/v1/chat/completions"] | {"tools": [], "tool_choice": "none", "function_call": "none"}
+    assert post("/v1/chat/completions", chat).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -638,7 +644,8 @@ def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
         (b'{"model": "char", "prompt": "\xff"}', "UTF-8"),
         (b'{"model": "char", "\\ud800": 1}', "surrogate"),
         (b'{"model": "char", "n": ' + b"9" * 5000 + b"}", "digits"),
-        (b'{"model": "char", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "brackets"),
+        (b'{"model": "char", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deeper"),
+        (b'"\\ud800"', "the body has U+D800"),
         (b'{"model": "char", "prompt": ' + b"[" * 50 + b"]" * 50 + b"}", "prompt"),
     ],
 )
@@ -647,6 +654,42 @@ def test_a_bad_body(post: Callable[..., httpx2.Response], body: bytes, words: st
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
     assert "Traceback" not in answer.text
+
+
+NESTED = {
+    "lists": b"[" * 500 + b"]" * 500,
+    "open": b"[" * 1000,
+    "objects": b'{"a":' * 150,
+    "after a string with a quote": rb'"\\\"[' + b'",' + b"[" * (DEEPEST + 1),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_deep_nesting_is_refused(name: str) -> None:
+    with pytest.raises(APIError, match="deeper than 64 levels"):
+        parse(NESTED[name])
+
+
+def test_what_is_not_nested_deeply_passes() -> None:
+    for body in (
+        b"[" * DEEPEST + b"]" * DEEPEST,
+        b"[]" * 300_000,
+        b'"' + b"[" * 100_000 + b'"',
+        rb'"\"' + b"{" * 1000 + b'"',
+        b'"never closed ' + b"[" * 1000,
+        b"]" * 1000 + b"[" * DEEPEST,
+        b'{"a":[' * (DEEPEST // 2) + b"1" + b"]}" * (DEEPEST // 2),
+    ):
+        _require_shallow(body)
+    for body in (b"[" * 100_000, b'{"a":[' * (DEEPEST // 2) + b"[]" + b"]}" * (DEEPEST // 2)):
+        with pytest.raises(APIError):
+            _require_shallow(body)
+
+
+@pytest.mark.parametrize("body", [b'{"prompt": "\xff"}', "밤".encode()[:2], b'"\xed\xa0\x80"', "밤".encode("cp949")])
+def test_a_body_that_is_not_utf8_is_refused(body: bytes) -> None:
+    with pytest.raises(APIError, match="not UTF-8"):
+        parse(body)
 
 
 def test_a_body_that_is_not_called_json(post: Callable[..., httpx2.Response]) -> None:
@@ -667,6 +710,7 @@ def test_other_paths_and_methods(address: str) -> None:
             answer = http.get(path)
             assert answer.status_code == 404
             assert answer.json()["error"]["type"] == "invalid_request_error"
+            assert "begin with /v1" in answer.json()["error"]["message"]
         answer = http.get("/v1/completions")
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
@@ -717,3 +761,43 @@ def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.Mo
             client.completions.create(model="char", prompt="나는")
         assert caught.value.status_code == 503
     models.close(finish=False)
+
+
+def test_a_request_has_a_deadline(models: Models) -> None:
+    settings = replace(SETTINGS, timeout=0.3, max_tokens=10**6)
+    body = {"model": "char", "prompt": "나는", "max_tokens": 10**6}
+    with serving(create_app(models, settings)) as address:
+        answer = httpx2.post(f"{address}/v1/completions", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
+        answer = httpx2.post(f"{address}/v1/completions", json=body | {"stream": True})
+    assert answer.status_code == 200
+    assert answer.headers["x-accel-buffering"] == "no"
+    *_, last = answer.text.split("\n\n")[:-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timeout"
+    until(lambda: models.counts()["char"].running == 0)
+
+
+def test_calls_of_clients_that_go_away_do_not_add_up(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be interrupted: each client that left used to leave one, and all ran side by side."""
+    free, lock = threading.Event(), threading.Lock()
+    running = most = 0
+
+    def slow(*_: object) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        free.wait(20)
+        with lock:
+            running -= 1
+        return "{}"
+
+    monkeypatch.setattr("jumok.serve.own.tokenize", slow)
+    with serving(create_app(models, SETTINGS)) as address:
+        for _ in range(4):
+            with pytest.raises(httpx2.TimeoutException):
+                httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"], timeout=0.2)
+        assert running == 1
+        free.set()
+        assert httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"]).text == "{}"
+    assert most == 1

@@ -105,9 +105,9 @@ class Engine:
             )
         text = Continuation(request, self._model.tokenizer, self._known)
         place = _Place(text, self._best_slot(text.ids))
-        del self._free[place.slot]
         if isinstance(self._slots, AnswerSlots) and request.source is not None:
             self._slots.begin(place.slot, request.source)
+        del self._free[place.slot]
         self.active.append(place)
         return text
 

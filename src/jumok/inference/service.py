@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jumok.errors import JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.matrices import Quantization
-from jumok.inference.requests import Event, Request, overloaded
+from jumok.inference.requests import Event, Request, joined, overloaded
 from jumok.inference.writer import Continuation
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -44,14 +44,14 @@ class Stream(Iterator[Event]):
     def __init__(self, service: Service, request: Request) -> None:
         self._service, self.request = service, request
         self._changed = threading.Condition()
-        self._pending: Event | None = None
+        self._pending: list[Event] = []
         self._error: JumokError | None = None
         self._over = False  # the last event was put
         self._listener: Callable[[], None] | None = None
 
     def __next__(self) -> Event:
         with self._changed:
-            while self._pending is None and self._error is None and not self._over:
+            while not self._pending and self._error is None and not self._over:
                 self._changed.wait()
         event = self.take()
         if event is None:
@@ -61,10 +61,10 @@ class Stream(Iterator[Event]):
     def take(self) -> Event | None:
         """All events that are pending, joined to one, or None; does not wait."""
         with self._changed:
-            event, self._pending = self._pending, None
-            if event is None and self._error is not None:
+            events, self._pending = self._pending, []
+            if not events and self._error is not None:
                 raise self._error
-            return event
+        return joined(events) if events else None
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call `listener` from the thread of the service when `take` has something; at once if it has already.
@@ -73,7 +73,7 @@ class Stream(Iterator[Event]):
         """
         with self._changed:
             self._listener = listener
-            ready = self._pending is not None or self._error is not None
+            ready = bool(self._pending) or self._error is not None
         if ready:
             listener()
 
@@ -84,9 +84,9 @@ class Stream(Iterator[Event]):
     def put(self, event: Event | None, error: JumokError | None = None) -> None:
         """For the service: add an event, or the error with which the text ends."""
         with self._changed:
-            news = self._pending is None
+            news = not self._pending
             if event is not None:
-                self._pending = event if self._pending is None else self._pending + event
+                self._pending.append(event)
                 self._over = event.finish is not None
             self._error, self._over = error, self._over or error is not None
             self._changed.notify_all()
@@ -202,8 +202,10 @@ class Service:
         for stream in new:
             try:
                 self._running[self._engine.admit(stream.request)] = stream
-            except JumokError as error:
-                stream.put(None, error)
+            except Exception as error:  # as for a step
+                with self._changed:
+                    self._finished += 1
+                stream.put(None, _shown(error))
         return bool(self._running) or not self._closed
 
     def _deliver(self, text: Continuation, stream: Stream) -> None:
@@ -219,14 +221,9 @@ class Service:
 
     def _fail(self, error: Exception) -> None:
         """End all texts that run with an error."""
-        shown = (
-            error
-            if isinstance(error, JumokError)
-            else JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")
-        )
         for text, stream in list(self._running.items()):
             self._engine.release(text)
-            stream.put(None, shown)
+            stream.put(None, _shown(error))
         with self._changed:
             self._finished += len(self._running)
             self._running.clear()
@@ -236,3 +233,9 @@ class Service:
             if not self._closed or self._thread.is_alive():
                 self._cancelled.add(stream)
                 self._changed.notify()
+
+
+def _shown(error: Exception) -> JumokError:
+    if isinstance(error, JumokError):
+        return error
+    return JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")

@@ -19,6 +19,10 @@ from jumok.serve.models import UnknownModel
 log = logging.getLogger(__name__)
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # of a status below 500
+HTTP_ERRORS: dict[int, tuple[str, str | None]] = {  # those of the router
+    404: ("there is no such path; the paths of the API begin with /v1.", None),
+    405: ("the path does not have this method.", "method_not_allowed"),
+}
 RETRY_AFTER = "1"  # seconds after which a client that was refused may try again
 
 
@@ -68,8 +72,8 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
         case JumokError():
             return APIError(str(error))
         case StarletteHTTPException():
-            code = "method_not_allowed" if error.status_code == 405 else None
-            return APIError(str(error.detail), status=error.status_code, code=code, headers=dict(error.headers or {}))
+            message, code = HTTP_ERRORS.get(error.status_code, (str(error.detail), None))
+            return APIError(message, status=error.status_code, code=code, headers=dict(error.headers or {}))
     log.error("an error in the server", exc_info=error)
     return APIError("there was an error in the server; its log says more.", status=500)
 
@@ -98,6 +102,8 @@ def validation_error(error: RequestValidationError) -> APIError:
             return APIError(f"{path} is missing.", param=param)
         case "model_attributes_type" | "model_type" | "dict_type" if not where:
             return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
+    if first["type"] in ("model_attributes_type", "model_type"):
+        return APIError(f"{path} should be an object.", param=param)
     wrong = first["msg"].removeprefix("Input ")
     given = reprlib.repr(first["input"])
     return APIError(f"{path} {wrong}, and it is {given}.", param=param)

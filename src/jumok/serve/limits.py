@@ -1,7 +1,7 @@
 """What is refused before the API sees it, as layers of ASGI middleware around the application.
 
-From the outside: the log, the Host and the Origin of a browser, CORS, the key, the body, the time. `limited` puts them
-together. The answers have the API's shape.
+From the outside: the log, the Host and the Origin of a browser, CORS, the key, the body. `limited` puts them together.
+The answers have the API's shape.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import re
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -25,7 +24,6 @@ from jumok.serve.errors import APIError, error_response
 from jumok.serve.metrics import Metrics
 from jumok.serve.settings import ServeSettings, is_local
 
-DEEPEST = 64  # levels of lists and objects in a body; tools of a chat nest about ten
 OPEN = {"/healthz"}  # paths that need no key
 LONGEST_PATH = 200  # characters of a path in the log
 DRAIN_SECONDS = 2.0  # how long a body is read after it was refused
@@ -40,7 +38,6 @@ def limited(app: ASGIApp, settings: ServeSettings, metrics: Metrics, paths: Coll
     Args:
         paths: the paths of the routes of the application, by which requests are counted.
     """
-    app = Deadline(app, settings.timeout)
     app = Body(app, settings.max_body, settings.read_timeout)
     if settings.keys:
         app = Keys(app, settings.keys)
@@ -162,7 +159,7 @@ class Keys:
 
 
 class Body:
-    """Reads the body of a request before the application runs; refuses one that is too large, too slow or no JSON text.
+    """Reads the body of a request before the application runs; refuses one that is too large or too slow.
 
     Args:
         most: bytes.
@@ -181,7 +178,6 @@ class Body:
             body = await self._read(scope, receive)
             if body is None:
                 return  # the client has gone
-            require_json_text(body)
         except APIError as error:
             await _refuse(error, scope, send, receive if error.status_code == 413 else None)
             return
@@ -194,7 +190,10 @@ class Body:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body, or None if the client closed the connection before its end."""
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may see another end of the body
+            raise APIError("a request has Transfer-Encoding or Content-Length, not both.", headers=CLOSE)
         if len(length) > 18 or int(length) > self._most:  # h11 lets only digits through
             raise self._too_large()
         body = bytearray()
@@ -216,60 +215,6 @@ class Body:
     def _too_large(self) -> APIError:
         wrong = f"the body is larger than {self._most:,} bytes."
         return APIError(wrong, status=413, code="body_too_large", headers=CLOSE)
-
-
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_TO_LISTS = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-
-def require_json_text(body: bytes) -> None:
-    """Raise APIError for a body that is not UTF-8, or that nests deeper than DEEPEST: a parser may recurse.
-
-    Any other mistake in the JSON is found when it is parsed.
-    """
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise APIError(f"the body is not UTF-8: byte {error.start:,} is wrong.", code="invalid_utf8") from None
-    if body.count(b"[") + body.count(b"{") <= DEEPEST:
-        return
-    # Without strings, each pass removes the innermost level. A loop over a megabyte of brackets would take far longer.
-    brackets = _STRINGS.sub(b"", body).translate(_TO_LISTS, _NO_BRACKETS)
-    if b"[" * (DEEPEST + 1) not in brackets:  # otherwise a pass removes next to nothing
-        for _ in range(DEEPEST):
-            brackets = brackets.replace(b"[]", b"")
-    if b"[]" in brackets or brackets.count(b"[") > DEEPEST:
-        raise APIError(f"the body nests lists and objects deeper than {DEEPEST} levels.", code="nested_too_deeply")
-
-
-class Deadline:
-    """Ends a request that takes too long: with an error 504, or by closing the connection within an answer."""
-
-    def __init__(self, app: ASGIApp, seconds: float) -> None:
-        self._app, self._seconds = app, seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = False
-
-        async def watch(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            async with asyncio.timeout(self._seconds) as limit:
-                await self._app(scope, receive, watch)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            if not started:
-                wrong = f"the request took longer than {self._seconds:g} seconds."
-                await _refuse(APIError(wrong, status=504, code="timeout"), scope, send)
 
 
 async def _refuse(error: APIError, scope: Scope, send: Send, rest: Receive | None = None) -> None:

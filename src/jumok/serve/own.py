@@ -8,6 +8,7 @@ from __future__ import annotations
 from jumok.inference.classify import predict_whole
 from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
 from jumok.models.checks import require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
 from jumok.serve.schemas import AttentionBody, ClassifyBody, FillMaskBody, TokenizeBody
@@ -70,6 +71,8 @@ def attention(served: Served, body: AttentionBody, settings: ServeSettings) -> s
     """A trace, as `jumok view` writes it into a page."""
     require_short("input", len(body.input), settings)
     require_short("target", len(body.target or ""), settings)
+    if body.target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it
+        raise APIError("target is for an encoder–decoder; this model has none.", param="target")
     found = trace(
         served.model,
         body.input,

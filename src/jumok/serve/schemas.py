@@ -96,7 +96,7 @@ class Body(BaseModel):
             return data
         asks_nothing: tuple[object, ...] = (None, [], {}, "", False)
         for name, reason in cls.refused.items():
-            if data.get(name) not in asks_nothing:
+            if data.get(name) not in (*asks_nothing, "none"):  # such as tool_choice="none"
                 raise APIError(f"{name} is not supported: {reason}.", param=name, code="unsupported_parameter")
         left_out = IGNORED | cls.refused.keys()
         return {name: value for name, value in data.items() if value is not None and name not in left_out}

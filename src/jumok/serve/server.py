@@ -185,7 +185,6 @@ class Connection(H11Protocol):
         """Read what the client sent."""
         if not self._refused:
             super().data_received(data)
-            self._watch()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
@@ -219,19 +218,15 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _watch(self) -> None:
-        """Start the timer when no request runs, and stop it when one does."""
-        runs = self.cycle is not None and not self.cycle.response_complete
-        if runs and self._timer is not None:
+        """Start the timer anew."""
+        if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        elif not runs and self._timer is None:
-            self._unsent = self.transport.get_write_buffer_size()
-            self._timer = self.loop.call_later(self.config.read_timeout, self._time_out)
+        self._unsent = self.transport.get_write_buffer_size()
+        self._timer = self.loop.call_later(self.config.read_timeout, self._time_out)
 
     def _time_out(self) -> None:
-        self._timer = None
-        unsent = self.transport.get_write_buffer_size()
-        if 0 < unsent < self._unsent:
+        runs = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+        if runs or 0 < self.transport.get_write_buffer_size() < self._unsent:
             self._watch()
         else:
             self.transport.abort()

@@ -11,8 +11,9 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -26,6 +27,7 @@ from jumok.serve.metrics import Metrics
 log = logging.getLogger(__name__)
 
 DONE = "data: [DONE]\n\n"
+LAST_SECONDS = 2.0  # how long a client may take to read the error that ends a stream
 
 # JSON may contain them, and clients that read lines with the rules of Unicode end a line there.
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
@@ -50,7 +52,7 @@ class Reply:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send
-        self.begun = False
+        self.streams = False  # a stream has begun
 
     def count(self, tokens: int) -> None:
         """Tell the log how many tokens were written so far."""
@@ -64,7 +66,9 @@ class Reply:
 
     async def begin(self) -> None:
         """Begin a stream of events."""
-        await self._begin(b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")])
+        self.streams = True
+        unbuffered = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]  # the second is for nginx
+        await self._begin(b"text/event-stream; charset=utf-8", unbuffered)
 
     async def piece(self, events: str) -> None:
         """Send some events."""
@@ -75,44 +79,45 @@ class Reply:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _begin(self, media_type: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        self.begun = True
         start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type), *headers]}
         await self._send(start)
 
 
 class WhileConnected(Response):
-    """A response that `make` sends, and whose making is cancelled at once when the client goes away.
+    """A response that `make` sends. It is cancelled when the client goes away, and when the time is up.
 
-    An error before the response begins leaves this object, for the handlers of the application. Later it is sent as an
-    event, and ends the stream.
+    An error before the response begins leaves this object, for the handlers of the application. In a stream it is sent
+    as an event, and ends it.
+
+    Args:
+        seconds: the time. It does not end a thread: what runs in one goes on, and its result is thrown away.
     """
 
-    def __init__(self, make: Callable[[Reply], Awaitable[None]]) -> None:
+    def __init__(self, make: Callable[[Reply], Coroutine[Any, Any, None]], seconds: float) -> None:
         super().__init__()
-        self._make = make
+        self._make, self._seconds = make, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it (ASGI)."""
-        work = asyncio.ensure_future(self._work(Reply(scope, send)))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        reply = Reply(scope, send)
+        work, gone = asyncio.create_task(self._make(reply)), asyncio.create_task(_disconnected(receive))
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:  # also if this task is cancelled, as by a timeout
-            finished = work.done()
+            done, _ = await asyncio.wait({work, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:  # also if this task is cancelled
             for task in (work, gone):
                 task.cancel()
             await asyncio.wait({work, gone})
-        if finished:
-            work.result()  # raises what it raised
-
-    async def _work(self, reply: Reply) -> None:
-        try:
-            await self._make(reply)
-        except Exception as error:
-            if not reply.begun:
-                raise
-            await reply.piece(data(to_json(api_error(error).body)))
-            await reply.end()
+        error = work.exception() if work in done else None
+        if not done:
+            error = APIError(f"the request took longer than {self._seconds:g} seconds.", status=504, code="timeout")
+        if error is None:
+            return
+        if not reply.streams:
+            raise error
+        with suppress(TimeoutError):  # a client that does not read would hold this up forever
+            async with asyncio.timeout(LAST_SECONDS):
+                await reply.piece(data(to_json(api_error(error).body)))
+                await reply.end()
 
 
 async def _disconnected(receive: Receive) -> None:

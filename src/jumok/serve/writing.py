@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jumok.inference.requests import Drawn, Event, Request
+from jumok.inference.requests import Drawn, Event, Request, joined
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service
 from jumok.inference.writer import stop_strings
@@ -189,12 +189,6 @@ async def _send_pieces(reply: Reply, growing: Growing, form: Form, *, usage: boo
         await reply.piece(data(f'{before}],"usage":{to_json(form.usage(tokens))}}}'))
     await reply.piece(DONE)
     await reply.end()
-
-
-def joined(events: Sequence[Event]) -> Event:
-    """Events as one. Adding them one by one would take quadratic time."""
-    drawn = tuple(one for event in events for one in event.drawn)
-    return Event(drawn, "".join(event.text for event in events), events[-1].finish if events else None)
 
 
 # --- tokens as text ---------------------------------------------------------------------------------------------------

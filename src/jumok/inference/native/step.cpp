@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -209,6 +210,16 @@ inline void relax(int& waited) {
     }
 }
 
+// As `relax`, for a thread that waits within a step. Where other programs need the processors, too, the thread that it
+// waits for is not running, and each yield costs this one its turn: a step took seconds.
+inline void wait_in_step(int& waited) {
+    if (waited < 2100) {
+        relax(waited);
+    } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+}
+
 constexpr int MOST_THREADS = 64;
 
 // What the threads of one step share. A step is a sequence of phases, and a phase is a number of tasks.
@@ -245,7 +256,7 @@ class Member {
             for (long task; (task = take(owner, last - first)) >= 0; done++) work(first + task);
         }
         if (done) team->finished.fetch_add(done, std::memory_order_acq_rel);
-        for (int waited = 0; team->finished.load(std::memory_order_acquire) < expected;) relax(waited);
+        for (int waited = 0; team->finished.load(std::memory_order_acquire) < expected;) wait_in_step(waited);
     }
 
   private:
@@ -311,7 +322,7 @@ class Pool {
         wake.notify_all();
         run(given, Member(&team, 0));
         // Closed when no helper is inside; one that wakes up later finds nothing to do.
-        for (int waited = 0, none = 0; !inside.compare_exchange_weak(none, -1); none = 0) relax(waited);
+        for (int waited = 0, none = 0; !inside.compare_exchange_weak(none, -1); none = 0) wait_in_step(waited);
     }
 
     void help(int index) {
