@@ -295,6 +295,16 @@ def test_asking_for_log_probabilities_changes_no_text():
     assert plain.drawn == described.drawn == alone(model, requests[1]).drawn
 
 
+def test_sixteen_bits_need_the_native_step(backend: str):
+    model = tiny()
+    request = Request(prompt=[1, 2, 3], sampling=GREEDY, tokens=5)
+    if backend == "torch":
+        with pytest.raises(ConfigError, match="bfloat16' is computed by the C"):
+            Engine(model, 1, quantize="bfloat16")
+    else:
+        assert alone(model, request, quantize="bfloat16").drawn == alone(model, request).drawn
+
+
 def test_a_frequency_penalty_counts_what_was_drawn():
     """Greedy ids, step by step, against logits of the model minus the penalties."""
     model = tiny()

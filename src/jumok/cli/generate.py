@@ -38,7 +38,7 @@ from jumok.messages import shell, tr
 )
 @option("--samples", type=int, help="number of samples or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
-@option("--quantize", type=click.Choice(["int8"]), help="quantize matrices to 8 bits; faster for large models [off]")
+@option("--quantize", type=click.Choice(["int8", "bfloat16"]), help="round matrices to 8 or 16 bits; faster [off]")
 @option("--beam", type=int, section="Encoder-decoder", help="beams kept in beam search [1]")
 @option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: prefers longer answers [1.0]")
 @option(

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,8 +55,8 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 @option("--slots", type=int, default=64, section="Models", help="texts that a model writes side by side [64]")
 @option("--waiting", type=int, default=256, section="Models", help="texts that may wait for a slot [256]")
 @option(
-    "--quantize", type=click.Choice(["int8"]), section="Models",
-    help="quantize matrices to 8 bits; faster for large models [off]",
+    "--quantize", type=click.Choice(["int8", "bfloat16"]), section="Models",
+    help="round matrices to 8 or 16 bits; faster [off]",
 )  # fmt: skip
 @option(
     "--memory", metavar="SIZE", section="Models",
@@ -71,7 +71,7 @@ def serve(
     cors: tuple[str, ...],
     slots: int,
     waiting: int,
-    quantize: str | None,
+    quantize: Any,
     memory: str | None,
     device: str,
     as_json: bool,
@@ -94,7 +94,7 @@ def serve(
     settings = ServeSettings(
         host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
         keys=() if api_key_file is None else read_keys(api_key_file),
-        quantize="int8" if quantize == "int8" else None,
+        quantize=quantize,
     )  # fmt: skip
 
     def ready(url: str, models: Models) -> None:

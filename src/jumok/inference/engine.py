@@ -45,7 +45,7 @@ class Engine:
     Args:
         model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
         slots: the most texts at a time.
-        quantize: "int8" rounds the matrices to 8 bits.
+        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; the latter needs the native step.
         cache: keep keys and values; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
@@ -287,8 +287,13 @@ def _make_slots(
         if quantize is not None:
             raise cannot_quantize(quantize)
         return WindowSlots(model, slots)
-    if can_run(model) and library(build):
+    if can_run(model) and library(build or quantize == "bfloat16"):
         return NativeSlots(native_model(model, quantize or "float32"), slots)
+    if quantize == "bfloat16":
+        raise ConfigError(
+            "quantize='bfloat16' is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 on "
+            "the CPU; use int8, or leave it out."
+        )
     return TorchSlots(model, slots, quantize)
 
 

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from jumok.errors import ConfigError
 
-Quantization = Literal["int8"]
-QUANTIZATIONS: tuple[Quantization, ...] = ("int8",)
+Quantization = Literal["bfloat16", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
 
 PANEL = 32  # columns of a matrix that lie together; measured: 24 to 32 is best, 8 and 128 take twice as long
 GOLDEN = (5**0.5 - 1) / 2  # whose multiples spread evenly over the unit interval, none twice
