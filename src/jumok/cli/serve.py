@@ -44,7 +44,9 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 )
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN...")
 @option(
-    "--host", default="127.0.0.1", help="address to listen on; another one than of this machine needs keys [127.0.0.1]"
+    "--host",
+    default="127.0.0.1",
+    help="address to listen on; one that other machines can reach needs keys [127.0.0.1]",
 )
 @option("--port", type=int, default=8000, help="port to listen on; 0: any free one [8000]")
 @option(
@@ -80,7 +82,7 @@ def serve(
     """Serve the models of run folders over HTTP, in the API of OpenAI.
 
     The name of a model is that of its run folder. The first one is loaded at once, the others when they are used.
-    Ctrl-C or SIGTERM ends the server when the requests that had begun are answered; a second one ends it at once.
+    After Ctrl-C or SIGTERM the server finishes the requests that have begun, and ends. A second one ends it at once.
     """
     if not runs:
         raise ConfigError("no run was given; name one or more run folders: jumok serve runs/novel")
@@ -107,7 +109,7 @@ def serve(
         write(_curl(url, models, api_key_file))
 
     def stopping() -> None:
-        say(tr("Finishing the requests that had begun ... (Ctrl-C again ends at once)"), quiet=quiet)
+        say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
 
     finished = run_server(
         runs, settings, str(devices.choose_device(device)), ready=ready, stopping=stopping,

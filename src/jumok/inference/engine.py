@@ -292,7 +292,7 @@ def _make_slots(
     if quantize == "bfloat16":
         raise ConfigError(
             "quantize='bfloat16' is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 on "
-            "the CPU; use int8, or leave it out."
+            "the CPU, and is off if JUMOK_NATIVE=0 is set; use int8, or leave it out."
         )
     return TorchSlots(model, slots, quantize)
 

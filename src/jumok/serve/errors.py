@@ -47,6 +47,11 @@ class APIError(HTTPException):
         kind = "server_error" if self.status_code >= 500 else TYPES.get(self.status_code, "invalid_request_error")
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
+    @property
+    def content(self) -> bytes:
+        """The JSON object in UTF-8. Half a surrogate pair, which UTF-8 cannot encode, becomes an escape of JSON."""
+        return json.dumps(self.body, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
 
 def api_error(error: BaseException, model: str | None = None) -> APIError:
     """What a client is told of an exception; the log gets what is wrong with the server itself.
@@ -76,8 +81,7 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
 
 def error_response(error: APIError) -> Response:
     """The response that tells a client of an error."""
-    content = json.dumps(error.body)  # ASCII, so that no text from a request can make it invalid
-    return Response(content, error.status_code, error.headers, media_type="application/json")
+    return Response(error.content, error.status_code, error.headers, media_type="application/json")
 
 
 def validation_error(error: RequestValidationError) -> APIError:
@@ -114,10 +118,17 @@ def add_handlers(app: FastAPI) -> None:
     async def any_error(request: Request, error: Exception) -> Response:
         return error_response(api_error(error))
 
+    async def no_endpoint(request: Request, error: Exception) -> Response:
+        found = api_error(error)
+        if type(error) is StarletteHTTPException and found.status_code in (404, 405):  # the router's own
+            found.detail = f"there is no {request.method} {request.url.path}; GET /openapi.json lists what there is."
+        return error_response(found)
+
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return error_response(validation_error(error))
 
     app.add_exception_handler(RequestValidationError, invalid)
-    for kind in (StarletteHTTPException, JumokError, Exception):
+    app.add_exception_handler(StarletteHTTPException, no_endpoint)
+    for kind in (JumokError, Exception):
         app.add_exception_handler(kind, any_error)
