@@ -115,7 +115,7 @@ def generate(
     if not prompts:
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
-    require_room_to_write(model.config, slots)
+    require_room_to_write(model.config, samples * len(starts), slots)
     strings = stop_strings(stop)
     requests = [
         Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings)
