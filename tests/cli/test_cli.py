@@ -308,9 +308,13 @@ def test_train_json(jumok: Jumok, text: Path) -> None:
     assert "jumok generate run" in end.err
 
 
-def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path) -> None:
+def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jumok("train", text, "--out", "run", "--quiet", *FLAGS) == (0, "", "")
     assert jumok("train", "--resume", "--out", "run", "--quiet") == (0, "", "")
+    assert jumok("generate", model, "--tokens", 5, "--quiet").err == ""
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
+    monkeypatch.setattr("jumok.inference.generate.BUILT_FROM", 5)
+    assert "JUMOK_NATIVE=0 is set" in jumok("generate", model, "--tokens", 5).err
     assert jumok("generate", model, "--tokens", 5, "--quiet").err == ""
     end = jumok("evaluate", model, text, "--quiet", "--json")
     assert end.err == ""

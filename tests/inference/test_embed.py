@@ -58,7 +58,7 @@ def test_what_has_no_embedding() -> None:
     bert = model_of(BERTConfig)
     with pytest.raises(TextError, match="text 2 has 0 tokens"):
         embed(bert, ["가", ""])
-    with pytest.raises(TextError, match="text 1 has 11 tokens; an embedding is of 1 to 10"):
+    with pytest.raises(TextError, match="text 1 has 11 tokens; a text to embed has 1 to 10"):
         embed(bert, ["나는 학교에 갔다. 집"[:11]])
     gpt = model_of(GPTConfig)
     assert embed(gpt, ["나는 학교에 갔다. 집"[:11]]).shape == (1, 16)

@@ -43,17 +43,12 @@ each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One library for all tests of this file."""
-    folder = tmp_path_factory.mktemp("native")
+def built(native_cache: str) -> Iterator[Path]:
+    """The folder of the library, which is the same for all tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUMOK_CACHE", str(folder))
+        patch.setenv("JUMOK_CACHE", native_cache)
         patch.delenv("JUMOK_NATIVE", raising=False)
-        if build._compiler() is None:
-            pytest.skip("there is no C++ compiler here")
-        assert library(build=False) is None
-        assert library() is not None, why_not()
-        yield folder / "native"
+        yield Path(native_cache) / "native"
 
 
 @pytest.fixture
@@ -320,9 +315,33 @@ def by_an_embedding(model: GPT) -> None:
     model.token_embedding.weight.data[5, 7] -= 1
 
 
-@pytest.mark.parametrize("change", [by_data, by_numpy, by_an_embedding])
-def test_changed_parameters_are_packed_again(change: Callable[[GPT], None]):
-    model = tiny()
+def by_an_activation(model: GPT) -> None:
+    for block in model.blocks:
+        block.mlp.activation = torch.nn.functional.relu
+
+
+def by_an_epsilon(model: GPT) -> None:
+    model.norm.eps = 0.5
+
+
+def by_a_table(model: GPT) -> None:
+    model.cos[:, 1] = -1
+
+
+@pytest.mark.parametrize(
+    ("change", "family"),
+    [
+        (by_data, "modern"),
+        (by_numpy, "modern"),
+        (by_an_embedding, "modern"),
+        (by_an_activation, "classic"),
+        (by_an_epsilon, "classic"),
+        (by_a_table, "modern"),
+    ],
+)
+def test_what_changed_is_packed_again(change: Callable[[GPT], None], family: str):
+    """Other activations, epsilons and tables of positions were not noticed."""
+    model = tiny(family=family)
     first = native_model(model)
     assert native_model(model) is first
     assert native_model(model, "int8") is not first
@@ -354,6 +373,52 @@ def test_any_other_model_is_not_run():
     mixed = tiny(family="classic")
     mixed.blocks[1].mlp.activation = torch.nn.functional.relu
     assert not can_run(mixed)
+
+
+def a_larger_head(model: GPT) -> None:
+    model.head = nn.Linear(32, V + 40, bias=False)
+
+
+def a_narrower_mlp(model: GPT) -> None:
+    model.blocks[0].mlp.down_proj = nn.Linear(64, 32, bias=False)
+
+
+def another_layer(model: GPT) -> None:
+    model.blocks.append(model.blocks[0])
+
+
+def a_norm_without_a_bias(model: GPT) -> None:
+    model.norm = nn.LayerNorm(32, bias=False)
+
+
+def a_norm_without_a_weight(model: GPT) -> None:
+    model.blocks[0].mlp_norm = nn.LayerNorm(32, elementwise_affine=False)
+
+
+def a_short_table(model: GPT) -> None:
+    model.cos = model.cos[:5]
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [a_larger_head, a_narrower_mlp, another_layer, a_norm_without_a_bias, a_norm_without_a_weight, a_short_table],
+)
+def test_a_model_of_other_sizes_than_its_config_is_not_run(exchange: Callable[[GPT], None]):
+    """The step would write logits and keys behind the end of their memory, or use a mean where there is none."""
+    model = tiny()
+    assert can_run(model)
+    exchange(model)
+    assert not can_run(model)
+
+
+def test_logits_are_drawn_from_however_they_lie_in_memory():
+    """A hook may return logits of another type, or transposed."""
+    slots, logits = slots_for(tiny()), torch.randn(6, V, generator=torch.Generator().manual_seed(0))
+    how = [0.0, 1.0, 0.5, 0.0, 2.0, 1.0], [0.0, 0.3, 0.9, 0.0, 0.01, 0.6]
+    wanted = slots.draw(logits, *how)
+    assert wanted[0] == int(logits[0].argmax())
+    assert slots.draw(logits.double(), *how) == wanted
+    assert slots.draw(logits.T.contiguous().T, *how) == wanted
 
 
 # --- the build --------------------------------------------------------------------------------------------------------

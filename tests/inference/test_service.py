@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from test_engine import some_requests, tiny
 from torch import Tensor
 
-from jumok.errors import JumokError
+from jumok.errors import ConfigError, JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
 from jumok.inference.requests import Event, Overloaded, Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service, Stream
+from jumok.inference.writer import Continuation
 from jumok.models.gpt import GPT
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
@@ -176,17 +179,102 @@ def test_a_late_listener_is_called_at_once(service: Service):
     assert event.finish == "length"
 
 
-def test_a_text_that_cannot_begin_ends_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it raises, such as an error of PyTorch for want of memory: it used to end the thread of the service."""
-    admit = Engine.admit
+def test_an_error_after_an_event_that_nobody_took_is_announced(service: Service):
+    """The listener was not called again, so a caller who had taken the event waited for ever."""
+    stream, calls = Stream(service, LONG), []
+    stream.notify(lambda: calls.append("called"))
+    stream.put(Event((), "a"))
+    stream.put(None, JumokError("broken"))
+    assert calls == ["called", "called"]
+    with pytest.raises(JumokError, match="broken"):
+        stream.take()
 
-    def fail(engine: Engine, request: Request) -> Any:
+
+def test_a_listener_that_fails_ends_no_text(service: Service, caplog: pytest.LogCaptureFixture):
+    """It ended the thread of the service, and everybody waited for ever."""
+
+    def failing() -> None:
+        raise ZeroDivisionError
+
+    stream = service.submit(Request(prompt=[1], tokens=200))
+    with suppress(ZeroDivisionError):  # at once, in this thread, if there is something already
+        stream.notify(failing)
+    assert joined(service.submit(Request(prompt=[2], tokens=3))).finish == "length"
+    assert joined(stream).finish == "length"
+    assert "the listener of a text failed" in caplog.text
+
+
+def test_whatever_is_wrong_with_a_request_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch):
+    """An error that was no JumokError ended the thread."""
+    admit = service._engine.admit
+
+    def failing(request: Request) -> Continuation:
         if request.tokens == 7:
-            raise RuntimeError("no memory")
-        return admit(engine, request)
+            raise IndexError("no such id")
+        return admit(request)
 
-    monkeypatch.setattr(Engine, "admit", fail)
-    with pytest.raises(JumokError, match="no memory"):
-        joined(service.submit(Request(prompt=[1], tokens=7)))
-    assert joined(service.submit(Request(prompt=[1], tokens=3))).finish == "length"
+    monkeypatch.setattr(service._engine, "admit", failing)
+    with pytest.raises(JumokError, match="IndexError: no such id") as caught:
+        list(service.submit(Request(prompt=[1], tokens=7)))
+    assert isinstance(caught.value.__cause__, IndexError)
+    assert joined(service.submit(Request(prompt=[1], tokens=2))).finish == "length"
     assert service.counts().finished == 2
+
+
+def test_closing_leaves_nobody_waiting(model: GPT, monkeypatch: pytest.MonkeyPatch):
+    """If the service was closed while the only new text was refused, those behind it in the queue never ended."""
+    service = Service(model, slots=1)
+    running = service.submit(LONG)
+    next(running)
+
+    def refusing(request: Request) -> Continuation:
+        monkeypatch.undo()
+        service._closed = True
+        raise ConfigError("refused")
+
+    streams = [service.submit(Request(prompt=[1], tokens=2)) for _ in range(2)]
+    monkeypatch.setattr(service._engine, "admit", refusing)
+    running.cancel()
+    with pytest.raises(ConfigError, match="refused"):
+        list(streams[0])
+    assert joined(streams[1]).finish == "length"
+    service.close(timeout=60)
+
+
+def test_an_ended_text_that_is_cancelled_is_forgotten(service: Service):
+    """Each request of a server cancels its texts at its end. They were kept until the next text came."""
+    stream = service.submit(Request(prompt=[1], tokens=1))
+    joined(stream)
+    stream.cancel()
+    deadline = time.monotonic() + 60
+    while service._cancelled and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert not service._cancelled
+    assert list(stream) == []
+
+
+def test_a_text_that_cannot_even_be_ended_frees_its_slot(service: Service, monkeypatch: pytest.MonkeyPatch):
+    """Its decoder fails in the step, and again when the text is ended."""
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("no such character")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Continuation, "push", failing)
+        patch.setattr(Continuation, "end", failing)
+        for stream in [service.submit(Request(prompt=[1, 2], tokens=3)) for _ in range(3)]:
+            with pytest.raises(JumokError, match="no such character"):
+                list(stream)
+    assert joined(service.submit(Request(prompt=[1, 2], tokens=3))).finish == "length"
+    assert service._engine.free == 3
+
+
+def test_slots_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch):
+    """Nobody asked, so 64 long texts of a large model could take more than the machine has."""
+    model = tiny()
+    one = 2 * 2 * 2 * 8 * 48 * 4  # keys and values, layers, heads, their width, positions, bytes
+    for free, slots in ((None, 9), (10**12, 9), (3 * one + 1, 3), (0, 1)):
+        monkeypatch.setattr("jumok.models.free_memory", lambda _, free=free: free)
+        service = Service(model, slots=9)
+        assert service._engine.free == slots
+        service.close()

@@ -79,8 +79,8 @@ def test_hosts() -> None:
         (None, 0o600, "cannot read the API keys"),
         (b"", 0o600, "has no API key"),
         (b"\n  \n# only a comment\n", 0o600, "has no API key"),
-        (b"key\n", 0o604, "all users of this machine can read"),
-        (b"key\n", 0o602, "all users of this machine can read"),
+        (b"key\n", 0o604, "other users of this machine can read"),
+        (b"key\n", 0o602, "other users of this machine can read"),
         (b"good\ntwo words\n", 0o600, r"line 2 of .*keys is not an API key"),
         ("good\n\n열쇠\n".encode(), 0o600, r"line 3 of .*keys is not an API key"),
         (b"\xff\xfe\xff", 0o600, "cannot read the API keys"),
@@ -136,7 +136,7 @@ def test_hosts_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
         listen(ServeSettings(host="no-such-host.invalid", keys=("k",)))
     elsewhere = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: elsewhere)
-    with pytest.raises(ServeError, match="localhost is not a name of this machine alone"):
+    with pytest.raises(ServeError, match="localhost does not stand for this machine alone"):
         listen(ServeSettings(host="localhost", port=0))
 
 
@@ -332,7 +332,7 @@ def test_the_first_signal_lets_a_stream_finish(run: Path) -> None:
         with stream(address, 300) as answer:
             child.send_signal(signal.SIGTERM)
             assert child.stderr is not None
-            while "Finishing the requests that had begun" not in child.stderr.readline():
+            while "Finishing the requests that have begun" not in child.stderr.readline():
                 pass
             while accepts(address):
                 time.sleep(0.01)

@@ -30,6 +30,7 @@ from jumok.inference.service import Counts
 from jumok.messages import Language, speaking, tr
 from jumok.models import build
 from jumok.serve import bodies, own, schemas
+from jumok.serve.chat import transcript
 from jumok.serve.metrics import Metrics
 from jumok.serve.schemas import ChatBody, CompletionBody, EmbeddingBody
 from jumok.serve.settings import ServeSettings, read_keys
@@ -331,6 +332,14 @@ def test_the_defaults_that_differ_from_generate_are_those_of_the_code(page: str)
         int(rows[0][2]) == inspect.signature(jumok.generate).parameters["tokens"].default == Request(prompt=[0]).tokens
     )
     assert Sampling().temperature == 0.8
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_form_of_a_chat_is_that_of_the_server(page: str) -> None:
+    [form] = [body for _, body in fences(page) if body.startswith("system:")]
+    turns = [line.split(": ", 1) for line in form.splitlines()[:-1]]
+    messages = [schemas.Message.model_validate({"role": role, "content": text}) for role, text in turns]
+    assert transcript(messages) + "\n" == form
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -38,7 +38,7 @@ from jumok.messages import shell, tr
 )
 @option("--samples", type=int, help="number of samples or answers [1]")
 @option("--stop", multiple=True, help="end before this text; may be given several times")
-@option("--quantize", type=click.Choice(["int8"]), help="quantize matrices to 8 bits; faster for large models [off]")
+@option("--quantize", type=click.Choice(["int8", "bfloat16"]), help="round matrices to 8 or 16 bits; faster [off]")
 @option("--beam", type=int, section="Encoder-decoder", help="beams kept in beam search [1]")
 @option("--length-penalty", type=float, section="Encoder-decoder", help="above 1: prefers longer answers [1.0]")
 @option(
@@ -90,7 +90,7 @@ def generate(
     elif task == "seq2seq":
         _answer(model, run, seed, as_json, quiet, **given)
     else:
-        _continue(model, seed, as_json, **given)
+        _continue(model, seed, as_json, quiet, **given)
 
 
 def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None:
@@ -168,15 +168,15 @@ def _answer(
         write(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
 
 
-def _continue(model: Any, seed: int | None, as_json: bool, *, samples: int = 1, **sampling: Any) -> None:
+def _continue(model: Any, seed: int | None, as_json: bool, quiet: bool, *, samples: int = 1, **sampling: Any) -> None:
     """Continue the prompt."""
     from jumok.cli.native_step import build_native_step
     from jumok.inference.generate import BUILT_FROM, stream
     from jumok.inference.generate import generate as complete
 
     prompt = sampling.get("prompt", "")
-    if sampling.get("tokens", 0) >= BUILT_FROM:
-        build_native_step(model)
+    if sampling.get("tokens", 0) >= BUILT_FROM or sampling.get("quantize") == "bfloat16":
+        build_native_step(model, quiet=quiet)
     began = time.perf_counter()
     if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,7 +44,9 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 )
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN...")
 @option(
-    "--host", default="127.0.0.1", help="address to listen on; another one than of this machine needs keys [127.0.0.1]"
+    "--host",
+    default="127.0.0.1",
+    help="address to listen on; one that other machines can reach needs keys [127.0.0.1]",
 )
 @option("--port", type=int, default=8000, help="port to listen on; 0: any free one [8000]")
 @option(
@@ -55,8 +57,8 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 @option("--slots", type=int, default=64, section="Models", help="texts that a model writes side by side [64]")
 @option("--waiting", type=int, default=256, section="Models", help="texts that may wait for a slot [256]")
 @option(
-    "--quantize", type=click.Choice(["int8"]), section="Models",
-    help="quantize matrices to 8 bits; faster for large models [off]",
+    "--quantize", type=click.Choice(["int8", "bfloat16"]), section="Models",
+    help="round matrices to 8 or 16 bits; faster [off]",
 )  # fmt: skip
 @option(
     "--memory", metavar="SIZE", section="Models",
@@ -71,7 +73,7 @@ def serve(
     cors: tuple[str, ...],
     slots: int,
     waiting: int,
-    quantize: str | None,
+    quantize: Any,
     memory: str | None,
     device: str,
     as_json: bool,
@@ -80,7 +82,7 @@ def serve(
     """Serve the models of run folders over HTTP, in the API of OpenAI.
 
     The name of a model is that of its run folder. The first one is loaded at once, the others when they are used.
-    Ctrl-C or SIGTERM ends the server when the requests that had begun are answered; a second one ends it at once.
+    After Ctrl-C or SIGTERM the server finishes the requests that have begun, and ends. A second one ends it at once.
     """
     if not runs:
         raise ConfigError("no run was given; name one or more run folders: jumok serve runs/novel")
@@ -94,7 +96,7 @@ def serve(
     settings = ServeSettings(
         host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
         keys=() if api_key_file is None else read_keys(api_key_file),
-        quantize="int8" if quantize == "int8" else None,
+        quantize=quantize,
     )  # fmt: skip
 
     def ready(url: str, models: Models) -> None:
@@ -107,7 +109,7 @@ def serve(
         write(_curl(url, models, api_key_file))
 
     def stopping() -> None:
-        say(tr("Finishing the requests that had begun ... (Ctrl-C again ends at once)"), quiet=quiet)
+        say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
 
     finished = run_server(
         runs, settings, str(devices.choose_device(device)), ready=ready, stopping=stopping,

@@ -129,7 +129,8 @@ def answer_ids(
     tokenizer = require_answering(model)
     seed = secrets.randbits(63) if seed is None else seed
     draws = search.n_best if search.temperature > 0 else 1
-    require_room_to_write(model.config, max(draws, search.beam))
+    many = max(draws * len(sources), search.beam)
+    require_room_to_write(model.config, many, max(min(draws, LARGEST_BATCH), search.beam))
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))  # so that little is padding
     answers: list[list[Answer]] = [[] for _ in sources]
     with eval_mode(model):

@@ -50,13 +50,14 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
     """As `embed`, for texts that are ids already, without special tokens around them: (T,) each."""
     if not isinstance(model, BERT | GPT):
         raise ConfigError(
-            "embeddings are of a BERT or a GPT, and this model is of the kind {kind}.", kind=type(model).__name__
+            "embeddings are computed with a BERT or a GPT, and this model is of the kind {kind}.",
+            kind=type(model).__name__,
         )
     before, after, pad, room = _frame(model)
     for number, text in enumerate(texts, 1):
         if not 1 <= len(text) <= room:
             raise TextError(
-                "text {number:,} has {count:,} tokens; an embedding is of 1 to {room:,} tokens.",
+                "text {number:,} has {count:,} tokens; a text to embed has 1 to {room:,} tokens.",
                 number=number,
                 count=len(text),
                 room=room,

@@ -45,13 +45,13 @@ class Engine:
     Args:
         model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
         slots: the most texts at a time.
-        quantize: "int8" rounds the matrices to 8 bits.
+        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; the latter needs the native step.
         cache: keep keys and values; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
     Attributes:
         active: the texts that are not finished, in the order in which they came.
-        read, reused: ids of prompts that the model has read, and that were copied instead.
+        read, reused: ids of prompts that the model has read, and whose keys and values were there already.
 
     Raises:
         ConfigError: quantised matrices where the model cannot be packed.
@@ -90,12 +90,20 @@ class Engine:
 
         Raises:
             RuntimeError: no slot is free.
-            ConfigError: a source for a GPT, or none for an encoder–decoder; or an id that the model does not have.
+            ConfigError: a source for a GPT, or none for an encoder–decoder, or one that is too long; or an id that the
+                model does not have.
         """
         if not self._free:
             raise RuntimeError("all slots of the engine are in use")
         if isinstance(self._slots, AnswerSlots) != (request.source is not None):
             raise ConfigError("a request has a source if the model is an EncoderDecoder, and none for a GPT.")
+        context = self._model.config.context_length
+        if request.source is not None and not 1 <= len(request.source) <= context:
+            raise ConfigError(
+                "the source has {count:,} ids, and this model reads 1 to {most:,}.",
+                count=len(request.source),
+                most=context,
+            )
         ids = (*request.prompt, *(request.source or ()))
         if not 0 <= min(ids) <= max(ids) < self._model.config.vocab_size:
             raise ConfigError(
@@ -115,8 +123,8 @@ class Engine:
         """End a text before its time; its slot is free at once."""
         for place in self.active:
             if place.text is text:
-                text.end("cancelled")
                 self._leave([place])
+                text.end("cancelled")
 
     @torch.inference_mode()
     def step(self) -> list[Continuation]:
@@ -144,7 +152,7 @@ class Engine:
         for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
             held = self._held[place.slot]
             held += chunk.ids
-            self.read += len(chunk.ids) - 1
+            self.read += place.of_prompt(chunk.start, len(chunk.ids))
             if place.start + len(held) == len(place.text.ids):
                 ready.append(row)
             if not self._cached:
@@ -177,8 +185,10 @@ class Engine:
                 held.clear()
             place.start, place.is_new = start, True
         if place.is_new:
-            if self._shares and self._cached and self._share(place):
-                return None
+            if self._shares and self._cached:
+                if self._share(place):
+                    return None
+                self.reused += place.of_prompt(0, len(held))
             place.is_new = False
         first = start + len(held)
         return Chunk(slot, len(held), ids[first : first + longest])
@@ -200,7 +210,6 @@ class Engine:
                 return True
         if length >= len(held) + FEWEST_SHARED:
             self._slots.copy(best, place.slot, length)
-            self.reused += length
             held[:] = window[:length]
         return False
 
@@ -209,7 +218,6 @@ class Engine:
         start = window_start(len(ids), self._model.config.context_length)
         best = max(self._free, key=lambda slot: common(self._held[slot], ids[start:])) if self._shares else -1
         if best >= 0 and common(self._held[best], ids[start:]) >= FEWEST_SHARED:
-            self.reused += common(self._held[best], ids[start:])
             return best
         oldest = next(iter(self._free))
         self._held[oldest].clear()
@@ -235,46 +243,21 @@ class Engine:
     # --- what to write ------------------------------------------------------------------------------------------------
 
     def _choose(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
-        """Give each text its next id. logits: (N, V), of the texts."""
-        if not texts:
-            return
-        if isinstance(self._slots, NativeSlots) and all(text.has_plain_sampling for text in texts):
-            temperatures = [text.request.sampling.temperature for text in texts]
-            uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
-            for text, token in zip(texts, self._slots.draw(logits, temperatures, uniform), strict=True):
-                if token < 0:
-                    text.end("not finite")
-                else:
-                    text.push(Drawn(token))
-            return
-        finite = finite_rows(logits).tolist()
+        """Give each text its next id, or end it if its logits are not finite. logits: (N, V), of the texts."""
+        native = self._slots if isinstance(self._slots, NativeSlots) else None
         groups: dict[object, list[int]] = {}
         for row, text in enumerate(texts):
-            if not finite[row]:
-                text.end("not finite")
+            request = text.request
+            # How a text is drawn must not depend on the others: the native draw rounds differently from PyTorch.
+            plain = native is not None and text.has_plain_sampling
+            groups.setdefault(None if plain else (request.sampling, request.rules is None), []).append(row)
+        for settings, rows in groups.items():
+            some = logits if len(rows) == len(texts) else logits[rows]  # (n, V)
+            alike = [texts[row] for row in rows]
+            if settings is None and native is not None:
+                _choose_plain(native, some, alike)
             else:
-                groups.setdefault((text.request.sampling, text.request.rules is None), []).append(row)
-        for rows in groups.values():
-            some = logits if len(rows) == len(texts) else logits[rows]
-            self._choose_alike(some, [texts[row] for row in rows])
-
-    def _choose_alike(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
-        """As `_choose`, for texts with equal settings and finite logits."""
-        sampling, rules = texts[0].request.sampling, texts[0].request.rules
-        log_probabilities = None
-        if rules is not None or any(text.request.top is not None for text in texts):
-            log_probabilities = logits.log_softmax(dim=-1)  # (N, V)
-        if log_probabilities is not None and rules is not None:
-            rows = [_ruled(row, text) for row, text in zip(log_probabilities, texts, strict=True)]
-            logits = log_probabilities = torch.stack(rows)  # (N, V)
-        seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
-        chances = filtered(logits, sampling, seen, counts)  # (N, V)
-        if sampling.temperature == 0:
-            new = chances.argmax(dim=-1, keepdim=True)  # (N, 1)
-        else:
-            new = drawn(chances, torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64))  # (N, 1)
-        for text, one in zip(texts, _described(new, log_probabilities, texts), strict=True):
-            text.push(one)
+                _choose_alike(some, alike)
 
 
 def _make_slots(
@@ -287,8 +270,13 @@ def _make_slots(
         if quantize is not None:
             raise cannot_quantize(quantize)
         return WindowSlots(model, slots)
-    if can_run(model) and library(build):
+    if can_run(model) and library(build or quantize == "bfloat16"):
         return NativeSlots(native_model(model, quantize or "float32"), slots)
+    if quantize == "bfloat16":
+        raise ConfigError(
+            "quantize='bfloat16' is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 on "
+            "the CPU, and is off if JUMOK_NATIVE=0 is set; use int8, or leave it out."
+        )
     return TorchSlots(model, slots, quantize)
 
 
@@ -305,6 +293,10 @@ class _Place:
     def window(self) -> list[int]:
         return self.text.ids[max(0, self.start) :]
 
+    def of_prompt(self, first: int, count: int) -> int:
+        """How many of some ids belong to the prompt, the first of which is at a position of the window."""
+        return max(0, min(count, len(self.text.request.prompt) - self.start - first))
+
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many ids two texts have in common at their beginning."""
@@ -313,6 +305,51 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
     return low
+
+
+def _choose_plain(slots: NativeSlots, logits: Tensor, texts: Sequence[Continuation]) -> None:
+    """As `Engine._choose`, for texts with plain sampling, of any temperatures."""
+    temperatures = [text.request.sampling.temperature for text in texts]
+    uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
+    ids = slots.draw(logits, temperatures, uniform)
+    if min(ids) < 0:
+        logits, texts = _finite(logits, [token >= 0 for token in ids], texts)
+        ids = [token for token in ids if token >= 0]
+    _push(ids, logits.log_softmax(dim=-1) if _describes(texts) else None, texts)
+
+
+def _choose_alike(logits: Tensor, texts: Sequence[Continuation]) -> None:
+    """As `Engine._choose`, for texts with equal settings."""
+    logits, texts = _finite(logits, finite_rows(logits).tolist(), texts)
+    if not texts:
+        return
+    sampling, rules = texts[0].request.sampling, texts[0].request.rules
+    log_probabilities = None
+    if rules is not None or _describes(texts):
+        log_probabilities = logits.log_softmax(dim=-1)  # (N, V)
+    if log_probabilities is not None and rules is not None:
+        rows = [_ruled(row, text) for row, text in zip(log_probabilities, texts, strict=True)]
+        logits = log_probabilities = torch.stack(rows)  # (N, V)
+    seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
+    chances = filtered(logits, sampling, seen, counts)  # (N, V)
+    if sampling.temperature == 0:
+        new = chances.argmax(dim=-1)  # (N,)
+    else:
+        new = drawn(chances, torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64))[:, 0]  # (N,)
+    _push(new.tolist(), log_probabilities, texts)
+
+
+def _finite(logits: Tensor, finite: Sequence[bool], texts: Sequence[Continuation]) -> tuple[Tensor, list[Continuation]]:
+    """The texts with finite logits, and these logits; the others end."""
+    for text, fine in zip(texts, finite, strict=True):
+        if not fine:
+            text.end("not finite")
+    rows = [row for row, fine in enumerate(finite) if fine]
+    return logits if len(rows) == len(texts) else logits[rows], [texts[row] for row in rows]
+
+
+def _describes(texts: Sequence[Continuation]) -> bool:
+    return any(text.request.top is not None for text in texts)
 
 
 def _ruled(log_probabilities: Tensor, text: Continuation) -> Tensor:
@@ -325,16 +362,16 @@ def _stacked(rows: Sequence[Tensor | None]) -> Tensor | None:
     return torch.stack(found) if found else None
 
 
-def _described(new: Tensor, log_probabilities: Tensor | None, texts: Sequence[Continuation]) -> list[Drawn]:
-    """Ids, (N, 1), with the log-probabilities that each text asks for, of (N, V)."""
-    ids: list[int] = new[:, 0].tolist()
+def _push(ids: Sequence[int], log_probabilities: Tensor | None, texts: Sequence[Continuation]) -> None:
+    """Give each text its id, with the log-probabilities that it asks for, of (N, V)."""
     if log_probabilities is None:
-        return [Drawn(token) for token in ids]
-    own: list[float] = log_probabilities.gather(1, new)[:, 0].tolist()
+        for text, token in zip(texts, ids, strict=True):
+            text.push(Drawn(token))
+        return
+    own: list[float] = log_probabilities.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
     tops = [text.request.top for text in texts]
     best = log_probabilities.topk(min(max(top or 0 for top in tops), log_probabilities.shape[1]), dim=-1)
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [
-        Drawn(token) if top is None else Drawn(token, value, tuple(zip(likeliest[:top], values[:top], strict=True)))
-        for token, value, top, (likeliest, values) in zip(ids, own, tops, pairs, strict=True)
-    ]
+    for text, token, value, top, (likeliest, values) in zip(texts, ids, own, tops, pairs, strict=True):
+        told = (value, tuple(zip(likeliest[:top], values[:top], strict=True))) if top is not None else ()
+        text.push(Drawn(token, *told))

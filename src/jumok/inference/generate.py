@@ -96,7 +96,8 @@ def generate(
         seed: None: a new one each time. With the same seed sample i is the same, whatever the number of samples.
         stop: strings that end a continuation where the first of them would begin.
         cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
-        quantize: "int8" rounds the matrices to 8 bits: faster for a large model, and a little worse, see `PackedGPT`.
+        quantize: "int8" rounds the matrices to 8 bits: faster, and a little worse. "bfloat16" rounds to 16 bits and
+            needs a C++ compiler.
         sampling: temperature [0.8], top_k, top_p, min_p, repetition_penalty: see `Sampling`.
 
     Returns:
@@ -114,7 +115,7 @@ def generate(
     if not prompts:
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
-    require_room_to_write(model.config, slots)
+    require_room_to_write(model.config, samples * len(starts), slots)
     strings = stop_strings(stop)
     requests = [
         Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings)

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from jumok.errors import ConfigError
 
-Quantization = Literal["int8"]
-QUANTIZATIONS: tuple[Quantization, ...] = ("int8",)
+Quantization = Literal["bfloat16", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
 
 PANEL = 32  # columns of a matrix that lie together; measured: 24 to 32 is best, 8 and 128 take twice as long
 GOLDEN = (5**0.5 - 1) / 2  # whose multiples spread evenly over the unit interval, none twice
@@ -28,7 +28,7 @@ class PackedMatrix(NamedTuple):
     """Linear layers as a product reads them. Nothing writes to it, so any number of threads may read.
 
     parts: as `Product.pack` of a kind returns them. bias: (out,), or None. width: out, of all layers together.
-    fingerprints: `_fingerprint` of each layer, when it was packed.
+    fingerprints: of each parameter, when it was packed.
     """
 
     parts: tuple[Tensor, ...]
@@ -65,13 +65,14 @@ class Matrices:
 def _packed(kind: type[Product], layers: Sequence[nn.Linear]) -> PackedMatrix:
     """Layers side by side for a kind of product; packed once, and again only when a parameter has changed.
 
-    Any change is noticed, also one through `.data`, which PyTorch's version counter misses: a product with one vector
-    reads each parameter once, in a small part of the time that packing takes.
+    A change is noticed however it was made, also through `.data`, which PyTorch's version counter misses, unless it is
+    so small that it is lost in the rounding of a row; see `fingerprint`.
     """
-    fingerprints = [one for layer in layers for one in _fingerprint(layer)]
+    given = [part for layer in layers for part in (layer.weight, layer.bias) if part is not None]
+    fingerprints = [fingerprint(parameter) for parameter in given]
     kept = _PACKED.setdefault(layers[0], {})
     found = kept.get(kind)
-    if found is None or not _equal(found.fingerprints, fingerprints):
+    if found is None or not same(found.fingerprints, fingerprints):
         matrix = torch.cat([layer.weight.detach() for layer in layers])  # (out, in)
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
         bias = torch.cat(biases) if biases else None  # (out,)
@@ -79,17 +80,21 @@ def _packed(kind: type[Product], layers: Sequence[nn.Linear]) -> PackedMatrix:
     return found
 
 
-def _fingerprint(layer: nn.Linear) -> list[Tensor]:
-    """The product of the matrix of a layer with a fixed vector, (out,), and the bias, (out,)."""
-    weight = layer.weight.detach()
-    steps = torch.arange(1, weight.shape[1] + 1, dtype=torch.float64)
-    vector = steps.mul_(GOLDEN).frac_().add_(0.5).to(weight)  # (in,), no two numbers alike
+def fingerprint(parameter: Tensor) -> Tensor:
+    """The product of a matrix, (out, in), with a fixed vector, (out,), or a copy of a vector.
+
+    It reads each number once, in a small part of the time that packing takes.
+    """
+    parameter = parameter.detach()
+    if parameter.dim() != 2:
+        return parameter.clone()
+    steps = torch.arange(1, parameter.shape[1] + 1, dtype=torch.float64)
+    vector = steps.mul_(GOLDEN).frac_().add_(0.5).to(parameter)  # (in,), no two numbers alike
     with torch.autocast("cpu", enabled=False):  # which would round away small changes
-        found = torch.mv(weight, vector)
-    return [found, *([] if layer.bias is None else [layer.bias.detach().clone()])]
+        return torch.mv(parameter, vector)
 
 
-def _equal(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
+def same(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
     """Whether fingerprints are equal in number, type and each bit but the sign of a zero; a NaN equals nothing."""
     return len(before) == len(now) and all(
         a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(before, now, strict=True)

@@ -56,6 +56,7 @@ class Request:
     def __post_init__(self) -> None:
         require_range("tokens", self.tokens, 1)
         require_range("seed", self.seed, 0)
+        require_range("sample", self.sample, 0)
         require_range("top", self.top or 0, 0)
         if not self.prompt:
             raise ConfigError("the prompt has no ids; begin with the start id.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from jumok.errors import JumokError
@@ -12,8 +14,11 @@ from jumok.inference.engine import Engine
 from jumok.inference.matrices import Quantization
 from jumok.inference.requests import Event, Request, joined, overloaded
 from jumok.inference.writer import Continuation
+from jumok.models import most_texts
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
+
+logger = logging.getLogger("jumok.service")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +58,7 @@ class Stream(Iterator[Event]):
         with self._changed:
             while not self._pending and self._error is None and not self._over:
                 self._changed.wait()
-        event = self.take()
+            event = self.take()
         if event is None:
             raise StopIteration
         return event
@@ -61,15 +66,15 @@ class Stream(Iterator[Event]):
     def take(self) -> Event | None:
         """All events that are pending, joined to one, or None; does not wait."""
         with self._changed:
-            events, self._pending = self._pending, []
-            if not events and self._error is not None:
+            if self._error is not None:
                 raise self._error
+            events, self._pending = self._pending, []
         return joined(events) if events else None
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call `listener` from the thread of the service when `take` has something; at once if it has already.
 
-        It must return at once, such as `lambda: loop.call_soon_threadsafe(ready.set)`.
+        It must return at once, such as `lambda: loop.call_soon_threadsafe(ready.set)`. What it raises is logged.
         """
         with self._changed:
             self._listener = listener
@@ -82,17 +87,21 @@ class Stream(Iterator[Event]):
         self._service._cancel(self)
 
     def put(self, event: Event | None, error: JumokError | None = None) -> None:
-        """For the service: add an event, or the error with which the text ends."""
+        """For the service: add an event, or the error with which the text ends, in place of pending events."""
         with self._changed:
-            news = not self._pending
+            news = not self._pending or error is not None
             if event is not None:
                 self._pending.append(event)
                 self._over = event.finish is not None
-            self._error, self._over = error, self._over or error is not None
+            if error is not None:
+                self._pending, self._error, self._over = [], error, True
             self._changed.notify_all()
             listener = self._listener
         if listener is not None and news:
-            listener()
+            try:
+                listener()
+            except Exception:  # a mistake of one caller must not end the texts of the others
+                logger.exception("the listener of a text failed")
 
 
 class Service:
@@ -100,7 +109,8 @@ class Service:
 
     Args:
         model: a GPT or an EncoderDecoder with its tokenizer, in eval mode as long as the service lives.
-        slots: texts that are written side by side. waiting: texts that may wait for a slot.
+        slots: the most texts that are written side by side; fewer if the free memory does not hold the keys and values
+            of so many texts as long as the context. waiting: texts that may wait for a slot.
         quantize: as in `jumok.generate`.
         compile: whether to build the native step if this machine has a compiler and no built one is there.
 
@@ -117,7 +127,7 @@ class Service:
         quantize: Quantization | None = None,
         compile: bool = False,
     ) -> None:
-        self._engine = Engine(model, slots, quantize=quantize, build=compile)
+        self._engine = Engine(model, min(slots, most_texts(model)), quantize=quantize, build=compile)
         self._most = waiting
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[Stream] = deque()
@@ -183,18 +193,17 @@ class Service:
     def _admit(self) -> bool:
         """Wait until there is something to do, and let texts in and out; whether to go on."""
         with self._changed:
-            while not (self._waiting or self._running or self._closed):
+            while not (self._waiting or self._running or self._cancelled or self._closed):
                 self._changed.wait()
             if self._at_once:
                 self._cancelled.update(self._waiting, self._running.values())
             cancelled, self._cancelled = self._cancelled, set()
-            new: list[Stream] = []
-            for stream in [one for one in self._waiting if one in cancelled]:
-                self._waiting.remove(stream)
-                self._finished += 1
-                stream.put(Event((), "", "cancelled"))
-            while self._waiting and len(new) < self._engine.free:
-                new.append(self._waiting.popleft())
+            never_begun = [stream for stream in self._waiting if stream in cancelled]
+            self._waiting = deque(stream for stream in self._waiting if stream not in cancelled)
+            new = [self._waiting.popleft() for _ in range(min(self._engine.free, len(self._waiting)))]
+            self._finished += len(never_begun)
+        for stream in never_begun:
+            stream.put(Event((), "", "cancelled"))
         for text, stream in list(self._running.items()):
             if stream in cancelled:
                 self._engine.release(text)
@@ -202,11 +211,12 @@ class Service:
         for stream in new:
             try:
                 self._running[self._engine.admit(stream.request)] = stream
-            except Exception as error:  # as for a step
+            except Exception as error:  # whatever is wrong with one request
                 with self._changed:
                     self._finished += 1
                 stream.put(None, _shown(error))
-        return bool(self._running) or not self._closed
+        with self._changed:
+            return bool(self._running or self._waiting) or not self._closed
 
     def _deliver(self, text: Continuation, stream: Stream) -> None:
         event = text.take()
@@ -221,12 +231,15 @@ class Service:
 
     def _fail(self, error: Exception) -> None:
         """End all texts that run with an error."""
-        for text, stream in list(self._running.items()):
-            self._engine.release(text)
-            stream.put(None, _shown(error))
+        shown = _shown(error)
         with self._changed:
-            self._finished += len(self._running)
+            failed = dict(self._running)
+            self._finished += len(failed)
             self._running.clear()
+        for text, stream in failed.items():
+            with suppress(Exception):  # the slot is free even if the rest of the text cannot be decoded
+                self._engine.release(text)
+            stream.put(None, shown)
 
     def _cancel(self, stream: Stream) -> None:
         with self._changed:
@@ -236,6 +249,9 @@ class Service:
 
 
 def _shown(error: Exception) -> JumokError:
+    """The error for a caller."""
     if isinstance(error, JumokError):
         return error
-    return JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")
+    shown = JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")
+    shown.__cause__ = error  # for logs, with its traceback
+    return shown

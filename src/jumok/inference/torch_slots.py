@@ -167,14 +167,27 @@ class TorchSlots:
 
     def _packed_logits(self, packed: PackedGPT, chunks: Sequence[Chunk]) -> Tensor:
         """The model reads all but the newest id of each text, and `packed` these."""
+        prompts = [chunk for chunk in chunks if chunk.start == 0 and len(chunk.ids) > 1]
+        if prompts:
+            self._begin(prompts)
         rows = self._rows.to_front([chunk.slot for chunk in chunks])
         for row, (_, start, ids) in zip(rows, chunks, strict=True):
-            if len(ids) > 1:
+            if start > 0 and len(ids) > 1:
                 self._hidden(row, [start], [ids[:-1]])
         by_row = [chunks[place] for place in _inverse(rows)]
         newest = torch.tensor([ids[-1] for _, _, ids in by_row])  # (N,)
         cache = self._cache.view(0, [start + len(ids) - 1 for _, start, ids in by_row], 1)
         return _in_order(packed.logits(newest, cache), rows)
+
+    def _begin(self, prompts: Sequence[Chunk]) -> None:
+        """Let the model read all but the newest id of texts that begin, in one padded batch."""
+        rows = self._rows.to_front([chunk.slot for chunk in prompts])
+        by_row = [list(prompts[place].ids[:-1]) for place in _inverse(rows)]
+        longest = max(map(len, by_row))
+        # Filled up with an id of its own: damaged weights of another id are no concern of this text.
+        self._hidden(0, [0] * len(by_row), [ids + ids[-1:] * (longest - len(ids)) for ids in by_row])
+        for row, ids in enumerate(by_row):
+            self._cache.cut(row, len(ids))
 
     def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
         """Let the model read ids into neighbouring rows; its last hidden states, (B, C)."""

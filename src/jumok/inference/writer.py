@@ -26,7 +26,7 @@ class Continuation:
         ids: the prompt and what was drawn. drawn: the ids that were drawn. text: what is final of it.
         finish: why it ended, or None.
         total: the sum of the log-probabilities of the drawn ids, in nats, if the request asks for them.
-        has_plain_sampling: nothing but a temperature changes what is drawn, and no log-probabilities are asked for.
+        has_plain_sampling: nothing but a temperature changes what is drawn.
         seen: (V,), bool, the ids that occurred; counts: (V,), how often each was drawn. None if no penalty needs them.
     """
 
@@ -45,7 +45,7 @@ class Continuation:
         self._silent = request.stop_ids | request.special_ids
         self.seen: Tensor | None = None
         self.counts: Tensor | None = None
-        self.has_plain_sampling = request.sampling.is_plain and request.rules is None and request.top is None
+        self.has_plain_sampling = request.sampling.is_plain and request.rules is None
         if request.sampling.repetition_penalty != 1:
             self.seen = torch.zeros(vocab_size, dtype=torch.bool)
             self.seen[[token for token in self.ids if token < vocab_size]] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, overload
 
 import torch
@@ -17,7 +18,7 @@ from jumok.config import (
     count_constants,
     count_parameters,
 )
-from jumok.device import require_memory
+from jumok.device import free_memory, require_memory
 from jumok.errors import RunError
 from jumok.messages import tr
 from jumok.models.bert import BERT
@@ -42,6 +43,7 @@ KINDS: dict[str, type[ModelConfig]] = {  # by the "type" in config.json
 }
 
 BLOCK_BYTES = 40_000  # memory for the Python objects of a block
+TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
 FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "build_blank",
     "kind_name",
     "kind_of",
+    "most_texts",
     "require_room",
     "require_room_to_write",
     "require_stored",
@@ -92,11 +95,19 @@ def require_room(config: ModelConfig) -> None:
     require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
 
 
-def require_room_to_write(config: ModelConfig, texts: int) -> None:
-    """Raise ConfigError if there is too little memory to generate this number of texts in parallel."""
+def require_room_to_write(config: ModelConfig, texts: int, at_once: int) -> None:
+    """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
     numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
-    what = tr("generating {count} texts in parallel", count=_count(texts))
-    require_memory(texts * numbers * torch.get_default_dtype().itemsize, what)
+    what = tr("generating {count} texts", count=_count(texts))
+    require_memory(at_once * numbers * torch.get_default_dtype().itemsize + texts * TEXT_BYTES, what)
+
+
+def most_texts(model: Model) -> int:
+    """How many texts as long as the context the free memory can hold the keys and values of; at least 1."""
+    config, weight = model.config, model.token_embedding.weight
+    free = free_memory(weight.device)
+    one = count_cached(config) * config.context_length * (2 if isinstance(model, EncoderDecoder) else 1)  # the source
+    return sys.maxsize if free is None else max(1, free // max(1, one * weight.itemsize))
 
 
 def require_stored(config: ModelConfig, stored: int, where: str) -> None:

@@ -19,10 +19,6 @@ from jumok.serve.models import UnknownModel
 log = logging.getLogger(__name__)
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # of a status below 500
-HTTP_ERRORS: dict[int, tuple[str, str | None]] = {  # those of the router
-    404: ("there is no such path; the paths of the API begin with /v1.", None),
-    405: ("the path does not have this method.", "method_not_allowed"),
-}
 RETRY_AFTER = "1"  # seconds after which a client that was refused may try again
 
 
@@ -51,6 +47,11 @@ class APIError(HTTPException):
         kind = "server_error" if self.status_code >= 500 else TYPES.get(self.status_code, "invalid_request_error")
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
+    @property
+    def content(self) -> bytes:
+        """The JSON object in UTF-8. Half a surrogate pair, which UTF-8 cannot encode, becomes an escape of JSON."""
+        return json.dumps(self.body, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
 
 def api_error(error: BaseException, model: str | None = None) -> APIError:
     """What a client is told of an exception; the log gets what is wrong with the server itself.
@@ -72,16 +73,15 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
         case JumokError():
             return APIError(str(error))
         case StarletteHTTPException():
-            message, code = HTTP_ERRORS.get(error.status_code, (str(error.detail), None))
-            return APIError(message, status=error.status_code, code=code, headers=dict(error.headers or {}))
+            code = "method_not_allowed" if error.status_code == 405 else None
+            return APIError(str(error.detail), status=error.status_code, code=code, headers=dict(error.headers or {}))
     log.error("an error in the server", exc_info=error)
     return APIError("there was an error in the server; its log says more.", status=500)
 
 
 def error_response(error: APIError) -> Response:
     """The response that tells a client of an error."""
-    content = json.dumps(error.body)  # ASCII, so that no text from a request can make it invalid
-    return Response(content, error.status_code, error.headers, media_type="application/json")
+    return Response(error.content, error.status_code, error.headers, media_type="application/json")
 
 
 def validation_error(error: RequestValidationError) -> APIError:
@@ -120,10 +120,17 @@ def add_handlers(app: FastAPI) -> None:
     async def any_error(request: Request, error: Exception) -> Response:
         return error_response(api_error(error))
 
+    async def no_endpoint(request: Request, error: Exception) -> Response:
+        found = api_error(error)
+        if type(error) is StarletteHTTPException and found.status_code in (404, 405):  # the router's own
+            found.detail = f"there is no {request.method[:20]} {request.url.path[:200]}; GET /openapi.json lists all."
+        return error_response(found)
+
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return error_response(validation_error(error))
 
     app.add_exception_handler(RequestValidationError, invalid)
-    for kind in (StarletteHTTPException, JumokError, Exception):
+    app.add_exception_handler(StarletteHTTPException, no_endpoint)
+    for kind in (JumokError, Exception):
         app.add_exception_handler(kind, any_error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import math
 import os
@@ -48,7 +47,7 @@ def serve(
 ) -> bool:
     """Serve runs until SIGTERM or SIGINT.
 
-    The first signal ends it when the requests that had begun are answered, a second one at once.
+    The first signal ends it when the requests that have begun are answered, a second one at once.
 
     Args:
         ready: called with the URL when the server listens. stopping: called at the first signal, if requests run.
@@ -94,7 +93,7 @@ def listen(settings: ServeSettings) -> socket.socket:
     if not settings.keys:  # what "localhost" means is decided by the system
         found = [one for one in found if is_local(str(one[4][0]))]
     if not found:
-        raise ServeError("{host} is not a name of this machine alone here; use 127.0.0.1.", host=host)
+        raise ServeError("{host} does not stand for this machine alone; use 127.0.0.1.", host=host)
     family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     sock = socket.socket(family, kind, protocol)
     try:
@@ -208,7 +207,7 @@ class Connection(H11Protocol):
         """Answer with an error, read what still comes, and close when the client does or after a moment."""
         self._refused = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = json.dumps(error.body).encode()
+            body = error.content
             head = f"HTTP/1.1 {error.status_code} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
             self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
             if self.transport.can_write_eof():

@@ -100,7 +100,7 @@ def read_keys(path: Path) -> tuple[str, ...]:
         ) from None
     if os.name == "posix" and mode & (stat.S_IROTH | stat.S_IWOTH):
         raise ConfigError(
-            "all users of this machine can read the API keys in {path}; take that right away: chmod 600 {path}",
+            "other users of this machine can read the API keys in {path}; allow only yourself to: chmod 600 {path}",
             path=path,
         )
     keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -109,8 +109,8 @@ def read_keys(path: Path) -> tuple[str, ...]:
     for number, line in enumerate(lines, start=1):  # the key itself is not shown
         if line.strip() in keys and not KEY.fullmatch(line.strip()):
             raise ConfigError(
-                "line {number} of {path} is not an API key: only letters, digits and signs of ASCII can be sent in a "
-                "header, and no blanks.",
+                "line {number} of {path} is not an API key: only ASCII letters, digits and punctuation can be sent in "
+                "a header, and no blanks.",
                 number=number,
                 path=path,
             )

@@ -119,7 +119,9 @@ def _require_private(folder: Path) -> None:
         return
     state = folder.stat()
     if state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077:
-        raise JumokError("others can write to {folder}: its mode must be 0700, and you its owner", folder=folder)
+        raise JumokError(
+            "others can write to {folder}; its mode must be 0700, and you must be its owner", folder=folder
+        )
 
 
 def _built(compiler: Path, path: Path) -> ctypes.CDLL:

@@ -7,7 +7,7 @@ and packed again when a parameter has changed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.inference.matrices import GOLDEN, PANEL
+from jumok.inference.matrices import PANEL, fingerprint, same
 from jumok.inference.packed import can_pack
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import ACTIVATION, MLP, Block, SwiGLU
@@ -63,21 +63,47 @@ _PACKED: WeakKeyDictionary[GPT, dict[Kind, NativeModel]] = WeakKeyDictionary()
 
 def can_run(model: GPT) -> bool:
     """Whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
-    if not can_pack(model) or model.token_embedding.weight.dtype != torch.float32:
+    if not can_pack(model) or model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
         return False
     used = {_activation(block) for block in model.blocks}
     return len(used) == 1 and None not in used
 
 
+def _is_as_configured(model: GPT) -> bool:
+    """Whether all sizes are those of the config. With an exchanged layer, step.cpp would leave its memory."""
+    c = model.config
+    queries, keys = c.n_head * c.head_dim, c.n_kv_head * c.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embedding": (c.vocab_size, c.n_embd), "position_embedding": (c.context_length, c.n_embd),
+        "q_proj": (queries, c.n_embd), "k_proj": (keys, c.n_embd), "v_proj": (keys, c.n_embd),
+        "o_proj": (c.n_embd, queries), "q_norm": (c.head_dim,), "k_norm": (c.head_dim,),
+        "gate_proj": (c.mlp_width, c.n_embd), "up_proj": (c.mlp_width, c.n_embd), "down_proj": (c.n_embd, c.mlp_width),
+        "attention_norm": (c.n_embd,), "mlp_norm": (c.n_embd,), "norm": (c.n_embd,), "head": (c.vocab_size, c.n_embd),
+    }  # fmt: skip
+    for name, part in model.named_modules():
+        if (shape := shapes.get(name.rpartition(".")[2])) is None:
+            continue
+        weight, bias = part.weight, getattr(part, "bias", None)
+        lacks_bias = isinstance(part, nn.LayerNorm) and bias is None
+        if weight is None or weight.shape != shape or lacks_bias or (bias is not None and bias.shape != shape[:1]):
+            return False
+    blocks = [block.attention for block in model.blocks if isinstance(block, Block)]
+    return (
+        len(blocks) == c.n_layer
+        and all((x.n_head, x.n_kv_head, x.head_dim) == (c.n_head, c.n_kv_head, c.head_dim) for x in blocks)
+        and all(x is None or x.shape == (c.context_length, c.head_dim) for x in (model.cos, model.sin))
+    )
+
+
 def native_model(model: GPT, kind: Kind = "float32") -> NativeModel:
     """The packed parameters of a model for which `can_run` is true; packed only if they are not yet, or have changed.
 
-    Any change is noticed, as in `jumok.inference.matrices`.
+    Changes are noticed as in `jumok.inference.matrices`.
     """
-    now = [_fingerprint(tensor) for tensor in _tensors(model)]
+    now = _fingerprints(model)
     kept = _PACKED.setdefault(model, {})
     found = kept.get(kind)
-    if found is None or not _equal(found.fingerprints, now):
+    if found is None or not same(found.fingerprints, now):
         found = kept[kind] = NativeModel(model, kind, now)
     return found
 
@@ -89,7 +115,7 @@ class NativeModel:
         model: one for which `can_run` is true.
         kind: of the numbers of the matrices. "float32": as they are; "bfloat16": half of the memory, and two to three
             digits; "int8": each row of a matrix in 8 bits, with a scale. Everything else is float32.
-        fingerprints: of the tensors of the model.
+        fingerprints: of the model, see `native_model`.
 
     Attributes:
         structure: the `Model` of step.cpp.
@@ -160,6 +186,14 @@ class NativeModel:
         return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
 
 
+def _fingerprints(model: GPT) -> list[Tensor]:
+    """Of all that is packed: the parameters, the table of positions, and the constants."""
+    tables = [table for table in (model.cos, model.sin) if table is not None]
+    norms = [part.eps for part in model.modules() if isinstance(part, RMSNorm | nn.LayerNorm)]
+    activations = [_activation(block) or 0 for block in model.blocks]
+    return [*map(fingerprint, (*model.parameters(), *tables)), torch.tensor([*norms, *activations])]
+
+
 def _panels(rows: Tensor) -> Tensor:
     """(out, ...) -> (panels, PANEL, ...), with zeros at the end."""
     return F.pad(rows, (*[0, 0] * (rows.dim() - 1), 0, -len(rows) % PANEL)).unflatten(0, (-1, PANEL))
@@ -170,20 +204,3 @@ def _activation(block: nn.Module) -> int | None:
     assert isinstance(block, Block)
     used = block.mlp.activation if isinstance(block.mlp, MLP) else None
     return ACTIVATIONS.index(used) if used in ACTIVATIONS else None
-
-
-def _tensors(model: GPT) -> Iterator[Tensor]:
-    yield from (parameter.detach() for parameter in model.parameters())
-
-
-def _fingerprint(parameter: Tensor) -> Tensor:
-    """The product of a matrix, (out, in), with a fixed vector, (out,), or a copy of a vector."""
-    if parameter.dim() != 2:
-        return parameter.clone()
-    steps = torch.arange(1, parameter.shape[1] + 1, dtype=torch.float64)
-    with torch.autocast("cpu", enabled=False):  # which would round away small changes
-        return torch.mv(parameter, steps.mul_(GOLDEN).frac_().add_(0.5).to(parameter))
-
-
-def _equal(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
-    return len(before) == len(now) and all(torch.equal(a, b) for a, b in zip(before, now, strict=True))

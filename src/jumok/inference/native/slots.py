@@ -95,6 +95,8 @@ class NativeSlots:
         Args:
             logits: (N, V), float32. temperatures: (N,), 0 for the likeliest id. uniform: (N,), at least 0 and below 1.
         """
+        if logits.dtype != torch.float32 or logits.stride(1) != 1:  # where a hook changed them
+            logits = logits.float().contiguous()
         n, vocabulary = logits.shape
         ids = (ctypes.c_int32 * n)()
         self._draw(
