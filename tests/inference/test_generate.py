@@ -89,7 +89,7 @@ class Parrot(GPT):
         ({"repetition_penalty": -1}, "repetition_penalty=-1 is out of range"),
         ({"repetition_penalty": math.inf}, "repetition_penalty=inf is out of range"),
         ({"seed": -1}, "seed=-1 is out of range"),
-        ({"quantize": "int4"}, r"quantize='int4' is not known; choose from int8\. Did you mean 'int8'\?"),
+        ({"quantize": "int4"}, r"quantize='int4' is not known; choose from bfloat16, int8\. Did you mean 'int8'\?"),
         ({"stop": "끝"}, r"stop='끝' is one string; give a list: \['끝'\]"),
         ({"stop": ["끝", ""]}, "stop holds an empty string"),
     ],
