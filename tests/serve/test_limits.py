@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import Receive, Scope, Send
 
-from serving import Running, answer_on, closed_by_server, echo, running
+from served_runs import Running, answer_on, closed_by_server, echo, running
 
 
 @pytest.fixture(scope="module")

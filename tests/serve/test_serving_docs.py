@@ -139,7 +139,7 @@ def events(stream: str) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 @pytest.mark.skipif(os.name == "nt", reason="the examples are written for a POSIX shell")
 @pytest.mark.parametrize("page", PAGES)
@@ -166,7 +166,7 @@ def test_each_curl_prints_what_the_page_shows(page: str, address: str, folder: P
     assert ran == 7
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_the_page_runs(page: str, address: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = "\n".join(block for kind, block in fences(page) if kind == "python")
@@ -192,7 +192,7 @@ def npm_folder() -> Path | None:
     return found if (found / "openai").is_dir() else None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_javascript_of_the_page_runs(number: int, address: str, tmp_path: Path) -> None:
     code = [block for kind, block in fences(ENGLISH) if kind == "js"][number]
@@ -364,7 +364,7 @@ def test_the_metrics_are_those_of_the_server(page: str) -> None:
     assert {name for row in table(page, "`jumok_requests_total`") for name in names(row[0])} == families
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_endpoints_are_those_of_the_server(page: str, address: str) -> None:
     paths = httpx2.get(f"{address}/openapi.json").json()["paths"]
