@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.types import Receive, Scope, Send
-
 from served_runs import Running, answer_on, closed_by_server, echo, running
+from starlette.types import Receive, Scope, Send
 
 
 @pytest.fixture(scope="module")
