@@ -46,7 +46,14 @@ def test_llama_cpp_chooses_the_same_ids(tales: str, tmp_path: Path, shape: dict[
     (ours,) = jumok.generate(model, prompt, tokens=40, temperature=0)
     with llama.started(tmp_path / "f32.gguf", slots=2, context=64, threads=1, exact=True) as other:
         ids = model.tokenizer.encode(prompt).tolist()
-        assert other.ids(ids, 40) == list(ours.ids)
+        theirs = other.ids(ids, 40)
+        assert len(theirs) == 40
+        same = next((n for n, (a, b) in enumerate(zip(theirs, ours.ids, strict=True)) if a != b), 40)
+        if same < 40:  # only where two ids are as good as equally likely, and never at once
+            with torch.inference_mode():
+                logits = model(torch.tensor([[*ids, *theirs[:same]]]))[0, -1]
+            assert same >= 5
+            assert float((logits[theirs[same]] - logits[ours.ids[same]]).abs()) < 1e-4 * float(logits.abs().max())
         assert other.write([ids, ids], 10).tokens == 20
 
 
