@@ -19,8 +19,8 @@ Parts:
     int8     one stream with 8-bit matrices, and what they cost in nats per character of --text (its end)
 
 transformers and llama.cpp keep all tokens in view, however long the text gets; jumok slides its window within the
-context that the model was trained with. At --context all see the same. What is timed of llama.cpp: see llama.py. Its
-processes wait for each other actively, so beside other programs it is much slower than alone.
+context that the model was trained with. At --context all see the same. What is timed of llama.cpp: see llama.py. Beside
+other programs it is much slower than alone.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ that server's queue: nothing passes HTTP, the prompts are ids, and all texts of 
 is timed is the whole request. The server's own `timings` leave out the prompt and the way to it; `Written` has both.
 Keys and values are float16 there, the default; `exact` makes them float32.
 
-It has a process of its own because libgomp counts the threads of all its users: beside torch's, those of llama.cpp
-would no longer wait actively for each other, which makes each step many times as long.
+It has a process of its own because several servers in one process, or one beside torch, were many times as slow. Why
+was not examined; both use OpenMP.
 
 The wheels on PyPI are built for any x86-64 processor with AVX2. A build for the processor at hand may be faster.
 """

@@ -12,8 +12,8 @@ from torch import nn
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError
 from jumok.inference.embed import embed, embed_ids
-from jumok.inference.logits import window_start
 from jumok.inference.scoring import score
+from jumok.inference.window import window_start
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
 

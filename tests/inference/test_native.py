@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_packed
 import torch
 from torch import Tensor, nn
 
@@ -30,15 +31,7 @@ pytestmark = pytest.mark.compile
 
 V = 73  # no whole number of panels
 CONTEXT = 90  # no whole number of blocks
-SHAPES: dict[str, dict[str, Any]] = {
-    "modern": {},
-    "shared-keys": {"n_kv_head": 2},
-    "classic": {"family": "classic"},
-    "relu-narrow-heads": {"family": "classic", "activation": "relu", "head_dim": 4, "tie_embeddings": False},
-    "wide-heads": {"head_dim": 12, "n_kv_head": 1, "tie_embeddings": False},
-    "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70},
-    "with-classes": {"labels": ("a", "b"), "pooling": "attention"},
-}
+SHAPES = {**test_packed.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70}}
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
@@ -480,15 +473,6 @@ def test_a_damaged_library_is_not_loaded_but_built_again(
     assert compiled == []
     assert library() is not None
     assert len(compiled) == 1
-
-
-def test_a_library_of_another_interface_is_not_loaded(
-    elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(build, "INTERFACE", -1)
-    assert library(build=False) is None
-    assert library() is None
-    assert "made a file that cannot be used" in str(why_not())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes")

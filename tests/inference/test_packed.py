@@ -18,13 +18,13 @@ from jumok.errors import ConfigError, JumokError
 from jumok.inference import matrices
 from jumok.inference.engine import Engine
 from jumok.inference.generate import generate, generate_ids, write_all
-from jumok.inference.logits import window_start
 from jumok.inference.matrices import PANEL
 from jumok.inference.packed import PackedGPT, can_pack
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.slots import Chunk
 from jumok.inference.torch_slots import TorchSlots
+from jumok.inference.window import window_start
 from jumok.models.checks import not_finite
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from jumok.errors import ConfigError
-from jumok.inference.logits import window_start
 from jumok.inference.matrices import Quantization
 from jumok.inference.native.build import library
 from jumok.inference.native.parameters import can_run, native_model
@@ -26,6 +25,7 @@ from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Slots
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots, cannot_quantize
+from jumok.inference.window import window_start
 from jumok.inference.writer import Continuation
 from jumok.models.checks import finite_rows
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -200,12 +200,11 @@ class Engine:
         del held[common(held, window) :]
         if len(window) - len(held) < FEWEST_SHARED:
             return False
-        best = max(range(len(self._held)), key=lambda slot: common(self._held[slot], window))
-        length = common(self._held[best], window)
+        length, best = max((common(ids, window), slot) for slot, ids in enumerate(self._held))
         for other in self.active:
             if other is place:
                 break
-            reads = len(other.window) > len(self._held[other.slot]) + 1
+            reads = len(other.text.ids) - other.start > len(self._held[other.slot]) + 1
             if reads and common(other.window[:-1], window) >= length + FEWEST_SHARED:
                 return True
         if length >= len(held) + FEWEST_SHARED:
@@ -215,10 +214,11 @@ class Engine:
 
     def _best_slot(self, ids: Sequence[int]) -> int:
         """The free slot that holds most of the beginning of a text, or else the one that was used longest ago."""
-        start = window_start(len(ids), self._model.config.context_length)
-        best = max(self._free, key=lambda slot: common(self._held[slot], ids[start:])) if self._shares else -1
-        if best >= 0 and common(self._held[best], ids[start:]) >= FEWEST_SHARED:
-            return best
+        if self._shares:
+            window = ids[window_start(len(ids), self._model.config.context_length) :]
+            length, best = max((common(self._held[slot], window), slot) for slot in self._free)
+            if length >= FEWEST_SHARED:
+                return best
         oldest = next(iter(self._free))
         self._held[oldest].clear()
         return oldest
@@ -272,11 +272,6 @@ def _make_slots(
         return WindowSlots(model, slots)
     if can_run(model) and library(build or quantize == "bfloat16"):
         return NativeSlots(native_model(model, quantize or "float32"), slots)
-    if quantize == "bfloat16":
-        raise ConfigError(
-            "quantize='bfloat16' is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 on "
-            "the CPU, and is off if JUMOK_NATIVE=0 is set; use int8, or leave it out."
-        )
     return TorchSlots(model, slots, quantize)
 
 

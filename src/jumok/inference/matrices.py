@@ -46,9 +46,17 @@ class Matrices:
 
     Args:
         quantize: "int8" for rounded matrices; None: as they are.
+
+    Raises:
+        ConfigError: other kinds of numbers, which only `jumok.inference.native` multiplies.
     """
 
     def __init__(self, quantize: Quantization | None) -> None:
+        if quantize == "bfloat16":
+            raise ConfigError(
+                "quantize='bfloat16' is computed by the C++ step, which needs a C++ compiler and a plain GPT in "
+                "float32 on the CPU, and is off if JUMOK_NATIVE=0 is set; use int8, or leave it out."
+            )
         self._kind = (
             Int8Product if quantize == "int8" else PanelProduct if torch.backends.mkl.is_available() else Product
         )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from jumok.inference.logits import window_start
 from jumok.inference.requests import Drawn
+from jumok.inference.window import window_start
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode

@@ -112,7 +112,6 @@ class Service:
         slots: the most texts that are written side by side; fewer if the free memory does not hold the keys and values
             of so many texts as long as the context. waiting: texts that may wait for a slot.
         quantize: as in `jumok.generate`.
-        compile: whether to build the native step if this machine has a compiler and no built one is there.
 
     Raises:
         ConfigError: quantised matrices where the model cannot be packed.
@@ -125,9 +124,8 @@ class Service:
         slots: int = 64,
         waiting: int = 256,
         quantize: Quantization | None = None,
-        compile: bool = False,
     ) -> None:
-        self._engine = Engine(model, min(slots, most_texts(model)), quantize=quantize, build=compile)
+        self._engine = Engine(model, min(slots, most_texts(model)), quantize=quantize)
         self._most = waiting
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[Stream] = deque()

@@ -24,7 +24,7 @@ from jumok.nn.cache import EncoderDecoderCache, RaggedCache
 
 Hidden = Callable[[int, Sequence[int], Sequence[Sequence[int]]], Tensor]
 
-LONGEST_CHUNK = 256  # ids; more are read no faster, and hold up the other texts
+LONGEST_CHUNK = 256  # ids; more would hold up the other texts; measured: 512 are read 1.1 times as fast
 BATCH_SIZES = 8  # numbers of texts for which a PackedGPT keeps its buffers
 
 

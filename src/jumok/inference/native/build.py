@@ -24,7 +24,6 @@ from jumok.files import atomic_path, cache_folder, locked, sha256_of, write_atom
 from jumok.messages import tr
 
 SOURCE = Path(__file__).with_name("step.cpp")
-INTERFACE = 1  # what jumok_interface() returns
 FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi")
 PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not all compilers know all of them; the first that works
 COMPILERS = ("c++", "g++", "clang++")
@@ -110,8 +109,7 @@ def _existing(path: Path) -> ctypes.CDLL | None:
     _require_private(path.parent)
     if digest.read_text(encoding="utf-8") != sha256_of(path):
         return None
-    found = ctypes.CDLL(str(path))
-    return found if getattr(found, "jumok_interface", lambda: None)() == INTERFACE else None
+    return ctypes.CDLL(str(path))
 
 
 def _require_private(folder: Path) -> None:

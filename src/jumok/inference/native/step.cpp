@@ -660,9 +660,6 @@ int32_t draw(const float* logits, long v, float temperature, double uniform, flo
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #endif
 
-// Changed whenever a structure or a signature below is.
-EXPORTED int32_t jumok_interface() { return 1; }
-
 // How wide the rows of the intermediate results are.
 static void lay_out(Step& s, int64_t positions) {
     const Model& m = s.m;
