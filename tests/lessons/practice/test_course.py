@@ -63,7 +63,7 @@ def test_a_result_of_none_is_explained(one: Exercise, tmp_path: Path) -> None:
 
 def mistakes(part: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """The exercise, the name and the replacements in the solution of each mistake that the tests of a part list."""
-    return importlib.import_module(f"test_practice_{part}").MISTAKES
+    return importlib.import_module(f"mistakes_{part}").MISTAKES
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The exercises on several heads: each mistake is recognised by name."""
+"""The exercises on several heads: mistakes as replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exercises on sampling, generation, the KV cache and beam search: each mistake is recognised by name."""
+"""The exercises on sampling, generation, the KV cache and beam search: mistakes as replacements."""
 
 from __future__ import annotations
 

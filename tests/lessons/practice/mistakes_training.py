@@ -1,4 +1,4 @@
-"""The exercises on batches, the loss, the training step and the optimizers: each mistake is recognised by name."""
+"""The exercises on batches, the loss, the training step and the optimizers: mistakes as replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exercises on softmax and attention without parameters: each mistake is recognised by name."""
+"""The exercises on softmax and attention without parameters: mistakes as replacements."""
 
 from __future__ import annotations
 

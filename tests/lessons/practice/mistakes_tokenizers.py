@@ -1,4 +1,4 @@
-"""The exercises on tokenizers: each mistake is recognised by name."""
+"""The exercises on tokenizers: mistakes as replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exercise on the masking of BERT: each mistake is recognised by name."""
+"""The exercise on the masking of BERT: mistakes as replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exercises on shapes and on averaging the past: each mistake is recognised by name."""
+"""The exercises on shapes and on averaging the past: mistakes as replacements."""
 
 from __future__ import annotations
 
