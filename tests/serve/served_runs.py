@@ -1,20 +1,37 @@
-"""A server in a thread, with an application of the test behind the limits; and bytes to and from it."""
+"""A server in a thread, with an application of the test behind the limits; bytes to and from it; models for it."""
 
 from __future__ import annotations
 
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from starlette.types import ASGIApp, Receive, Scope, Send
+from torch import nn
 
+from jumok.models import build
 from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
 from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
+from jumok.tokenizers import train_tokenizer
+
+
+def random_model(config: Any, text: str, special: Sequence[str], *, seed: int, **given: Any) -> Any:
+    """A tiny model with random parameters, and a tokenizer of this text."""
+    tokenizer = train_tokenizer(text, special_tokens=special)
+    torch.manual_seed(seed)
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 32, "vocab_size": tokenizer.vocab_size}
+    model = build(config(**{**sizes, **given})).eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=0.4)
+    model.tokenizer = tokenizer
+    return model
 
 
 class Answer(NamedTuple):

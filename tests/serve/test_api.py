@@ -21,6 +21,7 @@ import pytest
 import torch
 import uvicorn
 from fastapi import FastAPI
+from served_runs import random_model
 from torch import nn
 
 import jumok
@@ -70,15 +71,7 @@ def writer(kind: str, seed: int) -> GPT:
 
 def reader(config: Any, **given: Any) -> Any:
     """Another model with random parameters."""
-    tokenizer = train_tokenizer(TEXT, special_tokens=SPECIAL)
-    torch.manual_seed(5)
-    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 24, "vocab_size": tokenizer.vocab_size}
-    model = build(config(**sizes, **given)).eval()
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.4)
-    model.tokenizer = tokenizer
-    return model
+    return random_model(config, TEXT, SPECIAL, seed=5, context_length=24, **given)
 
 
 @pytest.fixture(scope="module")

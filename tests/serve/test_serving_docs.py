@@ -16,11 +16,10 @@ from typing import Any
 
 import httpx2
 import pytest
-import torch
 from annotated_types import Ge, Gt, Le
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic.fields import FieldInfo
-from torch import nn
+from served_runs import random_model
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
@@ -28,13 +27,11 @@ from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Counts
 from jumok.messages import Language, speaking, tr
-from jumok.models import build
 from jumok.serve import bodies, own, schemas
 from jumok.serve.chat import transcript
 from jumok.serve.metrics import Metrics
 from jumok.serve.schemas import ChatBody, CompletionBody, EmbeddingBody
 from jumok.serve.settings import ServeSettings, read_keys
-from jumok.tokenizers import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGLISH, KOREAN = PAGES = ("docs/serving.md", "docs/ko/serving.md")
@@ -42,6 +39,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8000"
 TEXT = "그날 밤 나는 어제 새 책을 읽었다. 오늘 뭐 하지? 비가 온다, 눈이 내린다! user: assistant: 안녕하세요\n" * 5
 ALL_RUNS = "jumok serve runs/novel runs/chat runs/bert runs/reviews"
+SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 
 
 def read(page: str) -> str:
@@ -70,15 +68,7 @@ def names(cell: str) -> list[str]:
 
 def save(folder: Path, config: Any, **given: Any) -> None:
     """A model with random parameters."""
-    tokenizer = train_tokenizer(TEXT, special_tokens=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]"])
-    torch.manual_seed(1)
-    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 32, "vocab_size": tokenizer.vocab_size}
-    model = build(config(**sizes, **given)).eval()
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.4)
-    model.tokenizer = tokenizer
-    jumok.save(model, folder)
+    jumok.save(random_model(config, TEXT, SPECIAL, seed=1, **given), folder)
 
 
 @pytest.fixture(scope="module")
