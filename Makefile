@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long check docs package bench clean
+.PHONY: help demo quick test long check pages docs package bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,13 +18,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)            ## train on the built-in corpus for two minutes, generate text, write the page of the viewer
+demo: $(READY)            ## train on the built-in corpus for two minutes, generate text, write two pages
 	mkdir -p runs
 	rm -rf runs/demo
 	$(BIN)/jumok corpus write stories --chars 2000000 > runs/stories.txt
 	$(BIN)/jumok train runs/stories.txt --minutes 2 --out runs/demo
 	$(BIN)/jumok generate runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
+	$(BIN)/jumok share runs/demo --out runs/demo/page.html --prompt "눈 내리는 토요일 아침, 용감한 펭귄 "
 
 # Without cached bytecode each worker, and each process that a test starts, compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,10 +39,19 @@ test: $(READY)            ## run the test suite
 long: $(READY)            ## run the tests that take long: chapters that train, kills, faults
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
 
-check: $(READY)           ## check style and types
+check: $(READY)           ## check style and types, of Python and of the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory pages; \
+	  else echo "There is no npm here: the JavaScript of the pages was not checked." >&2; fi
+
+pages: node_modules/.ready ## check style and types of the JavaScript of the pages, which needs Node 20
+	npm run --silent check
+
+node_modules/.ready: package.json package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund --silent
+	touch $@
 
 docs: $(READY)            ## build the documentation site in build/site
 	rm -rf build/site build/doctrees
@@ -63,4 +73,4 @@ bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py
 
 clean:                    ## remove what make has made, but never a run
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) node_modules build dist src/*.egg-info

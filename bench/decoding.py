@@ -318,7 +318,7 @@ def prepared(folder: Path, options: argparse.Namespace) -> Bench:
         theirs = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf").eval()
     files = {}
     if "llama.cpp" not in options.without and llama.INSTALLED:
-        from gguf_export import KINDS, to_gguf
+        from jumok.interop.gguf import KINDS, to_gguf
 
         room = max(model.config.context_length, options.context, options.tokens + 100)
         roomy = longer(model, room) if model.config.family == "modern" else model

@@ -3,7 +3,7 @@
 `xllamacpp` has llama.cpp's server inside the process, with no bindings below it. A request goes from a pipe straight to
 that server's queue: nothing passes HTTP, the prompts are ids, and all texts of a request come back as one answer. What
 is timed is the whole request. The server's own `timings` leave out the prompt and the way to it; `Written` has both.
-Keys and values are float16 there, the default; `exact` makes them float32.
+Attention is computed in float16 there, the default; `exact` makes it float32.
 
 It has a process of its own because several servers in one process, or one beside torch, were many times as slow. Why
 was not examined; both use OpenMP.
@@ -57,12 +57,16 @@ class Llama:
 
     def ids(self, prompt: Sequence[int], tokens: int) -> list[int]:
         """The ids that are likeliest after a prompt."""
-        body = {"prompt": list(prompt), "return_tokens": True, **sampling(tokens, 0.0)}
+        answer = self.post("/completion", prompt=list(prompt), return_tokens=True, **sampling(tokens, 0.0))
+        return list(answer["tokens"])
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        """Send a request to the server."""
         request = urllib.request.Request(
-            f"{self.url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
+            f"{self.url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request) as answer:
-            return list(json.load(answer)["tokens"])
+            return dict(json.load(answer))
 
     def close(self) -> None:
         """End the process."""
@@ -85,7 +89,7 @@ def sampling(tokens: int, temperature: float) -> dict[str, Any]:
     """The fields of a request that draws as jumok does: a temperature and nothing else."""
     return {
         "n_predict": tokens, "temperature": temperature, "samplers": ["temperature"], "top_k": 0, "top_p": 1.0,
-        "min_p": 0.0, "repeat_penalty": 1.0, "cache_prompt": False,
+        "min_p": 0.0, "repeat_penalty": 1.0, "cache_prompt": False, "ignore_eos": True,
     }  # fmt: skip
 
 
@@ -95,7 +99,7 @@ def started(file: Path, *, slots: int, context: int, threads: int, exact: bool =
 
     Args:
         slots: texts that are written side by side. context: the most tokens of one of them.
-        exact: keep keys and values in float32, not in float16, which is slower.
+        exact: compute attention in float32, not in float16, which is slower.
     """
     one = Llama(file, slots=slots, context=context, threads=threads, exact=exact)
     try:
@@ -118,6 +122,9 @@ def serve(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = options.threads
     if options.exact:
         settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        settings.flash_attn_type = (
+            xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        )  # it rounds to float16
     settings.cache_ram_mib = 0
     settings.ui = settings.fit_params = False
     settings.verbosity = -1
@@ -127,7 +134,7 @@ def serve(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         began = perf_counter()
         answer = server.handle_completions(json.loads(line))
         seconds = perf_counter() - began
-        # `usage` is that of the first text only. There is no end-of-text id, so all of them have as many tokens.
+        # `usage` is that of the first text only. Without an end, all of them have as many tokens.
         assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}, answer
         yield {
             "seconds": seconds,
@@ -143,7 +150,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--exact", action="store_true", help="float32 for keys and values too")
+    parser.add_argument("--exact", action="store_true", help="attention in float32")
     for answer in serve(parser.parse_args()):
         print(json.dumps(answer), flush=True)
 

@@ -311,7 +311,7 @@ def jumok_server(run: Path, slots: int) -> Iterator[tuple[str, int]]:
 @contextmanager
 def llama_server(model: Any, folder: Path, slots: int) -> Iterator[tuple[str, int]]:
     """The address and the process of llama.cpp's server."""
-    from gguf_export import to_gguf
+    from jumok.interop.gguf import to_gguf
 
     to_gguf(model, folder / "f32.gguf", "f32")
     threads, context = torch.get_num_threads(), model.config.context_length

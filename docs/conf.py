@@ -8,6 +8,7 @@ docs/ or docs/ko/ needs no entry here: index.md of either language takes it in.
 import dataclasses
 import os
 import re
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from sphinx.util import rst
 
 from jumok.lessons.chapters import chapters, ladder_page
 from jumok.lessons.notebook import write_notebook
+from jumok.view.bundle import script
 
 DOCS = Path(__file__).parent
+PIECES = "view/assets/chapters/site.js"  # in the package
+PIECE = re.compile(r"/try-(\w+)\.svg$")
 FURO_IN_KOREAN = {
     "On this page": "이 페이지",
     "Back to top": "맨 위로",
@@ -60,7 +64,9 @@ html_copy_source = html_use_index = html_domain_indices = html_show_sphinx = htm
 def setup(app: Sphinx) -> None:
     """Connect the functions below."""
     app.connect("builder-inited", without_search)
+    app.connect("builder-inited", write_pieces)
     app.connect("doctree-read", resolve_links, priority=100)  # before Sphinx collects the downloads
+    app.connect("doctree-read", place_pieces)
     app.connect("env-updated", name_pictures)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", describe_settings)
@@ -71,6 +77,27 @@ def setup(app: Sphinx) -> None:
 def without_search(app: Sphinx) -> None:
     """Leave out the search of Sphinx: Pagefind replaces it."""
     app.builder.search = False
+
+
+def write_pieces(app: Sphinx) -> None:
+    """Write the script and the style of the interactive pieces in the chapters."""
+    folder = Path(app.outdir, "_static")
+    folder.mkdir(parents=True, exist_ok=True)
+    assets = resources.files("jumok.view").joinpath("assets", "chapters")
+    styles = [assets.joinpath(name).read_text(encoding="utf-8") for name in ("drawing.css", "pieces.css")]
+    (folder / "pieces.js").write_text(script(PIECES), encoding="utf-8")
+    (folder / "pieces.css").write_text("\n".join(styles), encoding="utf-8")
+
+
+def place_pieces(app: Sphinx, doctree: nodes.document) -> None:
+    """Give a picture try-NAME.svg an element around it, in which the script of the page shows the piece NAME."""
+    for picture in list(doctree.findall(nodes.image)):
+        if name := PIECE.search(picture["uri"]):
+            begin = f'<div class="jumok-piece" data-piece="{name[1]}">'
+            paragraph = picture.parent
+            paragraph.replace_self(
+                [nodes.raw("", begin, format="html"), paragraph.deepcopy(), nodes.raw("", "</div>", format="html")]
+            )
 
 
 def resolve_links(app: Sphinx, doctree: nodes.document) -> None:
@@ -121,6 +148,9 @@ def complete_page(
     context["notebook"] = f"{Path(page).name}.ipynb" if page.startswith("learn/") else None
     if language == "ko":
         context["gettext"] = lambda text: FURO_IN_KOREAN.get(text, text)
+    if 'class="jumok-piece"' in context.get("body", ""):
+        app.add_js_file("pieces.js", loading_method="defer")
+        app.add_css_file("pieces.css")
     # Pagefind links to headings that have an id. Sphinx gives the id to the section around the heading.
     body = re.sub(r'<span id="([^"]+)"></span><(h[2-6])>', r'<\2 id="\1">', context.get("body", ""))
     context["body"] = re.sub(r'<section id="([^"]+)">\n<(h[2-6])>', r'<section>\n<\2 id="\1">', body)

@@ -2,10 +2,13 @@
 
     python docs/draw.py
 
-Tests compare the files with the code, so run this after a change of either.
+Tests compare the files with the code, so run this after a change of either. The still pictures of the interactive
+pieces are drawn by the pieces themselves, so they need Node.
 """
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 from jumok.lessons.chapters import LANGUAGES, Language
@@ -24,6 +27,14 @@ def draw(folder: Path, language: Language) -> None:
     draw_map(folder / "map.svg", language)
 
 
+def draw_pieces(folder: Path, language: Language) -> None:
+    """Write the still pictures of the interactive pieces in one language to a folder."""
+    node = shutil.which("node")
+    if node is None:
+        raise SystemExit("The pictures of the interactive pieces need Node: install Node 20 or newer.")
+    subprocess.run([node, str(DOCS / "draw_pieces.mjs"), str(folder), language], check=True)
+
+
 def write_table(page: Path, language: Language) -> None:
     """Replace the table of the exercises in a page."""
     text = page.read_text(encoding="utf-8")
@@ -33,4 +44,5 @@ def write_table(page: Path, language: Language) -> None:
 if __name__ == "__main__":
     for language in LANGUAGES:
         draw(DOCS / "learn" / "pictures" / language, language)
+        draw_pieces(DOCS / "learn" / "pictures" / language, language)
         write_table(DOCS / ("ko" if language == "ko" else "") / "practice.md", language)

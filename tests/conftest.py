@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import faulthandler
+import gc
 import io
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +23,11 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+import jumok
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.files import write_atomic
 from jumok.inference.native import build
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
@@ -28,10 +35,13 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.settings import configurations
+from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
+from jumok.view.training_pictures import draw_loss
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+ASSETS = Path(jumok.__file__).parent / "view" / "assets"
 
 # A model of a few thousand parameters, and nothing left to a measurement.
 TINY: dict[str, Any] = {
@@ -41,9 +51,14 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 # What runs draw, and one white pixel instead.
-RUN_PICTURE = re.compile(r"loss\.png|confusion\.png|ladder\.png")
+RUN_PICTURE = re.compile(r"confusion\.png|ladder\.png")
 DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==")
 savefig = Figure.savefig
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end, the modules and 10,000 tests, which it would go through again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,6 +80,7 @@ def _runs_draw_a_dot() -> Iterator[pytest.MonkeyPatch]:
     """Most of the time of a run of a few steps goes into its pictures, so these are one pixel. See `drawn`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save_dot)
+        patch.setattr(pictures, "draw_loss", lambda events, path, **_: write_atomic(path, DOT))
         yield patch
 
 
@@ -80,6 +96,7 @@ def save_dot(figure: Figure, path: Path, **settings: Any) -> None:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pictures of runs are drawn in this test."""
     monkeypatch.setattr(Figure, "savefig", savefig)
+    monkeypatch.setattr(pictures, "draw_loss", draw_loss)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,6 +105,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("JUMOK_NATIVE", "0")  # or each worker compiles the C++ step; see native_cache
         yield
 
 
@@ -117,6 +135,34 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(scope="session")
+def node() -> Callable[..., Any]:
+    """Run a module under Node; see `run_node`. Skips without Node 20."""
+    program = shutil.which("node")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout if program else "v0"
+    if program is None or int(version.strip().removeprefix("v").partition(".")[0]) < 20:
+        pytest.skip("Node 20 is not installed")
+    return run_node
+
+
+def run_node(source: str, value: Any = None) -> Any:
+    """Run the text of a module in the folder view/assets, which its imports ("./base/words.js") are relative to.
+
+    The module finds `value` as `input`, and gives a value back by `output(...)`. Both travel as JSON, so that NaN and
+    the infinities come back as None.
+    """
+    start = (
+        'import { readFileSync } from "node:fs";\nconst input = JSON.parse(readFileSync(0, "utf8"));\n'
+        "const output = (value) => console.log(JSON.stringify(value ?? null));\n"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", start + source],
+        cwd=ASSETS, input=json.dumps(value), capture_output=True, text=True, encoding="utf-8", timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
 def tales() -> str:
     """Some 6,000 characters of Korean."""
     return "".join(stories.write(6_000, seed=1))
@@ -143,12 +189,31 @@ def start(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
     return begin
 
 
+LONGEST_COPY = 200  # seconds, less than pytest's timeout
+
+
 def fork(work: Callable[[], int]) -> int:
-    """Begin work() in a copy of this process, which ends with its exit code. Returns the id of the process."""
+    """Begin work() in a copy of this process, which ends with its exit code. Returns the id of the process.
+
+    A copy that hangs prints where, and ends.
+    """
+    import_module("torch._dynamo")  # an optimizer imports it, which takes each copy seconds if this process has not
+    gc.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that other threads exist, from Python 3.12 on
         child = os.fork()
-    if child == 0:
+    if child:
+        gc.enable()
+    else:
+        # The copy has none of the threads. If it collected an object of another test whose end joins some, it would
+        # hang. To collect them here, before, would take half a second of each fork.
+        gc.freeze()
+        gc.enable()
+        # Nor are the threads of tokenizers, which a copy would wait for once a test has called the command line.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        faulthandler.register(signal.SIGALRM, file=sys.__stderr__, chain=True)
+        signal.alarm(LONGEST_COPY)
         code = 70
         try:
             code = work()

@@ -18,6 +18,7 @@ import jumok
 from jumok.cli import app
 from jumok.cli.learn import Course
 from jumok.corpora import stories
+from jumok.inference.generate import generate
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.ko.md")
@@ -157,9 +158,10 @@ def test_the_parser_of_these_tests_refuses_what_is_wrong(wrong: str) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_each_option_and_verb_in_running_text_exists(name: str) -> None:
     begins = "jumok " if name.startswith("bench/") else "(?:--|jumok )"  # the scripts there have options of their own
+    of_torchrun = {word for block in blocks(name, "sh") if block.startswith("torchrun") for word in block.split()}
     spans = re.findall(rf"`({begins}[^`\n]+)`", FENCE.sub("", read(name)))
     for option in {option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)}:
-        assert option in options(), f"{name} names {option}"
+        assert option in options() | of_torchrun, f"{name} names {option}"
     for verb in {verb for span in spans for verb in re.findall(r"^jumok ([a-z]+)", span)}:
         assert verb in app.commands, f"{name} names the verb {verb}"
 
@@ -248,18 +250,33 @@ def test_the_python_of_the_viewer_runs(
     assert "torch.Size([1, 4, " in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_exported_folder_loads_as_its_page_says(
     python_page: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("transformers")
     folder, _ = python_page
-    [code] = blocks("docs/export.md", "python")
+    code, _ = blocks("docs/interop.md", "python")
     assert blocks("README.md", "python") == [code]
     with chdir(folder):
         app.main(["convert", "runs/novel", "novel-hf", "--to", "hf", "--quiet"], standalone_mode=False)
-        exec(compile(code, "docs/export.md", "exec"), {})
+        exec(compile(code, "docs/interop.md", "exec"), {})
     assert "그날 밤" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_onnx_file_runs_as_its_page_says(python_page: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    folder, _ = python_page
+    _, code = blocks("docs/interop.md", "python")
+    assert blocks("docs/ko/interop.md", "python")[1] == code
+    assert len(code.splitlines()) <= 15
+    with chdir(folder):
+        app.main(["convert", "runs/novel", "novel.onnx", "--to", "onnx", "--quiet"], standalone_mode=False)
+        exec(compile(code, "docs/interop.md", "exec"), {})
+        (greedy,) = generate(jumok.load("runs/novel"), "그날 밤", tokens=100, temperature=0)
+    assert capsys.readouterr().out == f"그날 밤{greedy.text}\n"
 
 
 def test_the_version_has_an_entry_in_the_changelog() -> None:

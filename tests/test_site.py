@@ -92,6 +92,7 @@ def test_each_chapter_is_a_page_and_a_notebook_in_both_languages(site: Path, lan
         assert json.loads((folder / f"{name}.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
 
 
+@pytest.mark.long
 def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     """Sphinx checks the links within one language; the site is built from two."""
     found = pages(site)
@@ -109,6 +110,7 @@ def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     assert not broken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_a_chapter_shows_the_pictures_of_its_language(site: Path, language: str) -> None:
     """Both builds wrote pictures of the same name to one folder, so English pages showed Korean pictures."""
@@ -123,6 +125,7 @@ def test_a_chapter_shows_the_pictures_of_its_language(site: Path, language: str)
     assert found > len(CHAPTERS)
 
 
+@pytest.mark.long
 def test_pages_load_nothing_from_another_server(site: Path) -> None:
     foreign = {address for links in pages(site).values() for address in links.loaded if urlsplit(address).netloc}
     assert not foreign

@@ -22,6 +22,7 @@ import torch
 from jumok.config import require_choice
 from jumok.errors import ConfigError
 from jumok.messages import tr
+from jumok.processors import processors
 from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -116,7 +117,7 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
     return {
         **found.pop("versions"),
         **found,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": processors(),
         "float32_gflops": gflops(torch.float32),
         "bfloat16_gflops": gflops(torch.bfloat16),
         "memory_gb_per_second": matrix.nbytes / shortest(lambda: matrix @ vector) / 1e9,

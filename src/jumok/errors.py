@@ -5,9 +5,12 @@
     ├── TextError               a text cannot be read: missing, empty, binary, or in an unknown encoding
     ├── CorpusError             a corpus cannot be written or downloaded: unknown name, no network, wrong checksum
     ├── TokenizerError          a tokenizer cannot be trained, loaded or used
+    │   └── EncoderLost         a process that encodes a large text ended
     ├── RunError                a run folder is missing, incomplete or damaged, or must not be overwritten
     │   └── ResumeError         a run cannot be resumed with these arguments: other data, other settings
     ├── TrainingError           training cannot continue: three steps in a row without a finite loss
+    │   ├── SharedFault         the processes of a distributed training cannot work together
+    │   └── ProcessLost         one of them failed, or its connection is broken
     ├── ViewError               a model cannot be viewed: no language head, nothing recorded, another kind of model
     ├── LessonError             a chapter is missing in this installation, or cannot be read or written
     └── ServeError              a server cannot listen, or has no such model
@@ -53,6 +56,10 @@ class TokenizerError(JumokError):
     """A tokenizer cannot be trained, loaded or used."""
 
 
+class EncoderLost(TokenizerError):
+    """A process that encodes a large text ended."""
+
+
 class RunError(JumokError):
     """A run folder is missing, incomplete or damaged, or must not be overwritten."""
 
@@ -63,6 +70,20 @@ class ResumeError(RunError):
 
 class TrainingError(JumokError):
     """Training cannot continue."""
+
+
+class SharedFault(TrainingError):
+    """A fault that all processes of a distributed training know; rank 0 reports it."""
+
+
+class ProcessLost(TrainingError):
+    """The connection to another process is broken.
+
+    Attributes:
+        known: another process has said why, or will. whole: the parameters and moments are those before the step.
+    """
+
+    known = whole = False
 
 
 class ViewError(JumokError):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from jumok.errors import ConfigError
 from jumok.messages import tr
 
 
@@ -23,6 +24,27 @@ def cache_folder() -> Path:
     """Return the folder for downloads: $JUMOK_CACHE, or the cache folder of the platform."""
     chosen = os.environ.get("JUMOK_CACHE")
     return Path(chosen) if chosen else user_cache_path("jumok")
+
+
+def require_writable(path: str | os.PathLike[str], example: str = "page.html") -> Path:
+    """The path, which a file may be written to.
+
+    Args:
+        example: a name of such a file, for the message.
+
+    Raises:
+        ConfigError: it is a folder, or its folder is not there.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
+        raise ConfigError(
+            "cannot write {path}: it is a folder. Name a file in it: {file}.", path=path, file=path / example
+        )
+    if not os.path.isdir(path.parent):
+        raise ConfigError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        )
+    return path
 
 
 @contextmanager
@@ -58,8 +80,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         new.mkdir()
         yield new
-        for file in new.iterdir():
-            _settle(file)
+        for inside in new.rglob("*"):
+            sync_folder(inside) if inside.is_dir() else _settle(inside)
         sync_folder(new)
         if path.exists():
             path.rename(old)
@@ -92,6 +114,9 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         temporary.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
+PROBE_SECONDS = 0.2  # for which `is_locked`, in another process, may hold a lock by far
+
+
 class LockHeld(Exception):
     """The lock is already held, and `wait` is false."""
 
@@ -114,7 +139,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
     lock = FileLock(path, thread_local=False)  # another thread may release it
     try:
-        lock.acquire(timeout=-1 if wait else 0)
+        lock.acquire(timeout=-1 if wait else PROBE_SECONDS)
     except Timeout:
         raise LockHeld(path) from None
     except NotImplementedError as error:  # a file system without locks
@@ -123,6 +148,26 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock at `path`; nothing is created. False if it cannot be found out.
+
+    The lock is taken for a moment, which `locked` waits for.
+    """
+    from filelock import FileLock, Timeout  # slow to import
+
+    if not path.is_file():
+        return False
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):
+        return False
+    lock.release()
+    return False
 
 
 def sha256_of(path: Path) -> str:

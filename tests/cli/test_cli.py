@@ -169,7 +169,7 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--task", "mlm", "--text", "document"], "--text applies to --task classify, but the task is mlm; leave it out."),
     (["--task", "classify", "--column", "document"], "its columns are named with --text and --label; leave it out."),
     (["--mask-rate", "0.2"], "--mask-rate applies to --task mlm, but the task is lm; leave it out."),
-    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets family, head_dim,"),
+    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets head_dim,"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
 ]
@@ -626,6 +626,8 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
     assert jumok("train", "--resume", "--out", run, "--json").json["run"] == run
     for arguments in (
         ["convert", run, hf, "--to", "hf"],
+        ["convert", run, f"{ODD}.gguf", "--to", "gguf"],
+        ["convert", run, f"{ODD}.onnx", "--to", "onnx"],
         ["convert", hf, back, "--to", "jumok"],
         ["evaluate", back, source],
         ["generate", run, "--tokens", "2"],
@@ -692,9 +694,11 @@ INTERRUPTED_AT = {
     "evaluate RUN tales.txt": "jumok.evaluation.language_model.evaluate_text",
     "predict RUN 글": "jumok.inference.classify.predict_whole",
     "view RUN 글": "jumok.view.trace.trace",
-    "convert RUN hf --to hf": "jumok.interop.huggingface.convert.to_hf",
+    "convert RUN hf --to hf": "jumok.interop.huggingface.to_hf",
+    "share RUN": "jumok.view.model_page.packed_parameters",
     "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
+    "plan --size nano": "jumok.training.planning.machines.rehearse",
     "bench": "jumok.device.measure_machine",
     "serve RUN": "jumok.serve.server.serve",
     "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
@@ -1012,11 +1016,18 @@ def test_a_long_chapter_goes_through_the_pager() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("locale", ["C.UTF-8", "ko_XX.UTF-8"])
 @pytest.mark.parametrize(
-    ("language", "pager"), [("ko", None), ("ko", "less"), ("ko", "less -X"), ("ko", "cat"), ("en", None)]
+    ("language", "pager", "locale"),
+    [
+        ("ko", None, "C.UTF-8"),
+        ("ko", None, "ko_XX.UTF-8"),
+        ("ko", "less", "ko_XX.UTF-8"),
+        ("ko", "less -X", "C.UTF-8"),
+        ("ko", "cat", "ko_XX.UTF-8"),
+        ("en", None, "C.UTF-8"),
+    ],
 )
-def test_what_a_learner_sees_is_clean(language: str, locale: str, pager: str | None, monkeypatch: Any) -> None:
+def test_what_a_learner_sees_is_clean(language: str, pager: str | None, locale: str, monkeypatch: Any) -> None:
     """`jumok learn 3` showed raw escape codes in less, and Hangul as <EC> under a locale that is not installed."""
     if pager != "cat" and not shutil.which("less"):
         pytest.skip("the pager less is not installed here")

@@ -101,7 +101,7 @@ def some_requests(model: GPT, number: int, seed: int) -> list[Request]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_texts_that_come_and_go_are_what_they_are_alone(family: str, seed: int):
     """Requests arrive at random steps, some are cancelled, and slots are used again."""
     model = tiny(seed, family=family)

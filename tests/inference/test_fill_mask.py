@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertForMaskedLM, pipeline
+from transformers import BertConfig, BertForMaskedLM
 
 import jumok
 from jumok.cli.fill import run_fill
@@ -212,6 +212,8 @@ def test_a_wordpiece_that_continues_a_word_stands_close_to_it(tmp_path: Path, to
 @pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_stock_code_fills_the_same(tmp_path: Path, kind: str) -> None:
     model = tiny(kind).float()
+    from transformers import pipeline  # imports half of the package
+
     to_hf(model, tmp_path / "stock")
     text = "나는[MASK]다."
     theirs = {

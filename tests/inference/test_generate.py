@@ -429,9 +429,15 @@ def test_each_part_goes_back_to_its_own_mode():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{"temperature": 0}, {"seed": 3}, {"seed": 3, "repetition_penalty": 1.3}])
-@pytest.mark.parametrize("context", [1, 2, 12])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "context", "settings"),
+    [
+        (FAMILIES[(row + column) % 2], context, settings)
+        for row, context in enumerate((1, 2, 12))
+        for column, settings in enumerate(({"temperature": 0}, {"seed": 3}, {"seed": 3, "repetition_penalty": 1.3}))
+    ],
+    ids=str,
+)
 def test_text_with_and_without_a_cache_is_the_same(family: str, context: int, settings: dict[str, Any]):
     model = tiny(family=family, context_length=context)
     long = TEXT[:50]
@@ -530,7 +536,7 @@ def test_ids_without_a_token_are_never_drawn():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_pieces_join_to_the_text(kind: str, seed: int):
     """A random model writes many bytes of half characters; the two calls agree on what they become."""
     model = tiny(kind)

@@ -343,6 +343,22 @@ def test_a_source_is_read_once(monkeypatch: pytest.MonkeyPatch):
     assert read == [(2, 4)]
 
 
+@pytest.mark.parametrize("family", ["classic", "original"])
+def test_answers_of_different_lengths_under_autocast(family: str):
+    """Keys and values are bfloat16 there, and the cache is float32: the validation of a run in bfloat16 ended with an
+    error as soon as one answer had ended before another."""
+    model = answering(family=family).float()
+    slots, wanted = AnswerSlots(model, 2), model(torch.tensor([[1, 2], [5, 6]]), torch.tensor([[1, 7], [1, 8]]))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        slots.begin(0, [1, 2])
+        slots.read([Chunk(0, 0, [1])])
+        slots.begin(1, [5, 6])
+        slots.read([Chunk(1, 0, [1, 3, 4])])
+        found = slots.read([Chunk(0, 1, [7]), Chunk(1, 3, [8])])
+    assert bool(found.isfinite().all())
+    close(found[0].float(), wanted[0, -1].detach(), 0.1)
+
+
 # --- the cache --------------------------------------------------------------------------------------------------------
 
 

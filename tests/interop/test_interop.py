@@ -115,7 +115,11 @@ def test_stock_tokenizer_gives_the_same_ids(loader: Any, kind: str, folder: Path
 
 def test_the_files_are_the_stock_ones(folder: Path):
     to_hf(tiny(), folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    assert all(map(FILES.fullmatch, names))
     with safe_open(folder / "model.safetensors", "pt") as file:
         assert file.metadata() == {"format": "pt"}
         assert "lm_head.weight" not in file.keys()  # noqa: SIM118  # tied, and this is no dictionary
@@ -396,8 +400,8 @@ def test_load_names_a_folder_without_a_model(folder: Path):
     (folder / "config.json").write_text("{")
     with pytest.raises(RunError, match="is damaged or not written by jumok"):
         jumok.load(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(JumokError, match="of model_type 'llama', and names no class; jumok reads Qwen3ForCausalLM, "):
+    (folder / "config.json").write_text(json.dumps({"model_type": "gemma"}))
+    with pytest.raises(JumokError, match="of model_type 'gemma', and names no class; jumok reads GPT2LMHeadModel, "):
         jumok.load(folder)
 
 
@@ -489,7 +493,7 @@ def test_an_index_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path):
     to_hf(tiny(), folder)
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../elsewhere.safetensors"}}))
-    with pytest.raises(RunError, match=r"has no .*elsewhere\.safetensors"):
+    with pytest.raises(RunError, match=r"names .*elsewhere\.safetensors.*no file of tensors in this folder"):
         from_hf(folder)
 
 
@@ -497,18 +501,15 @@ def test_an_index_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path):
     ("change", "message"),
     [
         (
-            {"architectures": ["LlamaForCausalLM"]},
-            "LlamaForCausalLM; jumok reads Qwen3ForCausalLM, ",
+            {"architectures": ["GemmaForCausalLM"]},
+            "GemmaForCausalLM; jumok reads GPT2LMHeadModel, ",
         ),
         (
-            {"architectures": None, "model_type": "llama"},
-            "of model_type 'llama', and names no class; jumok",
+            {"architectures": None, "model_type": "gemma"},
+            "of model_type 'gemma', and names no class; jumok",
         ),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
-        ({"attention_bias": True}, "attention_bias"),
-        ({"use_sliding_window": True}, "use_sliding_window"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type 'linear'"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "su", "factor": 2.0}}, "rope_type 'su'"),
     ],
 )
 def test_unsupported_architectures_are_named(change: dict[str, Any], message: str, folder: Path):

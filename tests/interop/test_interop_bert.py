@@ -241,7 +241,7 @@ def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
             {"architectures": ["BertForTokenClassification"]},
             "BertForTokenClassification; jumok reads .*Bert",
         ),
-        ({"architectures": ["RobertaModel"], "model_type": "roberta"}, "RobertaModel; jumok reads"),
+        ({"architectures": ["MPNetModel"], "model_type": "mpnet"}, "MPNetModel; jumok reads"),
     ],
 )
 def test_unsupported_settings_of_bert_are_named(change: dict[str, Any], message: str, folder: Path):

@@ -856,6 +856,7 @@ def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
         csv.writer(file).writerows([["본문"], *([line] for line in tales.split("\n"))])
     end = ladder("rows.csv", "--column", "본문", "--steps-per-rung", 1, "--out", "rows", "--json", "--quiet")
     assert end.code == 0
+    assert LadderRecord.read(Path("rows")).command == "jumok learn ladder rows.csv --column=본문 --steps-per-rung 1"
 
 
 @pytest.mark.parametrize(
@@ -870,7 +871,7 @@ def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
         (["tales.txt", "--minutes-per-rung", "1", "--steps-per-rung", "1"], 2, "give one"),
         (["tales.txt", "--device", "tpu"], 2, "device='tpu' is not known"),
         (["tales.txt", "--seed", "-1"], 2, "seed=-1"),
-        (["tales.txt", "--column", "text"], 1, "only .jsonl, .csv and .tsv have columns"),
+        (["tales.txt", "--column", "text"], 1, ".csv, .tsv, .parquet, .arrow have columns"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -120,7 +120,7 @@ def test_mlp_by_its_parameters(activation: str, shape: tuple[int, ...], dtype: t
 @pytest.mark.parametrize("shape", SHAPES)
 def test_swiglu_by_its_parameters(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    mlp = make_mlp(dataclasses.replace(SMALL, gated=True)).to(dtype)
+    mlp = make_mlp(dataclasses.replace(SMALL, gated=True, mlp_bias=False)).to(dtype)
     assert isinstance(mlp, SwiGLU)
     x = 3 * random(*shape, dtype=dtype)
     same(apply_mlp(mlp, x), mlp(x))
@@ -155,11 +155,13 @@ def test_block_by_its_parameters(
     "settings",
     [
         {"mlp_width": 0},
-        {"gated": True, "bias": False, "norm": "rms", "qk_norm": True},
+        {"gated": True, "mlp_bias": False, "norm": "rms", "qk_norm": True},
+        {"gated": True, "parallel": True, "out_bias": False, "qkv_bias": False},
+        {"parallel": True, "mlp_bias": False},
         {"n_kv_head": 1, "activation": "relu"},
         {"n_head": 1, "n_kv_head": 1, "head_dim": 5},
     ],
-    ids=["no MLP", "modern", "grouped", "odd head"],
+    ids=["no MLP", "modern", "gated, parallel", "parallel", "grouped", "odd head"],
 )
 def test_blocks_of_other_makes(settings: dict[str, Any], dtype: torch.dtype) -> None:
     block = small_block(dtype, **settings)

@@ -19,7 +19,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {"activation": "relu", "pre_norm": False},
     "classic": {"activation": "gelu_tanh"},
-    "modern": {"activation": "silu", "gated": True, "norm": "rms", "qk_norm": True, "bias": False, "n_kv_head": 1},
+    "modern": {"activation": "silu", "gated": True, "norm": "rms", "qk_norm": True, "qkv_bias": False, "n_kv_head": 1},
     "bare": {"activation": "relu", "norm": "none", "residual": False, "mlp_width": 0},
 }
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig
+from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig
 from jumok.lessons import three_models
 from jumok.lessons.cross_attention import padding_mask
 from jumok.lessons.masked_attention import influence
@@ -31,7 +31,7 @@ ALL_SHAPES = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 KINDS: dict[str, dict[str, Any]] = {
     "pre-norm": {"norm": "layer"},
     "post-norm": {"norm": "layer", "pre_norm": False},
-    "modern": {"norm": "rms", "gated": True, "bias": False, "qk_norm": True, "n_kv_head": 1},
+    "modern": {"norm": "rms", "gated": True, "mlp_bias": False, "qk_norm": True, "n_kv_head": 1},
 }
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -48,6 +48,28 @@ def tiny(dtype: torch.dtype = torch.float64, **changes: Any) -> GPT:
     model = GPT(GPTConfig(**shape)).eval()
     randomise(model, dtype)
     return model
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"qkv_bias": True, "mlp_bias": True},
+        {"parallel": True, "norm": "layer", "gated": False, "activation": "gelu", "rotary_dim": 2},
+    ],
+    ids=["biases", "GPT-NeoX"],
+)
+@torch.no_grad()
+def test_a_variant_equals_production(parts: dict[str, Any]) -> None:
+    model = GPT(GPTVariantConfig(vocab_size=23, context_length=12, n_layer=2, n_head=4, n_embd=16, **parts)).eval()
+    randomise(model)
+    ids = some_ids(2, 9)
+    torch.testing.assert_close(three_models.gpt_logits(model, ids), model(ids), rtol=0, atol=1e-12)
+
+
+def test_a_sliding_window_is_refused() -> None:
+    config = GPTVariantConfig(vocab_size=23, context_length=12, n_layer=2, n_head=4, n_embd=16, sliding_window=5)
+    with pytest.raises(ValueError, match="has no sliding windows"):
+        three_models.gpt_logits(GPT(config), some_ids(1, 6))
 
 
 def some_ids(*shape: int) -> Tensor:

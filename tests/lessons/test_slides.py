@@ -230,7 +230,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_slides_of_every_chapter_fit(language: Any, browser: Any, tmp_path: Path) -> None:
     """Nothing runs over the edge, also where letters had to become smaller, and they stay legible."""

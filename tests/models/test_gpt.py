@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, count_constants
 from jumok.interop.huggingface.convert import from_stock, our_config, to_stock
 from jumok.models.gpt import GPT, token_losses
 
@@ -294,3 +294,29 @@ def test_token_losses_are_float32_for_a_half_precision_model():
     losses = token_losses(model.hidden(ids[:, :-1]), model.head.weight, ids[:, 1:])
     assert losses.dtype == torch.float32
     assert losses.shape == (3, 11)
+
+
+@pytest.mark.parametrize("rows", [None, [3, 7]], ids=["in step", "of different lengths"])
+@torch.no_grad()
+def test_angles_beyond_the_table_are_computed(rows: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 131,072 positions has 134 MB."""
+    shape = GPTConfig(vocab_size=19, context_length=16, n_layer=2, n_head=2, n_embd=16)
+    torch.manual_seed(0)
+    whole = GPT(shape).eval()
+    monkeypatch.setattr("jumok.config._gpt.LONGEST_TABLE", 6)
+    torch.manual_seed(0)
+    part = GPT(shape).eval()
+    assert part.cos is not None
+    assert whole.cos is not None
+    assert (len(part.cos), len(whole.cos)) == (6, 16)
+    ids = torch.arange(24).view(2, 12) % 19
+    found = []
+    for model in (part, whole):
+        cache = model.new_cache(2)
+        first = model(ids[:, :7], cache)
+        if rows is not None:
+            cache.begin_at(rows, 5)
+        found.append((first, model(ids[:, 7:], cache)))
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+    assert count_constants(GPTConfig(vocab_size=9, context_length=131_072, head_dim=128)) == 2 * 6 * 128

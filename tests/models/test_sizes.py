@@ -166,7 +166,8 @@ def test_a_step_that_does_not_fit_is_refused(
     if when != "after a pass":
         monkeypatch.setattr(plan, "measure", lambda *_: pytest.fail("a step was tried"))
     with pytest.raises(
-        ConfigError, match=r"a training step over 1,024 tokens takes [\d,.]+ .B of memory at least, and"
+        ConfigError,
+        match=r"a training step over 1,024 tokens without recompute takes [\d,.]+ .B of memory at least, and",
     ):
         start(batch_size=64, attention="auto")
     assert not (tmp_path / "run").exists()

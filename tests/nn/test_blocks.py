@@ -212,7 +212,9 @@ def test_dropout_acts_in_training_only():
 @torch.no_grad()
 def test_cached_equals_uncached(pre_norm: bool, steps: list[int], kv_heads: int):
     """The target grows step by step, with rotary positions; each step gets the whole context."""
-    config = dataclasses.replace(PLAIN, pre_norm=pre_norm, n_kv_head=kv_heads, norm="rms", bias=False)
+    config = dataclasses.replace(
+        PLAIN, pre_norm=pre_norm, n_kv_head=kv_heads, norm="rms", qkv_bias=False, out_bias=False, mlp_bias=False
+    )
     block = random_block(config, cross=True)
     x, context = inputs()
     angles = tuple(table.double() for table in rotary(6, 4))

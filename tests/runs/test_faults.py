@@ -335,7 +335,7 @@ def test_a_fault_leaves_an_export(tmp_path: Path) -> None:
     target = tmp_path / "export"
 
     def write(number: int) -> None:
-        export.write_folder(target, {"config.json": {"number": number}}, None, {"a": torch.full((3,), float(number))})
+        export.write_folder(target, {"config.json": {"number": number}}, {}, {"a": torch.full((3,), float(number))})
 
     def number_in(folder: Path) -> int:
         number = json.loads((folder / "config.json").read_text(encoding="utf-8"))["number"]

@@ -223,7 +223,7 @@ def test_wrong_use(jumok: Jumok, run: Path, own_folder: Path) -> None:
     other = own_folder / "other"
     other.mkdir()
     for arguments, code, message in (
-        ([], 2, "no run was given"),
+        (["--runs", keys], 2, "is a file; name a folder of runs"),
         (["nowhere"], 1, "there is no run folder nowhere"),
         ([other], 1, "has no config.json"),
         ([run, run], 1, "have the same name"),

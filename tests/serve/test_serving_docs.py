@@ -213,14 +213,14 @@ def test_the_key_file_of_the_page_is_one(tmp_path: Path) -> None:
 
 
 def test_both_languages_show_the_same_output() -> None:
-    greeting = "Listening on {url}; models: {names}. Ctrl-C ends the server."
+    greeting = ("Playground: {url}/", "Listening on {url}; models: {names}. Ctrl-C ends the server.")
     shown = {}
     languages: tuple[Language, ...] = ("en", "ko")
     for page, language in zip(PAGES, languages, strict=True):
         with speaking(language):
-            line = tr(greeting, url=ADDRESS, names="novel")
+            lines = [tr(line, url=ADDRESS, names="novel") for line in greeting]
         blocks = [body for kind, body in fences(page) if kind in ("json", "text")]
-        assert blocks.pop(0) == f"{line}\n"
+        assert blocks.pop(0).splitlines() == lines
         shown[page] = blocks
     assert shown[KOREAN] == shown[ENGLISH]
 

@@ -213,7 +213,7 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
         text.read_table(tmp_path, "text")
     for name in ("b/empty.csv", "b/blank.csv", "b/header.csv"):
         (tmp_path / name).unlink()
-    with pytest.raises(TextError, match=r"folder with no table in it; jumok reads \.jsonl, .*\.tsv$"):
+    with pytest.raises(TextError, match=r"folder with no table in it; jumok reads \.jsonl, .*\.arrow$"):
         text.read_table(tmp_path, "text")
 
 
@@ -286,7 +286,7 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
-        ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv files"),
+        ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv, \.parquet, \.arrow files"),
         ("a.json", "[]", r"a\.json is not a table, .*give \.jsonl"),
     ],
 )

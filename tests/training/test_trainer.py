@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import jumok
-from conftest import TINY
+from conftest import TINY, tiny_run
 from jumok import text as reader
 from jumok.config import TrainConfig
 from jumok.data.ids import load_ids
@@ -469,16 +469,22 @@ class FullDisk:
         self._fsync(handle)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
+    """The run of `start(save_every=0.0)`, without any interruption."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    list(tiny_run(out, reader.from_string(tales), save_every=0.0).run())
+    return out
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to tell which file is flushed")
 @pytest.mark.parametrize(
     "part", ["tensors.safetensors", "numbers.json", "manifest.json", ".model.safetensors", ".config.json", ".loss.png"]
 )
 def test_disk_full_keeps_the_last_state(
-    start: Start, story_text: Text, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str
+    start: Start, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str
 ) -> None:
     """Whatever does not fit: a clear error, nothing half-written, and a resumed run ends as if nothing happened."""
-    reference = start("reference", save_every=0.0)
-    list(reference.run())
     disk = FullDisk(monkeypatch, part)
     trainer = start(save_every=0.0)
     monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
@@ -495,10 +501,8 @@ def test_disk_full_keeps_the_last_state(
     assert resumed.notices == []
     assert resumed.step >= 2
     list(resumed.run())
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
-        tmp_path / "reference" / "model.safetensors"
-    ).read_bytes()
-    assert all(torch.equal(t, stored(tmp_path / "reference")[name]) for name, t in stored(tmp_path / "run").items())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+    assert all(torch.equal(t, stored(undisturbed)[name]) for name, t in stored(tmp_path / "run").items())
 
 
 def test_a_log_that_cannot_grow(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -719,7 +723,9 @@ def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
     assert found + torch.rand(32).tolist() == wanted
 
 
+@pytest.mark.long
 @pytest.mark.compile
+@pytest.mark.long
 # torch's compiler warns its own developers.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:

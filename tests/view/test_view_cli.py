@@ -304,7 +304,7 @@ def test_a_picture_without_a_page(view: View, runs: Path, run: str, where: list[
 @pytest.mark.parametrize("name", ["heads.svg", "heads.pdf", "heads.PNG"])
 def test_a_picture_by_its_suffix(view: View, runs: Path, name: str) -> None:
     """For a paper or a slide there was no picture but a PNG of one size."""
-    for _ in range(2):  # the second time in place of the first
+    for _ in range(2 if name.endswith("PNG") else 1):  # the second time in place of the first
         end = view(runs / "gpt", TEXT, "--layer", "0", "--picture", name)
         assert (end.code, end.err.splitlines()[-1]) == (0, f"Wrote {name}.")
     content = Path(name).read_bytes()

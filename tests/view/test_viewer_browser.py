@@ -27,8 +27,9 @@ from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.interpret.record import record
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
+from jumok.view.bundle import bundle, packaged
 from jumok.view.live import live
-from jumok.view.page import Page, assets, bundle
+from jumok.view.page import Page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 
@@ -280,6 +281,7 @@ def test_hovering_a_token_tells_where_it_looks(visit: Visit, pages: Pages) -> No
     until(page, "document.getElementById('tooltip').hidden")
 
 
+@pytest.mark.long
 def test_hovering_a_key_tells_who_looks_at_it(visit: Visit, pages: Pages) -> None:
     _, made, path = pages("gpt")
     page = visit(path, link="#view=heads&layer=0&heads=1&head=1")
@@ -388,6 +390,7 @@ def test_the_neuron_view_adds_up(visit: Visit, pages: Pages) -> None:
             assert shown == pytest.approx(expected[key], rel=0.1, abs=2e-3)
 
 
+@pytest.mark.long
 def test_the_matrix_zooms_and_comes_back(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], link="#view=matrix&layer=0&head=0")
     whole = picture(page)
@@ -425,6 +428,7 @@ def test_the_page_ranks_the_heads_that_were_probed(visit: Visit, pages: Pages) -
     settle(page, f"state.layer === {best['layer']} && state.head === {best['head']}")
 
 
+@pytest.mark.long
 def test_the_row_under_inspection_is_a_table_too(visit: Visit, pages: Pages) -> None:
     model, made, path = pages("gpt")
     page = visit(path, link="#view=heads&layer=0&heads=0&head=0&token=7")
@@ -509,6 +513,7 @@ def test_a_link_keeps_that_nothing_is_chosen(visit: Visit, pages: Pages) -> None
     assert (state(again)["token"], state(again)["key"]) == (None, None)
 
 
+@pytest.mark.long
 def test_a_link_that_makes_no_sense_opens_the_page_all_the_same(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], link="#view=nothing&layer=99&heads=7,x&token=-4&zoom=a&x.lens=%&head=1e9&<script>")
     assert state(page)["view"] == "heads"
@@ -516,6 +521,7 @@ def test_a_link_that_makes_no_sense_opens_the_page_all_the_same(visit: Visit, pa
     picture(page)
 
 
+@pytest.mark.long
 def test_where_it_was_told_to_open(visit: Visit, pages: Pages, tmp_path: Path) -> None:
     model = pages("gpt")[0]
     page = visit(jumok.view(model, TEXT, layer=1, head=2, language="ko").save(tmp_path / "page.html"))
@@ -628,6 +634,7 @@ def test_a_narrow_screen_shows_everything_without_moving_sideways(visit: Visit, 
         picture(page)
 
 
+@pytest.mark.long
 def test_a_tap_shows_and_pins(visit: Visit, pages: Pages) -> None:
     page = visit(pages("gpt")[2], viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
     place = page.evaluate("window.jumok.locate({token: 4})")
@@ -760,6 +767,12 @@ def test_the_page_works_in_the_frame_of_a_notebook(visit: Visit, pages: Pages, t
     assert waiting.value.suggested_filename.endswith(".png")
 
 
+def joined(entry: str) -> str:
+    """The script of a page whose entry is this source, beside the viewer's modules."""
+    path = "view/assets/viewer/entry_of_a_test.js"
+    return bundle(path, lambda name: entry if name == path else packaged(name))
+
+
 def test_a_live_stream_grows_like_the_whole(visit: Visit, pages: Pages, tmp_path: Path) -> None:
     """First comes a trace of the first tokens, then an event for each token; the end is as if it had come whole."""
     model = pages("gpt")[0]
@@ -768,7 +781,9 @@ def test_a_live_stream_grows_like_the_whole(visit: Visit, pages: Pages, tmp_path
     blank = tmp_path / "blank.html"
     blank.write_text("<!doctype html><meta charset=utf-8><title>live</title>", encoding="utf-8")
     page = visit(blank, ready=False)
-    page.add_script_tag(content=bundle(assets(), "live.js") + "\nwindow.followStream = followStream;", type="module")
+    page.add_script_tag(
+        content=joined('import {followStream} from "./live.js";\nwindow.followStream = followStream;\n'), type="module"
+    )
     until(page, "window.followStream")
     shown = page.evaluate(
         "async (parts) => { const trace = await window.followStream(parts);"
@@ -788,9 +803,7 @@ def test_a_page_that_is_built_on_a_live_stream_grows(visit: Visit, pages: Pages,
     html = path.read_text(encoding="utf-8")
     script = re.search(r'<script type="module">(.*?)</script>', html, re.DOTALL)
     assert script is not None
-    modules = {
-        **assets(),
-        "app.js": """import {followStream} from "./live.js";
+    entry = """import {followStream} from "./live.js";
 import {Shell} from "./shell.js";
 const queue = [];
 let wake = () => {};
@@ -810,9 +823,8 @@ window.ended = followStream(feed(), async (trace) => {
   window.jumok = shell.face();
   await shell.start();
 });
-""",
-    }
-    body = html.replace(script[1], bundle(modules)).replace("<meta http-equiv", "<meta data-unused")
+"""
+    body = html.replace(script[1], joined(entry)).replace("<meta http-equiv", "<meta data-unused")
     page_file = tmp_path / "live.html"
     page_file.write_text(body, encoding="utf-8")
     page = visit(page_file, ready=False)

@@ -14,7 +14,7 @@ import warnings
 
 import click
 
-from jumok.cli import bench, convert, corpus, evaluate, generate, learn, predict, serve, train, view
+from jumok.cli import bench, convert, corpus, evaluate, generate, learn, plan, predict, serve, share, train, view
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
@@ -40,6 +40,7 @@ def app() -> None:
 
 for verb in (
     train.train,
+    plan.plan,
     generate.generate,
     evaluate.evaluate,
     predict.predict,
@@ -47,6 +48,7 @@ for verb in (
     serve.serve,
     learn.learn,
     convert.convert,
+    share.share,
     corpus.corpus,
     bench.bench,
 ):

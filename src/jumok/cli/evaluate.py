@@ -10,8 +10,7 @@ import click
 
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
-from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
-from jumok.errors import ConfigError
+from jumok.cli.material import read_material, recorded_columns
 from jumok.messages import tr
 
 ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that the table leaves out
@@ -27,73 +26,92 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
     jumok evaluate runs/chat pairs.tsv --beam 4
+    jumok evaluate runs/char runs/bpe models/kogpt2 other.txt --picture losses.png
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
+@option("--column", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
 @option("--text", help="column of the texts, for a classifier [as in training]")
 @option("--label", help="column of the labels, for a classifier [as in training]")
 @option("--source", help="column of the sources, for an encoder-decoder [as in training]")
 @option("--target", help="column of the targets, for an encoder-decoder [as in training]")
 @option("--beam", type=int, help="beams kept in beam search, for an encoder-decoder [1]")
+@option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="draw the loss by the length of the context, as .png, .svg or .pdf [several runs: loss-by-position.png]",
+)
 @common()
-def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
+def evaluate(
+    run: Path,
+    texts: tuple[str, ...],
+    device: str,
+    as_json: bool,
+    quiet: bool,
+    picture: Path | None,
+    **flags: Any,
+) -> None:
     """Evaluate a model on a text or a table.
 
     A language model predicts each character once, with the text before it as context. A masked language model predicts
     15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
     with its targets. Figures per character and per byte are comparable across tokenizers; figures per token are not.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
+
+    A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table;
+    those of language models also in a picture, which shows the loss after each length of the context.
     """
+    from jumok.cli.compare_runs import compare, split_runs
+
+    runs, given = split_runs(run, texts)
+    if not given:
+        raise click.UsageError(tr("Missing argument 'TEXT...': every argument is the folder of a model."))
+    if len(runs) > 1:
+        compare(runs, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture)
+    else:
+        _evaluate_one(run, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture)
+
+
+def _evaluate_one(
+    run: Path,
+    texts: tuple[str, ...],
+    flags: dict[str, Any],
+    *,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+    picture: Path | None,
+) -> None:
     from jumok import device as devices
+    from jumok.cli.compare_runs import draw, measure, require_options, require_picture, warn_of_training_data
     from jumok.cli.console.tables import show_figures
-    from jumok.evaluation.overlap import WORTH_TELLING
     from jumok.models import task_of
     from jumok.runs.load import load
 
     model = load(run, str(devices.choose_device(device)))
     task = task_of(model)
+    require_options(task, run, flags)
+    require_picture(task, picture)
     if task == "mlm":
         from jumok.inference.fill_mask import require_masked_model
 
         require_masked_model(model)  # before the text is read, which may take long
-    known = (*READING, *COLUMN_NAMES, "beam")
-    strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
-    if strange:
-        raise ConfigError(
-            "--{option} does not apply to the model in {run}; its options are --{options}.",
-            option=strange[0],
-            run=run,
-            options=", --".join(OPTIONS[task]),
-        )
-    material = read_material(task, texts, flags, recorded_columns(run))
+    material: Any = read_material(task, texts, flags, recorded_columns(run))
     say(material.describe(), quiet=quiet)
-    measured = dataclasses.asdict(_measure(task, model, material, flags["beam"] or 1))
+    measured = dataclasses.asdict(measure(task, model, material, flags["beam"] or 1))
     figures = _with_baselines(measured, run, material)
-    seen = figures["seen_in_training"]
-    if seen is not None and seen >= WORTH_TELLING:
-        say(
-            tr(
-                "{share:.0%} of this data was training data of the run, so the figures are better than those of new "
-                "data. Data that the run held out does not count.",
-                share=seen,
-            ),
-            quiet=quiet,
-        )
+    warn_of_training_data(figures["seen_in_training"], quiet=quiet)
+    if picture is not None:
+        from jumok.evaluation.by_position import loss_by_position
+
+        draw({run.resolve().name: loss_by_position(model, material)}, picture, quiet=quiet)
     if as_json:
         print_json(plain_floats(figures))
     else:
         show_figures({name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None})
-
-
-OPTIONS = {
-    "lm": READING,
-    "mlm": READING,
-    "classify": ("text", "label", "encoding"),
-    "seq2seq": ("source", "target", "encoding", "beam"),
-}
 
 
 def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:
@@ -109,22 +127,3 @@ def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[s
         if baseline in comparison:
             found[baseline] = comparison[baseline]
     return {**found, "seen_in_training": comparison.get("seen_in_training")}
-
-
-def _measure(task: str, model: Any, material: Any, beam: int) -> Any:
-    """The figures of the task, as a dataclass."""
-    if task == "classify":
-        from jumok.evaluation.classification import evaluate_classes
-
-        return evaluate_classes(model, material)
-    if task == "seq2seq":
-        from jumok.evaluation.seq2seq import evaluate_pairs
-
-        return evaluate_pairs(model, material, beam=beam)
-    if task == "mlm":
-        from jumok.evaluation.masked import evaluate_masked
-
-        return evaluate_masked(model, material)
-    from jumok.evaluation.language_model import evaluate_text
-
-    return evaluate_text(model, material)

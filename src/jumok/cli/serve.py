@@ -20,6 +20,7 @@ from jumok.messages import shell, tr
 if TYPE_CHECKING:
     from jumok.serve.models import Models
 
+DEFAULT_RUNS = Path("runs")
 PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # The path of an example for each task, and its body.
@@ -35,6 +36,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     cls=Verb,
     short_help="Serve runs to OpenAI clients.",
     examples="""
+    jumok serve
     jumok serve runs/novel
     jumok serve runs/novel runs/numbers runs/reviews --port 8080
     jumok serve runs/novel --quantize int8 --memory 2GB
@@ -42,7 +44,11 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     jumok serve runs/novel --cors http://localhost:3000
     """,
 )
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN...")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@option(
+    "--runs", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="folder of runs for the playground [runs, if it exists or no RUN is given]",
+)  # fmt: skip
 @option(
     "--host",
     default="127.0.0.1",
@@ -67,6 +73,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 @common()
 def serve(
     runs: tuple[Path, ...],
+    folder: Path | None,
     host: str,
     port: int,
     api_key_file: Path | None,
@@ -79,13 +86,18 @@ def serve(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Serve the models of run folders over HTTP, in the API of OpenAI.
+    """Serve the models of run folders over HTTP, in the API of OpenAI, with a playground for the browser.
+
+    The playground is the page at the address that is printed. It writes with the models and explains what they
+    compute. It also shows the runs of a folder as they are trained, and starts new ones there.
 
     The name of a model is that of its run folder. The first one is loaded at once, the others when they are used.
     After Ctrl-C or SIGTERM the server finishes the requests that have begun, and ends. A second one ends it at once.
     """
-    if not runs:
-        raise ConfigError("no run was given; name one or more run folders: jumok serve runs/novel")
+    if folder is None and (not runs or DEFAULT_RUNS.is_dir()):
+        folder = DEFAULT_RUNS
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise ConfigError("{--runs {folder}} is a file; name a folder of runs.", folder=folder)
     _require_packages()
     bytes_for_models = None if memory is None else _bytes(memory)
 
@@ -102,21 +114,29 @@ def serve(
     def ready(url: str, models: Models) -> None:
         if as_json:
             print_json({"url": url, "models": models.names()})
-            return
-        say(
-            tr("Listening on {url}; models: {names}. Ctrl-C ends the server.", url=url, names=", ".join(models.names()))
-        )
-        write(_curl(url, models, api_key_file))
+        else:
+            _show_address(url, models, api_key_file)
 
     def stopping() -> None:
         say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
 
     finished = run_server(
-        runs, settings, str(devices.choose_device(device)), ready=ready, stopping=stopping,
+        runs, settings, str(devices.choose_device(device)), root=folder, ready=ready, stopping=stopping,
         prepare=lambda model: build_native_step(model, quiet=quiet), quiet=quiet,
     )  # fmt: skip
     if not finished:
         click.get_current_context().exit(INTERRUPTED)
+
+
+def _show_address(url: str, models: Models, key_file: Path | None) -> None:
+    names = ", ".join(models.names())
+    if not names:
+        say(tr("Listening on {url}. Ctrl-C ends the server.", url=url))
+    else:
+        say(tr("Listening on {url}; models: {names}. Ctrl-C ends the server.", url=url, names=names))
+    say(tr("Playground: {url}/", url=url))
+    if names:
+        write(_curl(url, models, key_file))
 
 
 def _require_packages() -> None:

@@ -15,6 +15,7 @@ from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import let_waiting_threads_sleep, process_seconds
+from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
 from jumok.cli.train_options import FROM_THE_TEXT, field_options, read_toml
 from jumok.cli.train_request import TrainRequest
 from jumok.config import SIZES, TRAINABLE, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
@@ -39,6 +40,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     jumok train novel.txt --minutes 5 --explain
     jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
     cat *.txt | jumok train - --steps 500 --out runs/piped
+    jumok train folder/ --size mini --steps 2000 --processes 2 --out runs/blog
     jumok train --resume --out runs/novel
     jumok train --resume --minutes 3 --out runs/novel
     jumok train novel.txt --task mlm --out runs/bert
@@ -56,10 +58,15 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--init", type=click.Path(path_type=Path), help="start from the model of this run folder or transformers folder"
 )
+@option(
+    "--processes",
+    type=int,
+    help="train with so many processes on this computer; torchrun starts them on several [1]",
+)
 @option("--explain", is_flag=True, help="print the settings that would be chosen and the reasons; train nothing")
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="encoding of the text files [detected]")
-@option("--column", section="Text", help="column of .csv, .tsv and .jsonl files [text]")
+@option("--column", section="Text", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
 @option("--text", section="Text", help="column of the texts (classify) [text]")
 @option("--label", section="Text", help="column of the labels (classify) [label]")
 @option("--source", section="Text", help="column of the sources (seq2seq) [source]")
@@ -89,6 +96,7 @@ def train(
     texts: tuple[str, ...],
     out: Path | None,
     resume: bool,
+    processes: int | None,
     init: Path | None,
     explain: bool,
     config_file: Path | None,
@@ -99,9 +107,9 @@ def train(
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
 
-    A TEXT is a file (.txt, .md, .jsonl, .csv, .tsv), a folder, or - for stdin, which is plain text, or a table if a
-    column is named. The tasks classify and seq2seq read columns of a table. Without a TEXT, the built-in corpus
-    `stories` is used, whose entropy is known, or `numbers` for seq2seq.
+    A TEXT is a file (.txt, .md, .jsonl, .csv, .tsv, .parquet, .arrow), a folder, or - for stdin, which is plain text,
+    or a table if a column is named. The tasks classify and seq2seq read columns of a table. Without a TEXT, the
+    built-in corpus `stories` is used, whose entropy is known, or `numbers` for seq2seq.
 
     The run folder contains the model, its tokenizer, the loss curve and samples. Ctrl-C stops the training at any time,
     and --resume continues it.
@@ -111,7 +119,12 @@ def train(
     differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies to one stage.
     """
     began = time.monotonic()
-    if let_waiting_threads_sleep():
+    if processes is not None and not in_launch(processes):
+        raise click.exceptions.Exit(launch(processes))
+    waiting = let_waiting_threads_sleep()
+    if rank_of_launch() > 0:
+        raise click.exceptions.Exit(follow_quietly(device))
+    if waiting:
         say(
             tr(
                 "Other programs use the processors, so waiting threads sleep (OMP_WAIT_POLICY=PASSIVE). "
@@ -119,19 +132,22 @@ def train(
             ),
             quiet=quiet,
         )
-    settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
-    request = TrainRequest(texts, settings, init=init, device=device, began=began)
-    if explain and resume:
-        raise ConfigError(
-            "{--explain} applies to a new run; the settings of an existing run are in its config.json. "
-            "Leave {--resume} out."
-        )
-    if explain:
-        _explain(request.start, quiet, as_json)
-        return
-    if resume and out is None:
-        raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
-    _run(request.resume if resume else request.start, out or _free_folder(texts), quiet, as_json)
+    with world_of(device) as (world, device):
+        settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
+        request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world)
+        if explain and resume:
+            raise ConfigError(
+                "{--explain} applies to a new run; the settings of an existing run are in its config.json. "
+                "Leave {--resume} out."
+            )
+        if explain:
+            _explain(request.start, quiet, as_json)
+            return
+        if resume and out is None:
+            raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
+        if not resume and restarts(out, world):  # with the settings that the run has
+            resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, world=world)
+        _run(request.resume if resume else request.start, out or _free_folder(texts), quiet, as_json)
 
 
 def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -144,13 +160,14 @@ def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]
 
 def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
     """Train with a progress bar, then print how to use or to continue the run."""
+    from jumok.runs.stopping import stop_file
     from jumok.training.subscribers.progress import TrainingView
 
     summary: dict[str, Any] = {}
     with TrainingView(folder, quiet=quiet) as view:
         trainer, text_note = make(folder, view.doing)
         view.say(text_note)
-        with stopping(trainer, view.say):
+        with stopping(trainer, view.say, stop_file=stop_file(folder)):
             for event in trainer.run():
                 view.show(event)
                 summary = view.summary
@@ -210,7 +227,9 @@ def _explain(make: Making, quiet: bool, as_json: bool) -> None:
 
 
 def _free_folder(texts: tuple[str, ...]) -> Path:
-    """runs/NAME after the first text, with a number if that folder exists."""
+    """runs/NAME after the first text, with a number if that folder holds more than a start that was killed."""
+    from jumok.runs.folder import RunFolder
+
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
     tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
-    return next(folder for folder in tries if not folder.exists())
+    return next(folder for folder in tries if not folder.exists() or RunFolder(folder).is_left_behind())

@@ -13,6 +13,7 @@ from jumok.cli.commands import Command, option
 from jumok.config import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
+    LORA_DEFAULTS,
     ORIGINAL_DEFAULTS,
     SENTENCE_DEFAULTS,
     SPECIAL_IDS,
@@ -35,6 +36,7 @@ OTHER_DEFAULTS = {
     "original": ORIGINAL_DEFAULTS,
     "sentences": SENTENCE_DEFAULTS,
     "--init": INIT_DEFAULTS,
+    "--lora": LORA_DEFAULTS,
 }
 
 

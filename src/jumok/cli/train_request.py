@@ -14,6 +14,7 @@ from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
+    from jumok.training.distributed import World
     from jumok.training.trainer import Trainer
 
 TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
@@ -35,12 +36,20 @@ class TrainRequest:
         settings: those that were given on the command line or in a run.toml, by the names of the options.
         init: a run folder or a transformers model folder to start from, or None.
         device: as for `jumok.device.choose_device`. began: when the process began, as of `time.monotonic`.
+        world: the processes that train together; None: this one alone.
     """
 
     def __init__(
-        self, texts: tuple[str, ...], settings: Mapping[str, Any], *, init: Path | None, device: str, began: float
+        self,
+        texts: tuple[str, ...],
+        settings: Mapping[str, Any],
+        *,
+        init: Path | None,
+        device: str,
+        began: float,
+        world: World | None = None,
     ) -> None:
-        self.texts, self.init, self.device, self.began = texts, init, device, began
+        self.texts, self.init, self.device, self.began, self.world = texts, init, device, began, world
         self.reading = {name: settings.get(name) for name in (*READING, *COLUMN_NAMES)}
         self.tokenizer_options = {name: settings[name] for name in TOKENIZER_OPTIONS if settings.get(name) is not None}
         self.size, self.tokenizer, self.model = (settings.get(name) for name in ("size", "tokenizer", "model"))
@@ -82,6 +91,7 @@ class TrainRequest:
             device=self.device,
             began=self.began,
             report=report,
+            world=self.world,
         )
         return trainer, text.describe()
 
@@ -103,7 +113,14 @@ class TrainRequest:
         text = read_material(task, self.texts, self.reading, recorded) if self.texts else None
         training = given_again(out, self.settings, self.size)
         trainer = Trainer.resume(
-            out, text, training, val_text=held_out, device=self.device, began=self.began, report=report
+            out,
+            text,
+            training,
+            val_text=held_out,
+            device=self.device,
+            began=self.began,
+            report=report,
+            world=self.world,
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)

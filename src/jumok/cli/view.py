@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -14,7 +13,8 @@ import click
 
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
-from jumok.errors import ConfigError, TextError, ViewError
+from jumok.cli.replacing import refuse_to_replace
+from jumok.errors import ConfigError, TextError
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
     Raises:
         ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
     """
-    from jumok.view.page import require_writable
+    from jumok.files import require_writable
 
     picture = flags["picture"]
     wants_page = picture is None or flags["out"] is not None or flags["opens"]
@@ -135,7 +135,7 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
     _require_picture(picture, flags["scale"])
     if not flags["force"]:
         for path in filter(None, (page, picture)):
-            _refuse_to_replace(path)
+            refuse_to_replace(path)
     return page, picture
 
 
@@ -276,32 +276,3 @@ def _require_picture(path: Path | None, scale: float | None) -> None:
         )
     if scale is not None and suffix != ".png":
         raise ConfigError("{--scale} applies only to {--picture FILE.png}; leave it out.")
-
-
-# One of these is near the beginning or the end of each page and picture that jumok writes.
-MARKS = (
-    b'<meta name="generator" content="jumok">',
-    b"Software\0jumok",
-    b"<dc:title>jumok</dc:title>",
-    b"/Creator (jumok)",
-)
-
-
-def _refuse_to_replace(path: Path) -> None:
-    """Raise ConfigError if `path` is something other than a page or a picture of jumok, ViewError if it cannot be
-    read."""
-    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe or a device may never end
-        raise ConfigError("cannot write {path}: it is not a file; give the name of one.", path=path)
-    try:
-        with path.open("rb") as file:
-            ends = file.read(1 << 14)
-            file.seek(max(0, path.stat().st_size - (1 << 14)))
-            ends += file.read()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ViewError(
-            "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror
-        ) from None
-    if ends and not any(mark in ends for mark in MARKS):
-        raise ConfigError("{path} exists and was not written by jumok; give another name, or {--force}.", path=path)

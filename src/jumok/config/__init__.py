@@ -5,11 +5,12 @@ Fields with a derived default, such as head_dim, are filled in on creation, so t
 
 from __future__ import annotations
 
-from jumok.config._bert import BERTConfig, Head
+from jumok.config._bert import BERTConfig, EncoderFamily, Head
 from jumok.config._checks import require_choice, require_range, require_type
 from jumok.config._defaults import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
+    LORA_DEFAULTS,
     ORIGINAL_DEFAULTS,
     SENTENCE_DEFAULTS,
     SIZES,
@@ -23,13 +24,23 @@ from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, Enc
 from jumok.config._fields import field_choices, field_types, from_dict, given_fields, to_dict
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
 from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
-from jumok.config._size import count_blocks, count_cached, count_constants, count_kept, count_parameters
+from jumok.config._size import (
+    count_blocks,
+    count_cached,
+    count_constants,
+    count_kept,
+    count_parameters,
+    matrices,
+    stacks,
+)
 from jumok.config._training import Attention, Precision, TaskName, TrainConfig
+from jumok.config._variant import GPTVariantConfig, RopeScaling
 
 __all__ = [
     "ACTIVATIONS",
     "CLASSIC_DEFAULTS",
     "INIT_DEFAULTS",
+    "LORA_DEFAULTS",
     "ORIGINAL_DEFAULTS",
     "SENTENCE_DEFAULTS",
     "SIZES",
@@ -42,13 +53,16 @@ __all__ = [
     "BlockConfig",
     "EncoderDecoderConfig",
     "EncoderDecoderFamily",
+    "EncoderFamily",
     "Family",
     "GPTConfig",
+    "GPTVariantConfig",
     "Head",
     "Mixing",
     "ModelConfig",
     "PoolingKind",
     "Precision",
+    "RopeScaling",
     "RungConfig",
     "TaskName",
     "TrainConfig",
@@ -63,9 +77,11 @@ __all__ = [
     "from_dict",
     "given_fields",
     "given_settings",
+    "matrices",
     "require_choice",
     "require_range",
     "require_type",
     "resolve",
+    "stacks",
     "to_dict",
 ]

@@ -19,6 +19,7 @@ from jumok.config._model import (
 from jumok.errors import ConfigError
 
 Head = Literal["none", "pooler", "mlm", "classify"]
+EncoderFamily = Literal["bert", "roberta", "electra"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +30,22 @@ class BERTConfig(ModelConfig):
     BertForSequenceClassification (`"classify"`) of `transformers`: post-norm, learned positions, exact (erf) GELU and
     biases (https://arxiv.org/abs/1810.04805). With `head="none"` it is a BertModel without the pooler.
 
+    The blocks of all families are the same.
+
+    - "roberta" (https://arxiv.org/abs/1907.11692) gives positions only to tokens that are not padding. The first one is
+      pad_id + 1, and that of padding is pad_id. A classifier drops out its input as well.
+    - "electra" (https://arxiv.org/abs/2003.10555) can have embeddings of another width, and has no pooler. A classifier
+      drops out its input as well, and has GELU instead of tanh.
+
     Raises:
         ConfigError: a value is out of range, or two values contradict each other.
     """
 
+    family: EncoderFamily = setting("bert", "bert, roberta (other positions) or electra (embeddings of another width)")
     n_layer: int = setting(4, "number of blocks")
     n_head: int = setting(4, "number of heads")
     n_embd: int = setting(256, "width of the residual stream, a multiple of n_head")
+    embedding_width: int = setting(None, "width of the embeddings, which a linear layer maps to n_embd [n_embd]")
     mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd]")
     n_token_type: int = setting(2, "token types: which of two joined texts a token belongs to")
     dropout: float = setting(0.1, "dropout rate of embeddings, residual branches and the input of a classifier")
@@ -54,7 +64,8 @@ class BERTConfig(ModelConfig):
         self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd", "n_token_type")
         require_whole_heads(self.n_embd, self.n_head)
         self._fill("mlp_width", 4 * self.n_embd)
-        self._require_sizes("mlp_width")
+        self._fill("embedding_width", self.n_embd)
+        self._require_sizes("mlp_width", "embedding_width")
         require_range("dropout", self.dropout, 0, 0.95)
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
@@ -62,6 +73,7 @@ class BERTConfig(ModelConfig):
         require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
         require_id("pad_id", self.pad_id, self.vocab_size)
         self._require_labels()
+        self._require_family()
 
     def _require_labels(self) -> None:
         if self.head == "classify" and not self.labels:
@@ -72,6 +84,25 @@ class BERTConfig(ModelConfig):
                 labels=list(self.labels),
                 head=self.head,
             )
+
+    def _require_family(self) -> None:
+        require_choice("family", self.family, typing.get_args(EncoderFamily))
+        if self.family == "roberta" and self.pad_id is None:
+            raise ConfigError('family="roberta" counts the tokens that are not padding; give pad_id.')
+        if self.family == "electra" and self.head == "pooler":
+            raise ConfigError('family="electra" has no pooler; use head="none".')
+        if self.family != "electra" and self.embedding_width != self.n_embd:
+            raise ConfigError(
+                'embedding_width={embedding_width} differs from n_embd={n_embd}, and only family="electra" has a layer '
+                'between them; use family="electra", or leave embedding_width out.',
+                embedding_width=self.embedding_width,
+                n_embd=self.n_embd,
+            )
+
+    @property
+    def position_offset(self) -> int:
+        """The row of the first token in the table of positions."""
+        return 1 + self.pad_id if self.family == "roberta" and self.pad_id is not None else 0
 
     def block(self) -> BlockConfig:
         """Return the configuration of the blocks."""

@@ -64,6 +64,10 @@ SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
 # Training defaults for runs that start from another model: high learning rates would overwrite what it has learned.
 INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
 
+# Training defaults for adapters. Their factors are not orthogonalised: the singular values of A and B say how strongly
+# each of the few directions counts, and Muon would make them all equal.
+LORA_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.0}
+
 
 def resolve(
     settings: Mapping[str, Any], size: str | None = None, kind: type[ModelConfig] = GPTConfig
@@ -151,7 +155,9 @@ def configure(
     """
     given = given_settings(settings, size, kind)
     if init is not None:
-        settings = {**INIT_DEFAULTS, **{key: value for key, value in settings.items() if value is not None}}
+        defaults = INIT_DEFAULTS if given.get("lora") is None else LORA_DEFAULTS
+        settings = {**defaults, **{key: value for key, value in settings.items() if value is not None}}
+    _require_trainable_adapters(given, init)
     model_fields, train_fields = resolve(settings, size, kind)
     if init is not None:
         model_fields = _inherited(init, given, model_fields)
@@ -161,9 +167,35 @@ def configure(
     return model, training
 
 
+def _require_trainable_adapters(given: Mapping[str, Any], init: ModelConfig | None) -> None:
+    """Raise ConfigError for adapters without a model, wider than it, or with Muon."""
+    rank = given.get("lora")
+    if rank is None:
+        return
+    if init is None:
+        raise ConfigError("{--lora} trains adapters on a model that exists; name its folder with {--init FOLDER}.")
+    width = to_dict(init)["n_embd"]
+    if rank > width:
+        raise ConfigError(
+            "lora={rank} is larger than n_embd={width} of the model: the adapters would have more parameters than its "
+            "matrices. Give a small rank, for example 8.",
+            rank=rank,
+            width=width,
+        )
+    if given.get("optimizer") == "muon":
+        raise ConfigError(
+            "optimizer='muon' does not fit lora={rank}: it orthogonalises the updates of whole matrices, and adapters "
+            "are thin factors of them. Leave the optimizer out.",
+            rank=rank,
+        )
+
+
 def _inherited(init: ModelConfig, given: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `init`; only dropout and pooling can differ."""
+    """Return the fields of `init`; dropout and pooling can differ, and the context of rotary positions be shorter."""
     fields, free = to_dict(init), {"dropout", "attention_dropout", "pooling"}
+    length = given.get("context_length")
+    if isinstance(init, GPTConfig) and init.rotated and isinstance(length, int) and length < init.context_length:
+        free.add("context_length")
     for key in (given.keys() & fields.keys()) - free:
         if fields[key] != given[key]:
             raise ConfigError(

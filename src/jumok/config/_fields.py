@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from jumok.config._checks import require_type
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Config = TypeVar("Config", bound="DataclassInstance")
+
+_hints: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)  # which evaluates text each time
 
 
 class Configuration:
@@ -50,7 +53,7 @@ def setting(default: Any, help: str) -> Any:
 def field_types(config: type) -> dict[str, Any]:
     """Return the plain type (int, float, bool, str, tuple) of each field, without None."""
     plain = {}
-    for name, hint in typing.get_type_hints(config).items():
+    for name, hint in _hints(config).items():
         if isinstance(hint, types.UnionType):
             hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
         outer = typing.get_origin(hint)
@@ -60,17 +63,19 @@ def field_types(config: type) -> dict[str, Any]:
 
 def field_choices(config: type) -> dict[str, tuple[str, ...]]:
     """Return the allowed values of each field that has a fixed set of them."""
-    hints = typing.get_type_hints(config)
-    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+    return {name: typing.get_args(hint) for name, hint in _hints(config).items() if typing.get_origin(hint) is Literal}
 
 
-def require_types(config: DataclassInstance) -> None:
-    """Raise ConfigError unless each field has a value of its type, or None where that is the default."""
+def require_types(config: DataclassInstance, within: str = "") -> None:
+    """Raise ConfigError unless each field has a value of its type, or None where that is the default.
+
+    Messages name the fields with `within` before them.
+    """
     kinds = field_types(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value is not None or field.default is not None:
-            require_type(field.name, value, kinds[field.name])
+            require_type(within + field.name, value, kinds[field.name])
 
 
 def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:

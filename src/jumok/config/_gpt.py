@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range
 from jumok.config._fields import require_types, setting
@@ -22,9 +22,13 @@ from jumok.config._model import (
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
+if TYPE_CHECKING:
+    from jumok.config._variant import RopeScaling
+
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
 
+LONGEST_TABLE = 4096  # positions; that of 131,072 and heads of 128 would have 134 MB
 MOST_NAMED = 128  # largest divisor that a message lists
 
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
@@ -72,10 +76,11 @@ class GPTConfig(ModelConfig):
         self._fill("head_dim", self.n_embd // self.n_head)
         self._fill("n_kv_head", self.n_head)
         self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)
-        self._fill("activation", ACTIVATIONS[self.family][0])
+        choices = self._activations()
+        self._fill("activation", choices[0])
         self._fill("norm_eps", 1e-6 if modern else 1e-5)
         self._require_sizes("head_dim", "n_kv_head", "mlp_width")
-        require_choice("activation", self.activation, ACTIVATIONS[self.family])
+        require_choice("activation", self.activation, choices)
         require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
         require_range("dropout", self.dropout, 0, 0.95)
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
@@ -95,12 +100,8 @@ class GPTConfig(ModelConfig):
                 n_kv_head=self.n_kv_head,
                 divisors=", ".join(divisors),
             )
-        if modern and self.head_dim % 2:
-            raise ConfigError(
-                "head_dim={head_dim} is odd, and rotary positions rotate pairs of dimensions; use {nearest}.",
-                head_dim=self.head_dim,
-                nearest=nearest_multiples(self.head_dim, 2),
-            )
+        if modern:
+            self._require_rotation()
         if not modern and self.n_kv_head != self.n_head:
             raise ConfigError(
                 "n_kv_head={n_kv_head} differs from n_head={n_head}, which the classic family does not "
@@ -108,6 +109,36 @@ class GPTConfig(ModelConfig):
                 n_kv_head=self.n_kv_head,
                 n_head=self.n_head,
             )
+
+    def _activations(self) -> tuple[str, ...]:
+        return ACTIVATIONS[self.family]
+
+    def _require_rotation(self) -> None:
+        if self.head_dim % 2:
+            raise ConfigError(
+                "head_dim={head_dim} is odd, and rotary positions rotate pairs of dimensions; use {nearest}.",
+                head_dim=self.head_dim,
+                nearest=nearest_multiples(self.head_dim, 2),
+            )
+
+    @property
+    def rotated(self) -> int:
+        """The number of dimensions of a head that are rotated; 0 for learned positions."""
+        return self.head_dim if self.family == "modern" else 0
+
+    @property
+    def table_length(self) -> int:
+        """The number of positions whose cosines and sines a model keeps; it computes those beyond. 0 if not rotated."""
+        return min(self.context_length, LONGEST_TABLE) if self.rotated else 0
+
+    @property
+    def frequency_scaling(self) -> RopeScaling | None:
+        """The change of the rotary frequencies; see `GPTVariantConfig`."""
+        return None
+
+    def window(self, layer: int) -> int | None:
+        """Return the number of tokens that a token sees in a layer, or None if it sees all before it."""
+        return None
 
     def block(self) -> BlockConfig:
         """Return the configuration of the blocks."""
@@ -123,7 +154,9 @@ class GPTConfig(ModelConfig):
             norm="rms" if modern else "layer",
             norm_eps=self.norm_eps,
             qk_norm=modern,
-            bias=not modern,
+            qkv_bias=not modern,
+            out_bias=not modern,
+            mlp_bias=not modern,
             dropout=self.dropout,
             attention_dropout=self.attention_dropout,
         )

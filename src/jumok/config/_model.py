@@ -36,7 +36,10 @@ class BlockConfig:
         pre_norm: x + f(norm(x)); otherwise norm(x + f(x)), as in the paper of 2017.
         residual: whether x is added.
         qk_norm: whether each head of q and k has an RMSNorm.
-        bias: whether the projections have biases.
+        qkv_bias: whether the projections to q, k and v have biases.
+        out_bias: whether the output projection of attention has a bias.
+        mlp_bias: whether the layers of the MLP have biases.
+        parallel: x + attention(norm(x)) + mlp(norm(x)), each with its own norm (GPT-NeoX).
         dropout: rate on the residual branches.
         attention_dropout: rate on the attention weights.
     """
@@ -53,7 +56,10 @@ class BlockConfig:
     pre_norm: bool = True
     residual: bool = True
     qk_norm: bool = False
-    bias: bool = True
+    qkv_bias: bool = True
+    out_bias: bool = True
+    mlp_bias: bool = True
+    parallel: bool = False
     dropout: float = 0.0
     attention_dropout: float = 0.0
 

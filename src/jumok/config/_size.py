@@ -14,19 +14,17 @@ from jumok.config._model import BlockConfig, ModelConfig
 def count_parameters(config: ModelConfig) -> int:
     """Return the number of parameters, frozen ones included; a shared matrix counts once."""
     c, vocab, length = _width(config), config.vocab_size, config.context_length
-    blocks = sum(count * _block(block, cross=cross) for count, block, cross in _stacks(config))
+    blocks = sum(count * _block(block, cross=cross) for count, block, cross in stacks(config))
     if isinstance(config, EncoderDecoderConfig):
         placement = 2 * (length * c + _norm(config.encoder_block())) if config.family == "classic" else 0
         return vocab * c + placement + blocks
-    norm = _norm(config.block()) if isinstance(config, GPTConfig | BERTConfig) else 0
     if isinstance(config, BERTConfig):
-        embeddings = (vocab + length + config.n_token_type) * c + norm
-        return embeddings + blocks + _bert_head(config, norm)
+        return _bert_embeddings(config) + blocks + _bert_head(config)
     assert isinstance(config, GPTConfig)
     placed = config.family == "classic" and (not isinstance(config, RungConfig) or config.mixing == "attention")
     matrices = vocab * c * (1 if config.tie_embeddings else 2) + (length * c if placed else 0)
     query = c if config.labels and config.pooling == "attention" else 0
-    return matrices + blocks + norm + len(config.labels) * c + query
+    return matrices + blocks + _norm(config.block()) + len(config.labels) * c + query
 
 
 def count_constants(config: ModelConfig) -> int:
@@ -34,42 +32,40 @@ def count_constants(config: ModelConfig) -> int:
     if isinstance(config, EncoderDecoderConfig):
         tables = 2 * config.context_length * config.n_embd if config.family == "original" else 0
         return tables + config.vocab_size
-    if isinstance(config, GPTConfig) and config.family == "modern":
-        return 2 * config.context_length * config.head_dim
+    if isinstance(config, GPTConfig):
+        return 2 * config.table_length * config.rotated
     return 0
 
 
 def count_blocks(config: ModelConfig) -> int:
     """Return the number of blocks in all stacks."""
-    return sum(count for count, _, _ in _stacks(config))
+    return sum(count for count, _, _ in stacks(config))
 
 
-def count_kept(config: ModelConfig) -> int:
+def count_kept(config: ModelConfig, *, recompute: bool = False) -> int:
     """Return a lower bound of the activations per token that a forward pass keeps for the backward pass.
 
-    It counts the inputs of matrices, queries, keys and values of each block, and the logits of a language model. In an
-    encoder–decoder each token passes through one stack, so the smaller stack counts.
+    It counts the inputs of matrices, queries, keys and values of each block, or the inputs of blocks if the rest is
+    recomputed, and the logits of a language model. In an encoder–decoder each token passes through one stack, so the
+    smaller stack counts.
     """
-    stacks = [
-        count * (2 * block.width + 2 * (block.n_head + block.n_kv_head) * block.head_dim + block.mlp_width)
-        for count, block, _ in _stacks(config)
+    per_stack = [
+        count * block.width
+        if recompute
+        else count * (2 * block.width + 2 * (block.n_head + block.n_kv_head) * block.head_dim + block.mlp_width)
+        for count, block, _ in stacks(config)
     ]
     writes = isinstance(config, GPTConfig) and not config.labels
-    return min(stacks, default=0) + (config.vocab_size if writes else 0)
+    return min(per_stack, default=0) + (config.vocab_size if writes else 0)
 
 
 def count_cached(config: ModelConfig) -> int:
     """Return the size of the keys and values of one position in a cache."""
-    count, block, _ = _stacks(config)[-1]
+    count, block, _ = stacks(config)[-1]
     return 2 * count * block.n_kv_head * block.head_dim
 
 
-def _width(config: ModelConfig) -> int:
-    assert isinstance(config, GPTConfig | BERTConfig | EncoderDecoderConfig)
-    return config.n_embd
-
-
-def _stacks(config: ModelConfig) -> list[tuple[int, BlockConfig, bool]]:
+def stacks(config: ModelConfig) -> list[tuple[int, BlockConfig, bool]]:
     """Return number and configuration of the blocks of each stack, and whether they have cross-attention."""
     if isinstance(config, EncoderDecoderConfig):
         return [
@@ -81,14 +77,26 @@ def _stacks(config: ModelConfig) -> list[tuple[int, BlockConfig, bool]]:
     return [(layers, config.block(), False)]
 
 
+def matrices(block: BlockConfig, *, cross: bool) -> list[tuple[int, int]]:
+    """Return the shapes of the matrices of a block, inputs and outputs of each."""
+    c, queries, keys = block.width, block.n_head * block.head_dim, block.n_kv_head * block.head_dim
+    attention = [(c, queries), (c, keys), (c, keys), (queries, c)]
+    up = [(c, block.mlp_width)] * (2 if block.gated else 1)
+    return attention * (1 + cross) + ([*up, (block.mlp_width, c)] if block.mlp_width else [])
+
+
+def _width(config: ModelConfig) -> int:
+    assert isinstance(config, GPTConfig | BERTConfig | EncoderDecoderConfig)
+    return config.n_embd
+
+
 def _block(block: BlockConfig, *, cross: bool) -> int:
     c, queries, keys = block.width, block.n_head * block.head_dim, block.n_kv_head * block.head_dim
     attention = 2 * c * (queries + keys) + (2 * block.head_dim if block.qk_norm else 0)
-    if block.bias:
-        attention += queries + 2 * keys + c
+    attention += (queries + 2 * keys if block.qkv_bias else 0) + (c if block.out_bias else 0)
     mlp = 0
     if block.mlp_width:
-        biases = 0 if block.gated else block.mlp_width + c
+        biases = (block.mlp_width * (2 if block.gated else 1) + c) if block.mlp_bias else 0
         mlp = (3 if block.gated else 2) * c * block.mlp_width + biases + _norm(block)
     return (1 + cross) * (attention + _norm(block)) + mlp
 
@@ -97,10 +105,16 @@ def _norm(block: BlockConfig) -> int:
     return {"layer": 2, "rms": 1, "none": 0}[block.norm] * block.width
 
 
-def _bert_head(config: BERTConfig, norm: int) -> int:
-    c = config.n_embd
+def _bert_embeddings(config: BERTConfig) -> int:
+    c, width = config.n_embd, config.embedding_width
+    rows = config.vocab_size + config.context_length + config.position_offset + config.n_token_type
+    return (rows + 2) * width + (width * c + c if width != c else 0)  # 2: the norm
+
+
+def _bert_head(config: BERTConfig) -> int:
+    c, width = config.n_embd, config.embedding_width
     if config.head == "mlm":
-        return c * c + c + norm + config.vocab_size
+        return c * width + 3 * width + config.vocab_size  # 3: the bias and the norm
     if config.head == "none":
         return 0
     query = c if config.pooling == "attention" else 0

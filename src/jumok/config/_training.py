@@ -44,6 +44,9 @@ class TrainConfig(Configuration):
     batch_size: int = setting(16, "sequences of context_length tokens per batch, or as many tokens in shorter ones")
     accumulate: int = setting(1, "batches per optimizer step (gradient accumulation)")
     optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
+    lora: int | None = setting(
+        None, "train adapters of this rank on the matrices of --init, which stay as they are (LoRA) [none]"
+    )
     learning_rate: float = setting(5e-3, "peak learning rate of AdamW")
     matrix_learning_rate: float = setting(0.02, "peak learning rate of Muon")
     schedule: Literal["linear", "cosine", "constant", "invsqrt"] = setting(
@@ -79,6 +82,11 @@ class TrainConfig(Configuration):
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "use torch.compile; auto: if the run is long enough to benefit"
     )
+    recompute: bool = setting(False, "keep only the inputs of blocks for the backward pass: less memory, more time")
+
+    shard: bool = setting(
+        False, "FSDP: each process keeps a part of the parameters, gradients and moments (no effect with one process)"
+    )
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -102,6 +110,8 @@ class TrainConfig(Configuration):
         if self.stop_at is not None:
             require_range("stop_at", self.stop_at, 0, MOST)
         require_range("batch_size", self.batch_size, 1, MOST)
+        if self.lora is not None:
+            require_range("lora", self.lora, 1, MOST)
         require_range("accumulate", self.accumulate, 1, MOST_PASSES)
         for name, allowed in field_choices(type(self)).items():
             require_choice(name, getattr(self, name), allowed)

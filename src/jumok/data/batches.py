@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jumok.data.ids import IdSequence
 from jumok.data.rows import MULTIPLE
-from jumok.tokenizers import Ids
 
 
 class Batches:
@@ -30,7 +30,7 @@ class Batches:
         seed: of the offsets and orders.
     """
 
-    def __init__(self, ids: Ids, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, ids: IdSequence, context_length: int, batch_size: int, seed: int) -> None:
         self.ids, self.context_length, self.batch_size, self.seed = ids, context_length, batch_size, seed
         self.windows = max(1, (len(ids) - context_length) // context_length)  # in one epoch
         self._epoch = -1
@@ -91,6 +91,7 @@ class LengthBatches:
         self._cuts = _cuts(self._keys[self._sorted(np.arange(len(lengths)))], tokens)
         self.count = len(self._cuts) - 1  # in one epoch
         self.tokens_per_batch = max(1, round(float(lengths.sum()) / max(1, self.count)))
+        self.rows_per_batch = len(lengths) // max(1, self.count)
         self.numbers_per_batch = float(self._keys.sum()) / max(1, self.count)  # padding included, about
         self._epoch = -1
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)

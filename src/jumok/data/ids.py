@@ -1,69 +1,58 @@
-"""The ids of a text in a memory-mapped .npy file."""
+"""The ids of a text: in one file, or in shards if the text is large."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Protocol
 
-import numpy as np
-
-from jumok.errors import RunError
-from jumok.files import atomic_path
-from jumok.messages import message, tr
+from jumok.data.id_files import map_ids, write_ids
+from jumok.data.shards import index_of, map_shards, remove_shards, write_shards
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer
 
-HEADER = 128  # bytes of the header of a .npy file with a one-dimensional array
-REMEDY = message("Restore it from a copy, or start a new run; the model itself can still be used.")
+LARGE = 64 << 20  # bytes of UTF-8; for less, starting processes would take longer than they save
 
 
-def tokenize(text: Text, tokenizer: Tokenizer, path: Path, start: int = 0, stop: int | None = None) -> Ids:
-    """Write the ids of text[start:stop] to a .npy file and map it into memory.
+class IdSequence(Protocol):
+    """Ids in memory or in files: an array, or `jumok.data.shards.ShardedIds`."""
 
-    The text is read in pieces, so it can be larger than the memory.
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Ids: ...
+
+
+def tokenize(
+    text: Text,
+    tokenizer: Tokenizer,
+    path: Path,
+    start: int = 0,
+    stop: int | None = None,
+    report: Callable[[float], None] | None = None,
+) -> IdSequence:
+    """Write the ids of text[start:stop] to a .npy file, or to shards beside it, and map them into memory.
+
+    The text is read in pieces, so it can be larger than the memory. A large one is encoded by several processes.
+
+    Args:
+        report: is called with the finished share of a large text from time to time.
 
     Returns:
         (tokens,), of type `tokenizer.dtype`, read-only.
     """
-    count = 0
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        _write_header(file, tokenizer.dtype, count)
-        for piece in tokenizer.encode_chunks(text.chunks(start, stop)):
-            file.write(piece.tobytes())
-            count += len(piece)
-        file.seek(0)
-        _write_header(file, tokenizer.dtype, count)  # of the same length: both are padded to HEADER bytes
-    return load_ids(path)
+    start, stop, _ = slice(start, stop).indices(text.chars)
+    if text.utf8_bytes / text.chars * (stop - start) > LARGE:
+        path.unlink(missing_ok=True)  # of another text, whose start was killed
+        return write_shards(text, tokenizer, path, start, stop, report)
+    remove_shards(path)
+    write_ids(path, tokenizer.encode_chunks(text.chunks(start, stop)), tokenizer.dtype)
+    return map_ids(path)
 
 
-def _write_header(file: IO[bytes], dtype: np.dtype[Any], count: int) -> None:
-    np.lib.format.write_array_header_2_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (count,)})
-    assert file.tell() == HEADER
-
-
-def load_ids(path: Path, count: int | None = None) -> Ids:
+def load_ids(path: Path, count: int | None = None) -> IdSequence:
     """Map ids written by `tokenize` into memory.
 
     Raises:
-        RunError: the file is missing or damaged, or does not contain `count` ids.
+        RunError: a file is missing or damaged, or there are not `count` ids.
     """
-    try:
-        empty = path.stat().st_size <= HEADER  # an empty array cannot be mapped
-        ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RunError(
-            "{path}, the ids of the text, cannot be read ({reason}). {remedy}",
-            path=path,
-            reason=reason,
-            remedy=tr(REMEDY),
-        ) from None
-    if count is not None and len(ids) != count:
-        raise RunError(
-            "{path} contains {count:,} ids instead of {expected:,}. {remedy}",
-            path=path,
-            count=len(ids),
-            expected=count,
-            remedy=tr(REMEDY),
-        )
-    return ids
+    return map_shards(path, count) if index_of(path).exists() else map_ids(path, count)

@@ -31,9 +31,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from jumok.config import require_range
-from jumok.data.ids import tokenize
+from jumok.data.ids import IdSequence, tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
@@ -43,7 +44,7 @@ from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Ids, Tokenizer
+from jumok.tokenizers import Tokenizer
 
 LARGEST_BATCH = 32  # windows
 
@@ -106,7 +107,7 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
 
 
 @contextmanager
-def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
+def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
     """The ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
 
     Raises:
@@ -118,7 +119,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
         raise TextError("the text is empty; there is nothing to predict.")
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "ids.npy"
-        ids = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
+        ids: IdSequence = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
         if len(ids) == 0:
             raise TextError("the tokenizer makes no tokens from the {chars} characters of the text.", chars=chars)
         yield ids
@@ -127,7 +128,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
 @torch.inference_mode()
 def score(
     model: GPT,
-    ids: Ids,
+    ids: IdSequence,
     *,
     stride: int | None = None,
     max_windows: int | None = None,
@@ -155,20 +156,33 @@ def score(
         raise TextError("a text of {count} tokens leaves none to predict; give a longer one.", count=len(ids))
     chosen = windows(count, context, stride, max_windows)
     width = min(context, count)
-    batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
-    device = model.token_embedding.weight.device
     nats = 0.0
     with eval_mode(model):
-        for rows in np.split(chosen, range(batch, len(chosen), batch)):
-            block = np.stack([_cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
-            tokens = torch.from_numpy(block).to(device)  # (B, T+1)
-            skipped = torch.from_numpy(rows[:, 1] - rows[:, 0]).to(device)  # (B,), predicted by the window before
-            counted = torch.arange(width, device=device) >= skipped[:, None]  # (B, T)
-            hidden = model.hidden(tokens[:, :-1])[counted][None]  # (1, N, C)
-            losses = token_losses(hidden, model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
+        for rows, tokens, hidden in hidden_states(model, ids, before, chosen, width):
+            skipped = torch.from_numpy(rows[:, 1] - rows[:, 0]).to(hidden.device)  # (B,), predicted by a window before
+            counted = torch.arange(width, device=hidden.device) >= skipped[:, None]  # (B, T)
+            losses = token_losses(hidden[counted][None], model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
             nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
     require_finite_losses(nats)
     return Score(nats, int((chosen[:, 0] + width - chosen[:, 1]).sum()))
+
+
+def hidden_states(
+    model: GPT, ids: IdSequence, before: int | None, chosen: NDArray[np.int64], width: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
+    """Read windows in batches.
+
+    Args:
+        ids, before: see `score`. chosen: (W, 2), rows of `windows`. width: T, of each window.
+
+    Yields:
+        Some of the rows, (B, 2); their tokens, (B, T+1); and the last hidden states, (B, T, C).
+    """
+    batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
+    for rows in np.split(chosen, range(batch, len(chosen), batch)):
+        block = np.stack([_cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
+        tokens = torch.from_numpy(block).to(model.token_embedding.weight.device)  # (B, T+1)
+        yield rows, tokens, model.hidden(tokens[:, :-1])
 
 
 def windows(count: int, context: int, stride: int, limit: int | None = None) -> NDArray[np.int64]:
@@ -198,7 +212,7 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     return found[evenly_spread(len(found), limit)]
 
 
-def _cut(ids: Ids, before: int | None, start: int, stop: int) -> NDArray[np.int64]:
+def _cut(ids: IdSequence, before: int | None, start: int, stop: int) -> NDArray[np.int64]:
     """Positions start to stop of the ids, with `before` in front of them where it is given."""
     if before is None:
         return ids[start:stop].astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from jumok.data.ids import IdSequence
 from jumok.tokenizers import Ids
 
 PASSAGE = 50  # characters, more than two texts share by chance; formulas and refrains are shorter
@@ -18,7 +19,7 @@ SCATTER = np.uint64(0xBF58476D1CE4E5B9)  # small ids alone would leave the upper
 TABLE_BITS = 22
 
 
-def overlap(known: Ids, asked: Ids, width: int) -> float:
+def overlap(known: IdSequence, asked: IdSequence, width: int) -> float:
     """The share of the passages of `asked` that stand anywhere in `known`.
 
     `asked` is cut into passages of `width` ids, each of which is compared with all windows of `known` by 64 bits of a
@@ -37,7 +38,7 @@ def overlap(known: Ids, asked: Ids, width: int) -> float:
     size = min(len(known), BLOCK + width - 1)
     powers, inverses = (np.cumprod(np.full(size, base)) for base in (BASE, INVERSE))  # B^1, B^2, ..., modulo 2^64
     chosen = np.arange(min(count, MOST_PASSAGES)) * count // min(count, MOST_PASSAGES)
-    rows = asked[: count * width].reshape(count, width)[chosen]  # (passages, width)
+    rows = np.stack([asked[at : at + width] for at in (chosen * width).tolist()])  # (passages, width)
     passages, times = np.unique((_scattered(rows) * powers[:width]).sum(axis=1), return_counts=True)
     # Most windows are no passage, which one look into a table shows.
     shift = np.uint64(64 - TABLE_BITS)

@@ -20,7 +20,7 @@ from jumok.inference.matrices import Quantization
 from jumok.inference.native.build import library
 from jumok.inference.native.parameters import can_run, native_model
 from jumok.inference.native.slots import NativeSlots
-from jumok.inference.packed import hooks_of
+from jumok.inference.packed import hooks_of, turns_by_length
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Slots
@@ -266,7 +266,7 @@ def _make_slots(
     """The fastest slots for a model on its device."""
     if isinstance(model, EncoderDecoder):
         return AnswerSlots(model, slots, cache=cache)
-    if not cache:
+    if not cache or turns_by_length(model):
         if quantize is not None:
             raise cannot_quantize(quantize)
         return WindowSlots(model, slots)

@@ -41,6 +41,12 @@ class PackedMatrix(NamedTuple):
 _PACKED: WeakKeyDictionary[nn.Module, dict[type[Product], PackedMatrix]] = WeakKeyDictionary()
 
 
+def forget(model: nn.Module) -> None:
+    """Free the packed copies of a model's matrices; the next text packs them again."""
+    for part in model.modules():
+        _PACKED.pop(part, None)
+
+
 class Matrices:
     """The matrices of a model, each packed or quantised once.
 
@@ -82,8 +88,8 @@ def _packed(kind: type[Product], layers: Sequence[nn.Linear]) -> PackedMatrix:
     found = kept.get(kind)
     if found is None or not same(found.fingerprints, fingerprints):
         matrix = torch.cat([layer.weight.detach() for layer in layers])  # (out, in)
-        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        bias = torch.cat(biases) if biases else None  # (out,)
+        biases = [matrix.new_zeros(len(x.weight)) if x.bias is None else x.bias.detach() for x in layers]
+        bias = torch.cat(biases) if any(layer.bias is not None for layer in layers) else None  # (out,)
         found = kept[kind] = PackedMatrix(kind.pack(matrix), bias, matrix.shape[0], fingerprints)
     return found
 

@@ -38,16 +38,26 @@ def hooks_of(model: nn.Module) -> list[Mapping[int, object]]:
 def can_pack(model: GPT) -> bool:
     """Whether a `PackedGPT` can replace this model: a plain GPT in float32 or float64 on a CPU, without hooks.
 
-    A part of another class may compute anything, so a model that has one runs itself.
+    A part of another class may compute anything, so a model that has one runs itself. A model for which
+    `turns_by_length` is true keeps no keys.
     """
     weight = model.token_embedding.weight
     return (
         type(model) is GPT
+        and not turns_by_length(model)
         and is_plain(model)
         and weight.dtype in (torch.float32, torch.float64)
         and all(p.device.type == "cpu" and p.dtype == weight.dtype for p in model.parameters())
         and not any(hooks_of(model))
     )
+
+
+def turns_by_length(model: GPT) -> bool:
+    """Whether positions are rotated by other angles in longer texts, so that no keys can be kept while a text grows."""
+    scaling = model.config.frequency_scaling
+    if scaling is None or scaling.kind != "longrope" or scaling.original_context is None:
+        return False
+    return model.config.context_length > scaling.original_context
 
 
 def is_plain(model: GPT) -> bool:
@@ -85,10 +95,11 @@ class PackedGPT:
         self._matrices = quantize if isinstance(quantize, Matrices) else Matrices(quantize)
         self._embedding = model.token_embedding.weight.detach()
         self._positions = None if model.position_embedding is None else model.position_embedding.weight.detach()
-        self._rotary: tuple[Tensor, Tensor] | None = None
-        if model.cos is not None and model.sin is not None:
-            self._rotary = (model.cos, model.sin[:, : model.config.head_dim // 2])
-        self._blocks = [_Block(block, batch, self._matrices) for block in model.blocks if isinstance(block, Block)]
+        turned = 0 if model.cos is None else model.cos.shape[1]  # dimensions of a head that are rotated
+        self._rest = model.config.head_dim - turned
+        blocks = [block for block in model.blocks if isinstance(block, Block)]
+        self._blocks = [_Block(block, batch, self._matrices, turned) for block in blocks]
+        self._windows = [model.config.window(i) for i in range(len(blocks))]
         self._norm = _norm(model.norm, (batch, model.config.n_embd))
         self._head = self._matrices.product(batch, model.head)
 
@@ -114,11 +125,16 @@ class PackedGPT:
         if self._positions is not None:
             x += _newest(self._positions, cache)
         rotary = None
-        if self._rotary is not None:
-            cos, sin = (_newest(table, cache).unsqueeze(1) for table in self._rotary)
-            rotary = (cos, sin)  # (B or 1, 1, D) and (B or 1, 1, D/2)
-        for block, layer in zip(self._blocks, cache.layers, strict=True):
-            block(x, rotary, layer, cache.mask)
+        angles = self._model.angles(cache.length, cache.length + 1, cache.positions)
+        if angles is not None:
+            cos, sin = (x.view(-1, 1, x.shape[-1]) for x in angles)
+            sin = sin.narrow(2, 0, sin.shape[-1] // 2)
+            if self._rest:  # these dimensions are multiplied by 1
+                cos = F.pad(cos, (0, self._rest), value=1.0)
+            rotary = (cos, sin)  # (B or 1, 1, D) and (B or 1, 1, half of those that are rotated)
+        masks = {window: _mask(cache, window) for window in set(self._windows)}
+        for block, window, layer in zip(self._blocks, self._windows, cache.layers, strict=True):
+            block(x, rotary, layer, masks[window])
         return self._head(self._norm(x)).clone()
 
 
@@ -127,32 +143,50 @@ def _newest(table: Tensor, cache: KVCache) -> Tensor:
     return table.narrow(0, cache.length, 1) if cache.positions is None else table[cache.positions[:, 0]]
 
 
+def _mask(cache: KVCache, window: int | None) -> Tensor | None:
+    """What the next token of each text sees, of the positions in a cache and itself: (1, S), (B, 1, 1, S) or None, all.
+
+    window: it sees at most so many positions, its own included; None: those of its text.
+    """
+    if window is None or cache.length < window:
+        return cache.mask
+    newest: int | Tensor = cache.length if cache.positions is None else cache.positions[:, :, None, None]
+    near = torch.arange(cache.length + 1)[None] > newest - window
+    return near if cache.mask is None else cache.mask & near
+
+
 class _Block:
     """A `Block` without its modules: attention, then an MLP, each added in place to what comes in."""
 
-    def __init__(self, block: Block, batch: int, matrices: Matrices) -> None:
+    def __init__(self, block: Block, batch: int, matrices: Matrices, turned: int) -> None:
         shape = (batch, block.attention.q_proj.in_features)
         self._attention_norm = _norm(block.attention_norm, shape)
-        self._attention = _Attention(block.attention, batch, matrices)
+        self._attention = _Attention(block.attention, batch, matrices, turned)
         self._mlp_norm = _norm(block.mlp_norm, shape)
         self._mlp = _MLP(block.mlp, batch, matrices)
+        self._parallel = block.parallel
 
     def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, cache: LayerCache, mask: Tensor | None) -> None:
         """x: (B, C)."""
-        x += self._attention(self._attention_norm(x), rotary, cache, mask)
-        x += self._mlp(self._mlp_norm(x))
+        attended = self._attention(self._attention_norm(x), rotary, cache, mask)
+        if self._parallel:
+            x += attended.add_(self._mlp(self._mlp_norm(x)))
+        else:
+            x += attended
+            x += self._mlp(self._mlp_norm(x))
 
 
 class _Attention:
     """A `MultiHeadAttention` for one position: q, k and v of all heads side by side, and views into them."""
 
-    def __init__(self, layer: MultiHeadAttention, batch: int, matrices: Matrices) -> None:
+    def __init__(self, layer: MultiHeadAttention, batch: int, matrices: Matrices, turned: int) -> None:
         h, g, d = layer.n_head, layer.n_kv_head, layer.head_dim
         self._qkv = matrices.product(batch, layer.q_proj, layer.k_proj, layer.v_proj)
         heads = self._qkv.out.view(batch, h + 2 * g, d)
         self._q, self._kv = heads[:, :h, None], heads[:, h:, None]  # (B, H, 1, D), (B, 2G, 1, D)
         self._qk = heads[:, : h + g]  # (B, H+G, D)
-        self._left, self._right = self._qk.chunk(2, dim=-1)  # (B, H+G, D/2) each
+        self._turned = turned
+        self._left, self._right = self._qk[..., :turned].chunk(2, dim=-1)  # (B, H+G, turned/2) each
         self._norm: _FastRMSNorm | None = None
         if layer.q_norm is not None and layer.k_norm is not None:
             weight = torch.cat((layer.q_norm.weight.expand(h, d), layer.k_norm.weight.expand(g, d)))  # (H+G, D)
@@ -165,10 +199,10 @@ class _Attention:
     ) -> Tensor:
         """(B, C) -> (B, C)."""
         self._qkv(x)
-        if self._norm is not None and rotary is not None:  # modern; the classic family has neither
+        if rotary is not None:  # without it, in the classic family, there are no norms either
             cos, sin = rotary
-            qk = self._norm(self._qk)  # (B, H+G, D)
-            left, right = qk.chunk(2, dim=-1)  # (B, H+G, D/2) each
+            qk = self._qk.clone() if self._norm is None else self._norm(self._qk)  # (B, H+G, D)
+            left, right = qk[..., : self._turned].chunk(2, dim=-1)  # (B, H+G, turned/2) each
             torch.mul(qk, cos, out=self._qk)  # `positions.rotate`, half by half
             self._left.addcmul_(right, sin, value=-1)
             self._right.addcmul_(left, sin)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from jumok.config import BlockConfig
 from jumok.lessons.heads import attend_by_heads
+from jumok.lessons.projections import project
 from jumok.nn.blocks import MLP, Block, SwiGLU
 from jumok.nn.layers import RMSNorm
 
@@ -81,7 +82,7 @@ def apply_mlp(mlp: nn.Module, x: Tensor) -> Tensor:
     """The MLP of a block, from its parameters, applied to each position separately.
 
     Two matrices: W_down · activation(W_up · x + b_up) + b_down. Gated: W_down · (silu(W_gate · x) * (W_up · x)), where
-    silu(z) = z / (1 + exp(-z)).
+    silu(z) = z / (1 + exp(-z)). Biases are optional in both.
 
     Args:
         mlp: as `jumok.nn.blocks.make_mlp` makes it. x: (..., C).
@@ -93,11 +94,10 @@ def apply_mlp(mlp: nn.Module, x: Tensor) -> Tensor:
         TypeError: it is another kind of module.
     """
     if isinstance(mlp, SwiGLU):
-        gate, up = x @ mlp.gate_proj.weight.T, x @ mlp.up_proj.weight.T  # (..., hidden) each
-        return (gate / (1 + (-gate).exp()) * up) @ mlp.down_proj.weight.T
+        gate, up = project(mlp.gate_proj, x), project(mlp.up_proj, x)  # (..., hidden) each
+        return project(mlp.down_proj, gate / (1 + (-gate).exp()) * up)
     if isinstance(mlp, MLP):
-        hidden = mlp.activation(x @ mlp.up_proj.weight.T + mlp.up_proj.bias)  # (..., hidden)
-        return hidden @ mlp.down_proj.weight.T + mlp.down_proj.bias
+        return project(mlp.down_proj, mlp.activation(project(mlp.up_proj, x)))
     raise TypeError(f"{type(mlp).__name__} is no MLP of a block; a block has MLP or SwiGLU")
 
 
@@ -139,6 +139,8 @@ def run_block(
         (B, T, C), or (T, C); equal to `block(x, context=context, context_mask=context_mask)` in eval mode.
     """
     attend = attend or partial(attend_by_heads, block.attention, causal=block.causal)
+    if block.parallel and block.mlp is not None:
+        return x + attend(apply_norm(block.attention_norm, x)) + apply_mlp(block.mlp, apply_norm(block.mlp_norm, x))
     x = join(block, block.attention_norm, attend, x)  # (B, T, C)
     if block.cross_attention is not None:
         look = partial(attend_by_heads, block.cross_attention, context=context, mask=context_mask)

@@ -6,7 +6,8 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
 - A line with only `![words](file)` is a picture. A PNG is drawn by an earlier block. An SVG is one of the drawings of
-  `jumok.view.drawings`, which no block draws, so it can stand at the head of a chapter.
+  `jumok.view.drawings`, which no block draws, so it can stand at the head of a chapter; or it is named try-NAME.svg and
+  shows an interactive piece, `view/assets/chapters/NAME_piece.js`, which stands in its place on the site.
 - `<details>`, `<summary>QUESTION</summary>`, an empty line, the answer, an empty line and `</details>`, each on a line
   of its own, are a question with its answer. Notebooks, the site and GitHub show the answer after a click, a terminal
   after the last of several questions. QUESTION is HTML, with `<code>`; the answer is Markdown, without Python fences.

@@ -79,13 +79,14 @@ def rotate_by_loop(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate each pair (x_i, x_{i+D/2}) of each position by the angle of that position and pair.
 
     Args:
-        x: (..., T, D), queries or keys, D even. cos, sin: (T, D), rows of `jumok.nn.positions.rotary`.
+        x: (..., T, D), queries or keys. cos, sin: (T, R), rows of `jumok.nn.positions.rotary`. R is even; with R < D
+            only the first R dimensions are rotated, as if the vector ended there.
 
     Returns:
         (..., T, D); equal to `jumok.nn.positions.rotate`. The lengths do not change.
     """
-    turned = torch.empty_like(x)
-    half = x.shape[-1] // 2
+    turned = x.clone()
+    half = cos.shape[-1] // 2
     for t in range(x.shape[-2]):
         for i in range(half):
             pair = turn(x[..., t, i], x[..., t, i + half], cos[t, i], sin[t, i])

@@ -42,14 +42,19 @@ def gpt_logits(model: GPT, ids: Tensor) -> Tensor:
 
     Returns:
         (B, T, V); equal to `model(ids)` in eval mode.
+
+    Raises:
+        ValueError: a layer has a sliding window that is shorter than the text.
     """
-    t = ids.shape[1]
+    if any((model.config.window(i) or ids.shape[1]) < ids.shape[1] for i in range(model.config.n_layer)):
+        raise ValueError("this lesson has no sliding windows; give a text that fits into the window")
+    angles = model.angles(0, ids.shape[1])
     x = embed(ids, model.token_embedding, model.position_embedding)  # (B, T, C)
     for block in model.blocks:
         assert isinstance(block, Block)
         attend = None  # the causal attention of the block
-        if model.cos is not None and model.sin is not None:
-            attend = partial(attend_with_rotary, block.attention, cos=model.cos[:t], sin=model.sin[:t], causal=True)
+        if angles is not None:
+            attend = partial(attend_with_rotary, block.attention, cos=angles[0], sin=angles[1], causal=True)
         x = run_block(block, x, attend)  # (B, T, C)
     x = apply_norm(model.norm, x)  # (B, T, C)
     return x @ model.head.weight.T  # (B, T, V)
@@ -242,9 +247,12 @@ def parameter_table(config: GPTConfig) -> dict[str, int]:
     mlp = (3 if block.gated else 2) * c * hidden
     norm = 2 * c if block.norm == "layer" else c  # weight and bias, or weight alone
     norms = 2 * norm
-    if block.bias:
-        attention += heads + 2 * kv_heads + c
-        mlp += hidden + c
+    if block.qkv_bias:
+        attention += heads + 2 * kv_heads
+    if block.out_bias:
+        attention += c
+    if block.mlp_bias:
+        mlp += (2 if block.gated else 1) * hidden + c
     if block.qk_norm:
         norms += 2 * config.head_dim
     return {

@@ -11,6 +11,7 @@ from jumok.config import (
     BERTConfig,
     EncoderDecoderConfig,
     GPTConfig,
+    GPTVariantConfig,
     ModelConfig,
     RungConfig,
     count_blocks,
@@ -31,12 +32,14 @@ Model = GPT | BERT | EncoderDecoder
 
 MODELS: dict[type[ModelConfig], type[Any]] = {
     GPTConfig: GPT,
+    GPTVariantConfig: GPT,
     RungConfig: Rung,
     BERTConfig: BERT,
     EncoderDecoderConfig: EncoderDecoder,
 }
 KINDS: dict[str, type[ModelConfig]] = {  # by the "type" in config.json
     "gpt": GPTConfig,
+    "gpt_variant": GPTVariantConfig,
     "rung": RungConfig,
     "bert": BERTConfig,
     "encoder_decoder": EncoderDecoderConfig,
@@ -60,6 +63,7 @@ __all__ = [
     "require_room_to_write",
     "require_stored",
     "task_of",
+    "task_of_config",
 ]
 
 
@@ -146,8 +150,13 @@ def kind_name(kind: type[ModelConfig]) -> str:
 
 def task_of(model: Model) -> str:
     """Return the task of a model: lm, mlm, classify or seq2seq."""
-    if isinstance(model, EncoderDecoder):
+    return task_of_config(model.config)
+
+
+def task_of_config(config: ModelConfig) -> str:
+    """Return the task of the models that a configuration describes."""
+    if isinstance(config, EncoderDecoderConfig):
         return "seq2seq"
-    if model.config.labels:
+    if getattr(config, "labels", ()):
         return "classify"
-    return "mlm" if isinstance(model, BERT) else "lm"
+    return "mlm" if isinstance(config, BERTConfig) else "lm"

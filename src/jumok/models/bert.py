@@ -1,6 +1,7 @@
 """BERT: embeddings, a stack of bidirectional blocks, and a head for the task.
 
-Paper: https://arxiv.org/abs/1810.04805. Shapes use the legend of `jumok.nn.attention`.
+Paper: https://arxiv.org/abs/1810.04805. RoBERTa and ELECTRA differ in a few places; see `BERTConfig`. Shapes use the
+legend of `jumok.nn.attention`, and E is the width of the embeddings, which is C except in ELECTRA.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jumok.errors import JumokError
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
 from jumok.models.pooling import Pooling
-from jumok.nn.blocks import Block, make_norm
+from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.n_embd, config.n_embd)
-        self.norm = make_norm(config.block())
+        self.dense = nn.Linear(config.n_embd, config.embedding_width)
+        self.norm = nn.LayerNorm(config.embedding_width, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """hidden (..., C), embedding (V, C) -> (..., V)."""
+        """hidden (..., C), embedding (V, E) -> (..., V)."""
         return F.linear(self.norm(F.gelu(self.dense(hidden))), embedding, self.bias)
 
 
@@ -58,10 +59,12 @@ class BERT(nn.Module):
         super().__init__()
         config.require_vocabulary()
         self.config = config
-        self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
-        self.position_embedding = nn.Embedding(config.context_length, config.n_embd)
-        self.type_embedding = nn.Embedding(config.n_token_type, config.n_embd)
-        self.embedding_norm = make_norm(config.block())
+        width = config.embedding_width
+        self.token_embedding = nn.Embedding(config.vocab_size, width)
+        self.position_embedding = nn.Embedding(config.position_offset + config.context_length, width)
+        self.type_embedding = nn.Embedding(config.n_token_type, width)
+        self.embedding_norm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.embedding_projection = nn.Linear(width, config.n_embd) if width != config.n_embd else None
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config.block(), causal=False) for _ in range(config.n_layer))
         self.mlm_head = MaskedLMHead(config) if config.head == "mlm" else None
@@ -73,16 +76,20 @@ class BERT(nn.Module):
 
     def _initialise(self) -> None:
         # As BERT: N(0, 0.02), without scaling of the projections, because post-norm limits the residual stream.
-        # Unlike BERT, the heads of the first block begin by attending to the neighbouring tokens.
+        # Unlike BERT, the heads of the first block begin by attending to the neighbouring tokens. They read the columns
+        # of the positions, which a projection would mix.
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+        if self.embedding_projection is not None:
+            return
         first = self.blocks[0]
         assert isinstance(first, Block)
         beside = self.token_embedding.weight.square().mean() + self.type_embedding.weight.square().mean()
-        look_around_by_positions(self.position_embedding.weight, first.attention, beside=beside)
+        table = self.position_embedding.weight.detach()[self.config.position_offset :]  # (T, C)
+        look_around_by_positions(table, first.attention, beside=beside)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """Return the last hidden states.
@@ -99,8 +106,10 @@ class BERT(nn.Module):
             ValueError: an id or token type is out of range, T exceeds context_length, or the shapes differ.
         """
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length)
-        x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]  # (B, T, C)
-        x = self.dropout(self.embedding_norm(x + self._types(ids, token_types)))  # (B, T, C)
+        x = self.token_embedding(ids) + self._positions(ids)  # (B, T, E)
+        x = self.dropout(self.embedding_norm(x + self._types(ids, token_types)))  # (B, T, E)
+        if self.embedding_projection is not None:
+            x = self.embedding_projection(x)  # (B, T, C)
         allowed = key_mask(mask, ids)  # (B, 1, 1, T)
         for block in self.blocks:
             x = block(x, mask=allowed)  # (B, T, C)
@@ -123,7 +132,7 @@ class BERT(nn.Module):
         return self.mlm_head(hidden, self.token_embedding.weight)
 
     def pooled(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return one vector for each text, tanh of a linear layer after the pooling: (B, T, C) -> (B, C).
+        """Return one vector for each text: pooling, a linear layer and tanh or (ELECTRA) GELU. (B, T, C) -> (B, C).
 
         Args:
             hidden: the result of `hidden`.
@@ -134,7 +143,10 @@ class BERT(nn.Module):
         """
         if self.pooling is None or self.pooler is None:
             raise self._lacks("pooler")
-        return torch.tanh(self.pooler(self.pooling(hidden, mask)))
+        text = self.pooling(hidden, mask)  # (B, C)
+        if self.classifier is not None and self.config.family != "bert":
+            text = self.dropout(text)
+        return (F.gelu if self.config.family == "electra" else torch.tanh)(self.pooler(text))
 
     def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the logits of the classes in `config.labels`: (B, T, C) -> (B, number of labels).
@@ -154,15 +166,23 @@ class BERT(nn.Module):
         """Return the number of parameters; a shared matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
+    def _positions(self, ids: Tensor) -> Tensor:
+        """Return the embedding of each position: (B, T) -> (T, E), or (B, T, E) if it depends on the padding."""
+        offset = self.config.position_offset
+        if not offset:
+            return self.position_embedding.weight[: ids.shape[1]]
+        tokens = ids.ne(offset - 1)  # (B, T), all but padding
+        return self.position_embedding(tokens.cumsum(dim=1) * tokens + offset - 1)
+
     def _types(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
         if token_types is None:
-            return self.type_embedding.weight[0]  # (C,)
+            return self.type_embedding.weight[0]  # (E,)
         types = checked_ids(token_types, self.config.n_token_type, self.config.context_length, "token_types")
         if types.shape != ids.shape:
             raise ValueError(
                 f"token_types have the shape {tuple(types.shape)}, the ids {tuple(ids.shape)}; they must agree"
             )
-        return self.type_embedding(types)  # (B, T, C)
+        return self.type_embedding(types)  # (B, T, E)
 
     def _lacks(self, head: str) -> JumokError:
         return JumokError(

@@ -1,6 +1,6 @@
 """The form of a text as input of a model: special ids before and after it, truncation, and padding.
 
-    BERT               [CLS] text [SEP]
+    BERT               [CLS] text [SEP], or as the tokenizer of a published model specifies: <s> text </s>
     GPT (classifier)   text [SEP], or text and a newline if the tokenizer has no [SEP]
     encoder–decoder    text [EOS], or as the tokenizer of a published model specifies: <s> text </s>
 
@@ -53,11 +53,7 @@ class Framing:
         Raises:
             ConfigError: the context is too short for any text.
         """
-        special = tokenizer.special_tokens
-        before = [special["[CLS]"]] if isinstance(config, BERTConfig) and "[CLS]" in special else []
-        after = [special["[SEP]"]] if "[SEP]" in special else []
-        if not after and not isinstance(config, BERTConfig):
-            after = [int(i) for i in tokenizer.encode("\n")[-1:]]
+        before, after = _bert_frame(tokenizer) if isinstance(config, BERTConfig) else _gpt_frame(tokenizer)
         room = config.context_length - len(before) - len(after)
         if room < 1:
             raise ConfigError(
@@ -67,7 +63,7 @@ class Framing:
                 count=len(before) + len(after),
             )
         pad = pad_id(tokenizer) if config.pad_id is None else config.pad_id
-        return cls(tuple(before), tuple(after), pad, room)
+        return cls(before, after, pad, room)
 
     def frame(self, ids: Ids) -> Framed:
         """Return the ids of a text with those before and after it; a text that is too long is truncated."""
@@ -77,6 +73,22 @@ class Framing:
     def inside(self, ids: Ids) -> Ids:
         """Return the ids of the text without those before and after it."""
         return ids[len(self.before) : len(ids) - len(self.after)]
+
+
+def _bert_frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if any(tokenizer.around):
+        return tokenizer.around
+    special = tokenizer.special_tokens
+    return tuple(special[name] for name in ("[CLS]",) if name in special), _separator(tokenizer)
+
+
+def _gpt_frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return (), _separator(tokenizer) or tuple(int(i) for i in tokenizer.encode("\n")[-1:])
+
+
+def _separator(tokenizer: Tokenizer) -> tuple[int, ...]:
+    special = tokenizer.special_tokens
+    return (special["[SEP]"],) if "[SEP]" in special else ()
 
 
 def source_frame(config: EncoderDecoderConfig, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, GPTVariantConfig
 from jumok.errors import JumokError
 from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
@@ -52,9 +53,10 @@ class GPT(nn.Module):
             self.head.weight = self.token_embedding.weight
         self.pooling = Pooling(config.pooling, config.n_embd) if config.labels else None
         self.classifier = nn.Linear(config.n_embd, len(config.labels), bias=False) if config.labels else None
-        angles = rotary(config.context_length, config.head_dim, base=config.rope_theta) if modern else (None, None)
-        self.register_buffer("cos", angles[0], persistent=False)
-        self.register_buffer("sin", angles[1], persistent=False)
+        self._window = max((config.window(i) or 0 for i in range(config.n_layer)), default=0)  # 0: no layer has one
+        table = self._rotary(config.table_length) if modern else (None, None)
+        self.register_buffer("cos", table[0], persistent=False)
+        self.register_buffer("sin", table[1], persistent=False)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -70,7 +72,7 @@ class GPT(nn.Module):
                 nn.init.normal_(parameter, std=std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        if modern:
+        if modern and not isinstance(self.config, GPTVariantConfig):
             layers = [block.attention for block in self.blocks if isinstance(block, Block)]
             look_back_by_rotation(self.token_embedding.weight, layers, base=self.config.rope_theta)
 
@@ -96,16 +98,51 @@ class GPT(nn.Module):
         x = self.token_embedding(ids)  # (B, T, C)
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[where]  # (B, T, C)
-        angles = None
-        if self.cos is not None and self.sin is not None:
-            angles = (self.cos[where], self.sin[where])  # (T, D) each
-            if positions is not None:
-                angles = (angles[0].unsqueeze(1), angles[1].unsqueeze(1))  # (B, 1, T, D) each
-        masked = {} if cache is None or cache.mask is None else {"mask": cache.mask}
+        angles = self.angles(start, stop, positions)
+        allowed = None if cache is None else cache.mask
+        near = self._near(start, stop, positions, x.device)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
+            mask = allowed
+            if near is not None and self.config.window(i) is not None:
+                mask = near if allowed is None else allowed & near
+            masked = {} if mask is None else {"mask": mask}
             x = block(x, angles, cache.layers[i] if cache is not None else None, **masked)  # (B, T, C)
         return self.norm(x)
+
+    def angles(self, start: int, stop: int, positions: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+        """Return the cosines and sines of rotary positions for `rotate`.
+
+        Up to `config.table_length` they are rows of `cos` and `sin`; those of longer texts are computed in each call.
+
+        Args:
+            start, stop: T positions, the last of which is the last of the text.
+            positions: (B, T), positions up to `stop`, where those of the rows differ.
+
+        Returns:
+            (T, R) or (B, 1, T, R) each, where R dimensions of a head are rotated; None for learned positions.
+        """
+        if self.cos is None or self.sin is None:
+            return None
+        if stop > len(self.cos):
+            at = torch.arange(start, stop, device=self.cos.device) if positions is None else positions
+            cos, sin = (x.to(self.cos.dtype) for x in self._rotary(at, stop))
+        else:
+            where = slice(start, stop) if positions is None else positions
+            cos, sin = self.cos[where], self.sin[where]
+        return (cos, sin) if positions is None else (cos.unsqueeze(1), sin.unsqueeze(1))
+
+    def _rotary(self, positions: int | Tensor, length: int = 0) -> tuple[Tensor, Tensor]:
+        c = self.config
+        return rotary(positions, c.rotated, base=c.rope_theta, scaling=c.frequency_scaling, length=length)
+
+    def _near(self, start: int, stop: int, positions: Tensor | None, device: torch.device) -> Tensor | None:
+        """Return the mask of the sliding window, (T, stop) or (B, 1, T, stop), or None if all keys are within it."""
+        window = self._window
+        if not 0 < window < stop:
+            return None
+        at = torch.arange(start, stop, device=device) if positions is None else positions.unsqueeze(1)
+        return torch.arange(stop, device=device) > at.unsqueeze(-1) - window
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Return the logits of the next token at each position: ids (B, T) -> (B, T, V). See `hidden`."""

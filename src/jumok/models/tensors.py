@@ -20,20 +20,29 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         SafetensorError, OSError: the file is damaged or cannot be read.
     """
+    return load_file(path) if can_map(path) else load(path.read_bytes())
+
+
+def can_map(path: Path) -> bool:
+    """Whether torch can map a file into memory, for which its path must be valid UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        return load(path.read_bytes())
-    return load_file(path)
+        return False
+    return True
 
 
-def misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> list[str]:
-    """Return a message for each tensor that is missing, is unknown, or has another shape than in `shapes`."""
-    faults = [tr("{name} is missing", name=name) for name in shapes if name not in tensors]
-    faults += [tr("{name} is unknown", name=name) for name in tensors if name not in shapes]
+def misfits(found: Mapping[str, torch.Size], shapes: Mapping[str, torch.Size]) -> list[str]:
+    """Return a message for each tensor that is missing, is unknown, or has another shape than in `shapes`.
+
+    Args:
+        found, shapes: shapes by the names of the tensors.
+    """
+    faults = [tr("{name} is missing", name=name) for name in shapes if name not in found]
+    faults += [tr("{name} is unknown", name=name) for name in found if name not in shapes]
     faults += [
-        tr("{name} is {found}, not {expected}", name=name, found=tuple(tensors[name].shape), expected=tuple(shape))
+        tr("{name} is {found}, not {expected}", name=name, found=tuple(found[name]), expected=tuple(shape))
         for name, shape in shapes.items()
-        if name in tensors and tensors[name].shape != shape
+        if name in found and found[name] != shape
     ]
     return faults

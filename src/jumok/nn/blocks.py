@@ -30,12 +30,13 @@ class MLP(nn.Module):
         width: C, of input and output.
         hidden: width between them.
         activation: a name in ACTIVATION.
+        bias: whether both layers have biases.
     """
 
-    def __init__(self, width: int, hidden: int, activation: str) -> None:
+    def __init__(self, width: int, hidden: int, activation: str, bias: bool = True) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(width, hidden)
-        self.down_proj = nn.Linear(hidden, width)
+        self.up_proj = nn.Linear(width, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, width, bias=bias)
         self.activation = ACTIVATION[activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -44,18 +45,19 @@ class MLP(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """An MLP whose hidden units are gated by a second projection (https://arxiv.org/abs/2002.05202), without biases.
+    """An MLP whose hidden units are gated by a second projection (https://arxiv.org/abs/2002.05202).
 
     Args:
         width: C, of input and output.
         hidden: width between them.
+        bias: whether the three layers have biases.
     """
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int, bias: bool = False) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(width, hidden, bias=False)
-        self.up_proj = nn.Linear(width, hidden, bias=False)
-        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.gate_proj = nn.Linear(width, hidden, bias=bias)
+        self.up_proj = nn.Linear(width, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
@@ -74,7 +76,8 @@ class Block(nn.Module):
     """A Transformer block: attention, optional cross-attention, and an MLP, each with a norm and a residual connection.
 
     Pre-norm is x + f(norm(x)), as in GPT-2 and later models. Post-norm is norm(x + f(x)), as in the paper of 2017 and
-    in BERT. Blocks of encoders and decoders differ only in `causal` and `cross`.
+    in BERT. A parallel block is x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX. Blocks of encoders and decoders
+    differ only in `causal` and `cross`.
 
     Args:
         config: the architecture.
@@ -85,6 +88,7 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig, *, causal: bool = True, cross: bool = False) -> None:
         super().__init__()
         self.causal, self.pre_norm, self.residual = causal, config.pre_norm, config.residual
+        self.parallel = config.parallel
         self.attention_norm = make_norm(config)
         self.attention = make_attention(config)
         self.cross_norm = make_norm(config) if cross else None
@@ -123,9 +127,13 @@ class Block(nn.Module):
                 if context is None
                 else "this block has no cross-attention and takes no context; create it with cross=True"
             )
+        before = x
         x = self._join(
             x, self.attention_norm, self.attention, mask=mask, causal=self.causal, rotary=rotary, cache=cache
         )
+        if self.parallel:
+            assert self.mlp is not None
+            return x + self._part(before, self.mlp_norm, self.mlp)
         if self.cross_attention is not None:
             x = self._join(
                 x, self.cross_norm, self.cross_attention, context=context, mask=context_mask, cache=context_cache
@@ -133,11 +141,15 @@ class Block(nn.Module):
         return x if self.mlp is None else self._join(x, self.mlp_norm, self.mlp)
 
     def _join(self, x: Tensor, norm: nn.Module | None, part: nn.Module, **inputs: Any) -> Tensor:
-        assert norm is not None
-        y = self.dropout(part(norm(x) if self.pre_norm else x, **inputs))  # (B, T, C)
+        y = self._part(x, norm, part, **inputs)  # (B, T, C)
         if self.residual:
             y = x + y
+        assert norm is not None
         return y if self.pre_norm else norm(y)
+
+    def _part(self, x: Tensor, norm: nn.Module | None, part: nn.Module, **inputs: Any) -> Tensor:
+        assert norm is not None
+        return self.dropout(part(norm(x) if self.pre_norm else x, **inputs))  # (B, T, C)
 
 
 def make_attention(config: BlockConfig) -> MultiHeadAttention:
@@ -148,8 +160,8 @@ def make_attention(config: BlockConfig) -> MultiHeadAttention:
         config.n_head,
         n_kv_head=config.n_kv_head,
         head_dim=config.head_dim,
-        qkv_bias=config.bias,
-        out_bias=config.bias,
+        qkv_bias=config.qkv_bias,
+        out_bias=config.out_bias,
         qk_norm=config.norm_eps if config.qk_norm else None,
         dropout=config.attention_dropout,
     )
@@ -158,5 +170,5 @@ def make_attention(config: BlockConfig) -> MultiHeadAttention:
 def make_mlp(config: BlockConfig) -> nn.Module:
     """Return the MLP of a block."""
     if config.gated:
-        return SwiGLU(config.width, config.mlp_width)
-    return MLP(config.width, config.mlp_width, config.activation)
+        return SwiGLU(config.width, config.mlp_width, config.mlp_bias)
+    return MLP(config.width, config.mlp_width, config.activation, config.mlp_bias)

@@ -51,7 +51,7 @@ class LayerCache:
             self._kept.narrow(2, start, added).copy_(kv)
         else:
             rows, positions = self.places
-            self._kept[rows, :, positions] = kv.transpose(1, 2)  # (B, T, 2G, D)
+            self._kept[rows, :, positions] = kv.transpose(1, 2).to(self._kept.dtype)  # (B, T, 2G, D)
         self.length = start + added
         return self.held()
 

@@ -69,11 +69,15 @@ def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
             yield slice(row, min(b, row + rows)), slice(head, min(h, head + heads))
 
 
-def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
-    """Return the number of weights to store: those of all chunks, or 0 if there are too many."""
-    (b, h, t, _), s = q.shape, k.shape[2]
+def kept_weights(b: int, h: int, t: int, s: int, causal: bool) -> int:
+    """Return the number of weights that a layer stores: those of all chunks, or 0 if there are too many."""
     count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
     return count if s <= LONGEST_KEPT and count <= MOST_KEPT else 0
+
+
+def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
+    b, h, t, _ = q.shape
+    return kept_weights(b, h, t, k.shape[2], causal)
 
 
 def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:

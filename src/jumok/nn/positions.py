@@ -6,8 +6,12 @@ Shapes use the legend of `jumok.nn.attention`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from jumok.config import RopeScaling
 
 SHARP = 0.05  # radians per token; `looking_back` does not use pairs with a lower frequency
 
@@ -24,16 +28,84 @@ def sinusoidal(length: int, width: int, *, base: float = 10_000.0) -> Tensor:
     return table.flatten(1)[:, :width].float()  # (length, width)
 
 
-def rotary(length: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
+def rotary(
+    positions: int | Tensor,
+    head_dim: int,
+    *,
+    base: float = 10_000.0,
+    scaling: RopeScaling | None = None,
+    length: int = 0,
+) -> tuple[Tensor, Tensor]:
     """Return the cosines and sines of rotary positions for `rotate` (RoFormer, https://arxiv.org/abs/2104.09864).
 
+    Args:
+        positions: (T,) or another shape, or the number of positions from 0 on.
+        head_dim: D, or the number of dimensions that are rotated.
+        base: of the frequencies.
+        scaling: a change of the frequencies for long contexts.
+        length: of the whole text, on which the frequencies of "longrope" depend.
+
     Returns:
-        cos, sin: (length, D) each, float32. Columns i and i + D/2 have the same angle (the "two halves" layout). The
-        angles are computed in float32, as in `transformers`, so that an exported model computes the same there.
+        cos, sin: (T, D) each, float32. Columns i and i + D/2 have the same angle (the "two halves" layout). The angles
+        are computed in float32, as in `transformers`, so that an exported model computes the same there.
     """
-    angles = torch.outer(torch.arange(length).float(), _frequencies(head_dim, base))  # (length, D/2)
-    angles = angles.repeat(1, 2)  # (length, D)
-    return angles.cos(), angles.sin()
+    if isinstance(positions, int):
+        positions = torch.arange(positions)
+    frequencies, factor = scaled_frequencies(head_dim, base, scaling, length)  # (D/2,)
+    angles = positions.float().unsqueeze(-1) * frequencies.to(positions.device)  # (T, D/2)
+    angles = torch.cat((angles, angles), dim=-1)  # (T, D)
+    return angles.cos() * factor, angles.sin() * factor
+
+
+def scaled_frequencies(width: int, base: float, scaling: RopeScaling | None, length: int = 0) -> tuple[Tensor, float]:
+    """Return rotary frequencies, changed for long contexts if necessary, and the factor of their cosines and sines.
+
+    Args:
+        width: D, or the number of dimensions that are rotated.
+        base, length: as in `rotary`.
+        scaling: its documentation names the papers; None: no change.
+
+    Returns:
+        (D/2,), radians per token; and the factor.
+    """
+    frequencies = _frequencies(width, base, device="cpu")  # (D/2,)
+    if scaling is None or scaling.kind == "dynamic":  # which begins beyond the context length
+        return frequencies, 1.0
+    kind, factor = scaling.kind, scaling.factor
+    if kind == "linear":
+        return frequencies / factor, 1.0
+    original = scaling.original_context
+    assert original is not None
+    if kind == "llama3":
+        assert scaling.low_freq_factor is not None
+        assert scaling.high_freq_factor is not None
+        turns = original / (2 * math.pi / frequencies)  # (D/2,), in the original context
+        kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+        kept = kept.clamp(0, 1)  # (D/2,)
+        return (1 - kept) * frequencies / factor + kept * frequencies, 1.0
+    gain = scaling.attention_factor
+    periods = base ** (torch.arange(0, width, 2, device="cpu").float() / width)  # (D/2,)
+    if kind == "longrope":
+        factors = scaling.long_factor if length > original else scaling.short_factor
+        if gain is None:
+            gain = math.sqrt(1 + math.log(factor) / math.log(original))
+        return 1.0 / (torch.tensor(factors, device="cpu") * periods), gain
+    kept = 1 - _yarn_ramp(width, base, scaling, original)
+    if gain is None:
+        gain = 0.1 * math.log(factor) + 1
+    return 1.0 / (factor * periods) * (1 - kept) + 1.0 / periods * kept, gain
+
+
+def _yarn_ramp(width: int, base: float, scaling: RopeScaling, original: int) -> Tensor:
+    """Return 0 for the frequencies that YaRN keeps, 1 for those that it divides, and values between: (D/2,)."""
+    first, last = (
+        width * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+        for turns in (scaling.beta_fast, scaling.beta_slow)
+    )  # the dimensions that make so many turns in the original context
+    if scaling.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, width - 1)
+    return ((torch.arange(width // 2, device="cpu").float() - first) / ((last - first) or 0.001)).clamp(0, 1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -41,11 +113,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: (B, H, T, D).
-        cos, sin: (T, D) or (B, 1, T, D), rows of `rotary` for the positions of x.
+        cos, sin: (T, R) or (B, 1, T, R), rows of `rotary` for the positions of x. With R < D only the first R
+            dimensions are rotated.
 
     Returns:
         (B, H, T, D), of the type of x.
     """
+    rotated = cos.shape[-1]
+    if rotated < x.shape[-1]:
+        return torch.cat((rotate(x[..., :rotated], cos, sin), x[..., rotated:]), dim=-1)  # (B, H, T, D)
     left, right = x.chunk(2, dim=-1)  # (B, H, T, D/2) each
     turned = torch.cat((-right, left), dim=-1)  # (B, H, T, D)
     return (x * cos + turned * sin).to(x.dtype)
@@ -68,5 +144,5 @@ def looking_back(distance: int, head_dim: int, *, base: float = 10_000.0) -> tup
     return query, torch.cat((length, torch.zeros_like(length)))
 
 
-def _frequencies(width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    return 1.0 / base ** (torch.arange(0, width, 2).to(dtype) / width)  # (ceil(width/2),)
+def _frequencies(width: int, base: float, dtype: torch.dtype = torch.float32, device: str | None = None) -> Tensor:
+    return 1.0 / base ** (torch.arange(0, width, 2, device=device).to(dtype) / width)  # (ceil(width/2),)

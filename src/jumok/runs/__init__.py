@@ -14,6 +14,7 @@ pickle.
     folder.py      RunFolder: the files of one folder, its lock, and errors of the file system
     config.py      config.json: reading, checks, writing
     checkpoints.py training states: writing, verification, removal of old ones
+    stored.py      the tensors of a state that several processes write and read
     logs.py        metrics.jsonl and samples.txt: appending, truncation on resume, reading
     parameters.py  the tensors of a model by name, and model.safetensors
     load.py        load and save: run folders, and Hugging Face folders

@@ -1,6 +1,7 @@
 """Checkpoints: training states for `--resume`, in folders `state/step-N`.
 
-A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. It
+A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. The
+tensors are in one file, or, if several processes write the state, in one file of each (`jumok.runs.stored`). A state
 is written atomically (`jumok.files.atomic_folder`). If the same step is saved again, the new folder is `step-N.1`, and
 the older one is removed afterwards. The states of the last two steps are kept.
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -22,9 +24,17 @@ from jumok.files import atomic_folder, copy_or_link, sha256_of
 from jumok.messages import tr
 from jumok.models.tensors import load_tensors
 
-STATE_FILES = ("tensors.safetensors", "numbers.json")
+if TYPE_CHECKING:
+    from jumok.runs.stored import StoredTensors
+
+TENSORS = "tensors.safetensors"  # written by one process
+PARTS = "tensors"  # the folder of the files of several processes
+PART = re.compile(rf"{PARTS}/[\w.-]+\.safetensors")
+NUMBERS = "numbers.json"
 BEST_PARAMETERS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
+
+WriteParts = Callable[[Path], Mapping[str, str]]  # writes files to a folder; returns their names and SHA-256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +43,17 @@ class Checkpoint:
 
     Attributes:
         step: steps of the optimizer so far.
-        tensors: parameters and optimizer moments by name.
+        tensors: parameters and optimizer moments by name. Those of several processes are read when they are asked for.
         numbers: plain JSON values.
         best: path and SHA-256 of the copy of model.safetensors; None for a new state, or if there was none.
+        files: that the tensors are in; empty for a new state.
     """
 
     step: int
-    tensors: dict[str, Tensor] = field(repr=False)
+    tensors: Mapping[str, Tensor] = field(repr=False)
     numbers: dict[str, Any]
     best: tuple[Path, str] | None = None
+    files: tuple[Path, ...] = ()
 
 
 class Checkpoints:
@@ -51,8 +63,11 @@ class Checkpoints:
         self._folder = folder
         self._damaged: set[Path] = set()  # states that `newest` skipped
 
-    def write(self, state: Checkpoint, best: Path) -> None:
+    def write(self, state: Checkpoint, best: Path, write_parts: WriteParts | None = None) -> None:
         """Write a state, with a link to the file `best` if it exists. Earlier states are not changed.
+
+        Args:
+            write_parts: writes the tensors, together with other processes.
 
         Raises:
             OSError, SafetensorError: it cannot be written.
@@ -60,12 +75,15 @@ class Checkpoints:
         earlier = [again for step, again in map(_place, self._found()) if step == state.step]
         final = self._folder / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
         with atomic_folder(final) as folder:
-            save_file(state.tensors, folder / "tensors.safetensors")
+            if write_parts is None:
+                save_file(dict(state.tensors), folder / TENSORS)
             numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
-            (folder / "numbers.json").write_text(numbers, encoding="utf-8")
+            (folder / NUMBERS).write_text(numbers, encoding="utf-8")
             if best.is_file():
                 copy_or_link(best, folder / BEST_PARAMETERS)
             manifest = {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
+            if write_parts is not None:
+                manifest |= {f"{PARTS}/{name}": each for name, each in write_parts(folder / PARTS).items()}
             (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
     def prune(self) -> None:
@@ -93,7 +111,7 @@ class Checkpoints:
         for folder in self._found():
             try:
                 return _read(folder), sentences
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
                 self._damaged.add(folder)
                 sentences.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
         return None, sentences
@@ -105,13 +123,28 @@ class Checkpoints:
 
 def _read(folder: Path) -> Checkpoint:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    wrong = [name for name in STATE_FILES if sha256_of(folder / name) != manifest[name]]
+    names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
+    wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]
     if wrong:
         raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
-    numbers = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
-    tensors = load_tensors(folder / "tensors.safetensors")
+    if not names:
+        raise ValueError(tr("no file with tensors is named in manifest.json"))
+    numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    files = tuple(folder / name for name in names)
+    tensors = load_tensors(*files) if names == [TENSORS] else stored_tensors(files)
     best = (folder / BEST_PARAMETERS, manifest[BEST_PARAMETERS]) if BEST_PARAMETERS in manifest else None
-    return Checkpoint(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best)
+    return Checkpoint(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best, files=files)
+
+
+def stored_tensors(files: Sequence[Path]) -> StoredTensors:
+    """The tensors of a saved state by the files that they are in, in one process or in several.
+
+    Raises:
+        OSError, SafetensorError, ValueError: the files are not whole.
+    """
+    from jumok.runs.stored import StoredTensors  # slow to import
+
+    return StoredTensors(files)
 
 
 def _place(state: Path) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
+FORMAT_OF_PARTS = 2  # of a run that has a state with a file of each process
 
 
 def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -34,12 +35,12 @@ def parse_config(path: Path) -> dict[str, Any]:
         config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
     except (ValueError, KeyError, TypeError, OSError):
         raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
-    if found != FORMAT:
+    if found not in (FORMAT, FORMAT_OF_PARTS):
         raise RunError(
             "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
             path=path,
             found=found,
-            known=FORMAT,
+            known=FORMAT_OF_PARTS,
         )
     return config
 

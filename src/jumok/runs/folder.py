@@ -19,8 +19,8 @@ from jumok.files import LockHeld, copy_or_link, locked, space, sync_folder, writ
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.models.tensors import load_tensors
-from jumok.runs.checkpoints import Checkpoint, Checkpoints
-from jumok.runs.config import model_config_of, parse_config, require_tokenizer_of
+from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
+from jumok.runs.config import FORMAT_OF_PARTS, model_config_of, parse_config, require_tokenizer_of
 from jumok.runs.logs import Logs
 from jumok.runs.parameters import (
     holds,
@@ -32,12 +32,13 @@ from jumok.runs.parameters import (
     size_of,
     write_tensors,
 )
+from jumok.runs.stopping import stop_file
 from jumok.tokenizers import Tokenizer
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 # The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
-    r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl)|lock|\..+\.tmp))?"
+    r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp))?"
     r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json))?"
 )
 
@@ -49,6 +50,7 @@ class RunFolder:
         self.path = path
         self.state = path / "state"
         self.model_file = path / "model.safetensors"
+        self.base_file = self.state / "base.safetensors"  # what adapters are trained on
         self.logs = Logs(path)
         self.checkpoints = Checkpoints(self.state)
 
@@ -132,11 +134,16 @@ class RunFolder:
         return self._is_run() and "train" in self.read_config()
 
     def _is_run(self) -> bool:
-        try:
+        with suppress(RunError):
             self.read_config()
-        except RunError:
-            return False
-        return True
+            return True
+        return False
+
+    def is_left_behind(self) -> bool:
+        """Return whether a start was killed here, and no process writes to the folder now."""
+        with suppress(LockHeld, OSError), locked(self.state / "lock"):
+            return self._is_unfinished_start()
+        return False
 
     def _is_unfinished_start(self) -> bool:
         inside = (entry.relative_to(self.path).as_posix() for entry in self.path.rglob("*"))
@@ -162,9 +169,8 @@ class RunFolder:
                         "choose another {--out}.",
                         path=self.path,
                     ) from None
-                for folder in (self.path, self.state):
-                    for leftover in folder.glob(".*.tmp"):
-                        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+                for leftover in (stop_file(self.path), *self.path.glob(".*.tmp"), *self.state.glob(".*.tmp")):
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             held.callback(self.logs.close)
             yield
 
@@ -278,15 +284,20 @@ class RunFolder:
 
     # --- training states --------------------------------------------------------------------------------------------
 
-    def write_checkpoint(self, state: Checkpoint) -> None:
+    def write_checkpoint(self, state: Checkpoint, write_parts: WriteParts | None = None) -> None:
         """Write a training state; then remove damaged states, and those before the last two steps.
+
+        Args:
+            write_parts: writes the tensors, together with other processes.
 
         Raises:
             RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
+        if write_parts is not None and (config := self.read_config())["format"] < FORMAT_OF_PARTS:
+            self.write_config({**config, "format": FORMAT_OF_PARTS})  # first: older versions would remove the state
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
             self.logs.sync()  # the state records their sizes
-            self.checkpoints.write(state, best=self.model_file)
+            self.checkpoints.write(state, self.model_file, write_parts)
         self.checkpoints.prune()
 
     def _checkpoints(self) -> None:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
+from jumok.config import ModelConfig
+from jumok.config.huggingface import our_config, read_stock
 from jumok.errors import RunError
 from jumok.inference.native.build import library, why_not
 from jumok.interop.huggingface import from_hf, is_hf
@@ -88,6 +90,19 @@ def _load_run(path: Path) -> Model:
     model.tokenizer = run.read_tokenizer()
     run.read_parameters(model)
     return model.eval()
+
+
+def read_shape(path: str | os.PathLike[str]) -> ModelConfig:
+    """Return the configuration of the model in a run folder or a Hugging Face folder, without its parameters.
+
+    Raises:
+        RunError: the folder has neither format, or a file is missing or damaged.
+        JumokError: the model has an architecture that jumok does not support.
+    """
+    folder = Path(path)
+    if is_hf(folder):
+        return our_config(read_stock(folder / "config.json"), str(folder))
+    return RunFolder.open(folder).model_config()
 
 
 def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> list[list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Size, Tensor, nn
 
 from jumok.errors import RunError
 from jumok.files import atomic_path, sha256_of
@@ -39,16 +39,25 @@ def restore_parameters(model: nn.Module, tensors: Mapping[str, Tensor], where: s
     Raises:
         RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
-    faults = misfits(tensors, {name: tensor.shape for name, tensor in parameters_of(model).items()})
-    if faults:
-        raise RunError(
-            "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
-        )
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    require_fit(shapes, {name: tensor.shape for name, tensor in parameters_of(model).items()}, where)
     model.load_state_dict(dict(tensors), strict=False)  # not strict: a shared tensor occurs under one name
 
 
-def adopt_parameters(model: nn.Module, other: nn.Module) -> None:
-    """Copy the tensors of `other` that have the same name and shape in `model`; other tensors are not changed.
+def require_fit(found: Mapping[str, Size], expected: Mapping[str, Size], where: str) -> None:
+    """Raise RunError if shapes by name are not those of a model; the message lists all differences.
+
+    Args:
+        where: the file, for the message.
+    """
+    if faults := misfits(found, expected):
+        raise RunError(
+            "{where} does not fit the model of config.json: {faults}.", where=where, faults="; ".join(faults)
+        )
+
+
+def adopt_parameters(model: nn.Module, other: nn.Module) -> list[str]:
+    """Copy the tensors of `other` that have the same name and shape in `model`; return the names of those not changed.
 
     The classifier is copied only if both models have the same labels, because each of its rows belongs to a label.
     """
@@ -62,6 +71,7 @@ def adopt_parameters(model: nn.Module, other: nn.Module) -> None:
         and not (name.startswith("classifier.") and labels[0] != labels[1])
     }
     model.load_state_dict(shared, strict=False)
+    return [name for name in parameters_of(model) if name not in shared]
 
 
 def size_of(tensors: Mapping[str, Tensor]) -> int:

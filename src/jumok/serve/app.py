@@ -11,9 +11,13 @@ from fastapi.responses import PlainTextResponse, Response
 
 from jumok.serve import chat, completions, embeddings, own
 from jumok.serve.bodies import JSONRoute
+from jumok.serve.desk.folders import RunFolders
+from jumok.serve.desk.routes import add_desk
 from jumok.serve.errors import add_handlers
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.models import Models, Served
+from jumok.serve.page import playground
+from jumok.serve.playground.routes import engine_routes
 from jumok.serve.schemas import (
     AttentionBody,
     Body,
@@ -37,11 +41,14 @@ ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
 
 
-def create_app(models: Models, settings: ServeSettings, metrics: Metrics | None = None) -> FastAPI:
+def create_app(
+    models: Models, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
+) -> FastAPI:
     """The application of a server: the endpoints, without the limits of `jumok.serve.limits`.
 
     Args:
         models: stays with the caller, who closes it. metrics: None: new ones.
+        folders: of the playground; None: without its page and its desk.
     """
     app = FastAPI(title="jumok", version=__version__, docs_url=None, redoc_url=None)  # those load scripts from a CDN
     router = APIRouter(route_class=JSONRoute, responses=ERRORS)
@@ -64,6 +71,10 @@ def create_app(models: Models, settings: ServeSettings, metrics: Metrics | None 
     ):
         router.add_api_route(path, read_endpoint, methods=["POST"], response_model=None)
     app.include_router(router)
+    app.include_router(engine_routes(models, settings), include_in_schema=False)  # it serves the page of this version
+    if folders is not None:
+        add_desk(app, models, folders, settings)
+        app.add_api_route("/", playground, methods=["GET"], response_model=None, include_in_schema=False)
     add_handlers(app)
     return app
 

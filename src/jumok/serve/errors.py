@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from jumok.errors import JumokError, RunError
 from jumok.inference.requests import Overloaded
 from jumok.serve.models import UnknownModel
+from jumok.serve.refused import Refused
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
     match error:
         case APIError():
             return error
+        case Refused():
+            return APIError(str(error), status=error.status, code=error.code)
         case UnknownModel():
             return APIError(str(error), status=404, param="model", code="model_not_found")
         case Overloaded():

@@ -19,12 +19,14 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jumok.messages import speaking
+from jumok.messages import Language, speaking
 from jumok.serve.errors import APIError, error_response
 from jumok.serve.metrics import Metrics
 from jumok.serve.settings import ServeSettings, is_local
 
-OPEN = {"/healthz"}  # paths that need no key
+OPEN = {("GET", "/healthz"), ("GET", "/")}  # need no key; the page of the playground asks for it
+OWN = "/v1/jumok/"  # begins the paths that only the server's own page may use from a browser
+UPLOADS = "/v1/jumok/uploads"  # whose body the application reads piece by piece
 LONGEST_PATH = 200  # characters of a path in the log
 DRAIN_SECONDS = 2.0  # how long a body is read after it was refused
 CLOSE = {"Connection": "close"}
@@ -71,7 +73,7 @@ class Log:
             await send(message)
 
         try:
-            with speaking("en", terminal=False):  # clients are programs
+            with speaking(language_of(scope), terminal=False):
                 await self._app(scope, receive, watch)
         except Exception as error:
             if not status:
@@ -96,11 +98,17 @@ class Log:
         )
 
 
+def language_of(scope: Scope) -> Language:
+    """The language of messages: English, because clients are programs, but that of the reader in the server's page."""
+    wanted = Headers(scope=scope).get("accept-language", "") if scope["path"].startswith(OWN) else ""
+    return "ko" if wanted.lower().startswith("ko") else "en"
+
+
 class Browsers:
     """Refuses what a page of another site lets a browser send.
 
     Args:
-        origins: origins whose pages may use the server.
+        origins: origins whose pages may use the server, without the paths under OWN.
         local: whether only names of this machine are accepted as Host. A page can let the name of its site point to
             127.0.0.1 (DNS rebinding); its requests then have that name as Host, and its own origin.
     """
@@ -117,15 +125,18 @@ class Browsers:
                 wrong = "this server answers only requests to localhost; a server with an API key answers all."
                 await _refuse(APIError(wrong, status=403, code="host_not_allowed"), scope, send)
                 return
-            if origin is not None and not self._allows(origin, host):
+            own_only = scope["path"].startswith(OWN)
+            if origin is not None and not self._allows(origin, host, own_only=own_only):
                 wrong = "pages of this origin may not use the server; start it with --cors and the origin."
                 await _refuse(APIError(wrong, status=403, code="origin_not_allowed"), scope, send)
                 return
         await self._app(scope, receive, send)
 
-    def _allows(self, origin: str, host: str) -> bool:
+    def _allows(self, origin: str, host: str, *, own_only: bool) -> bool:
         own = origin.partition("://")[2]
-        return not self._origins.isdisjoint({"*", origin}) or (own != "" and own.lower() == host.lower())
+        if own != "" and own.lower() == host.lower():
+            return True
+        return not own_only and not self._origins.isdisjoint({"*", origin})
 
 
 def _name_in(host: str) -> str:
@@ -143,7 +154,8 @@ class Keys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
-        if scope["type"] != "http" or scope["path"] in OPEN or self._knows(Headers(scope=scope)):
+        is_open = scope["type"] != "http" or (scope["method"], scope["path"]) in OPEN
+        if is_open or self._knows(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         wrong = "the API key is missing or wrong; send it in the header Authorization: Bearer KEY."
@@ -171,7 +183,7 @@ class Body:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its whole body, or answer 400, 408 or 413."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] == UPLOADS:
             await self._app(scope, receive, send)
             return
         try:

@@ -17,11 +17,14 @@ from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
 from jumok.interop.huggingface import is_hf
+from jumok.messages import message
 from jumok.models import Model, task_of
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.runs.folder import MODEL_FILES, RunFolder
 from jumok.runs.load import load
+from jumok.serve.playground.reading import Reading
+from jumok.serve.refused import Refused
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 
@@ -42,6 +45,7 @@ class Served:
 
     Fields:
         name: of its run folder. task: lm, mlm, classify or seq2seq.
+        reading: for calls that hook the model.
         created: when its parameters were written, in seconds since 1970.
         service: what writes with the model; None for one that does not write.
         size: bytes of its parameters, twice for one that writes, because the engine arranges them anew.
@@ -51,6 +55,7 @@ class Served:
     name: str
     folder: Path
     model: Model
+    reading: Reading
     task: str
     created: int
     service: Service | None
@@ -70,6 +75,7 @@ class _Run:
     Fields:
         files: identity, size and time of the files when they were read last.
         wanted: requests that wait until it is loaded. used: when the last request ended.
+        added: whether a client asked for it, and may ask to remove it.
     """
 
     name: str
@@ -78,15 +84,16 @@ class _Run:
     files: tuple[object, ...] = ()
     wanted: int = 0
     used: float = field(default_factory=time.monotonic)
+    added: bool = False
 
 
 class Models:
     """The models of a server.
 
-    A name is that of the run folder. The first model is loaded at once, the others when a request names them, in a
-    thread. If memory is short, models that no request uses leave, the one first whose last use was longest ago. A run
-    whose files changed, because it was trained further, is loaded again; requests that use the old parameters go on
-    with them. If the new files cannot be read, the loaded model stays.
+    A name is that of the run folder, or that under which a folder was added. The first model is loaded at once, the
+    others when a request names them, in a thread. If memory is short, models that no request uses leave, the one first
+    whose last use was longest ago. A run whose files changed, because it was trained further, is loaded again; requests
+    that use the old parameters go on with them. If the new files cannot be read, the loaded model stays.
 
     Args:
         prepare: called with each model that writes, after it was loaded.
@@ -110,7 +117,57 @@ class Models:
         self._settings, self._device, self._prepare = settings, device, prepare
         self._lock = threading.Lock()  # guards the numbers of requests, and which models are loaded
         self._loader = ThreadPoolExecutor(1, "jumok loader")
-        self._read(next(iter(self._runs.values())))
+        if self._runs:
+            self._read(next(iter(self._runs.values())))
+
+    def add(self, name: str, folder: Path) -> None:
+        """Serve another run, unless there is a model of this name.
+
+        If there are as many as allowed, the one that was added and not used for the longest time leaves.
+
+        Raises:
+            Refused: all that were added are in use, or the folder is not a run.
+        """
+        name = nfc(name)
+        with self._lock:
+            if name in self._runs:
+                return
+            added = [run for run in self._runs.values() if run.added]
+            idle = [run for run in added if not _is_used(run)]
+            full = len(added) >= self._settings.max_added
+            if full and not idle:
+                raise Refused(
+                    message("{most} runs are loaded and in use; try again in a moment."),
+                    status=409, code="too_many_models", most=self._settings.max_added,
+                )  # fmt: skip
+            try:
+                _require_run(folder)
+            except RunError as error:
+                raise Refused(message("{said}"), status=409, code="damaged", said=error) from error
+            left = self._runs.pop(min(idle, key=lambda run: run.used).name).served if full else None
+            self._runs[name] = _Run(name, folder, added=True)
+        if left is not None:
+            left.close()
+
+    def remove(self, name: str) -> None:
+        """Serve a run that was added no longer; requests that have begun go on.
+
+        Raises:
+            UnknownModel: there is no such model. Refused: the server was started with it, or a request uses it.
+        """
+        with self._lock:
+            run = self._run(name)
+            if not run.added or _is_used(run):
+                raise Refused(
+                    message("{name} is in use, or the server was started with it."),
+                    status=409,
+                    code="in_use",
+                    name=name,
+                )
+            del self._runs[run.name]
+            served, run.served = run.served, None
+        if served is not None:
+            served.close()
 
     def names(self) -> list[str]:
         """The names of all models, loaded or not."""
@@ -148,8 +205,8 @@ class Models:
             Unavailable: it cannot be loaded.
             Overloaded: there is no memory for it beside the models that are in use.
         """
-        run = self._run(name)
-        with self._lock:
+        with self._lock:  # one that was removed would be loaded, and never closed
+            run = self._run(name)
             run.wanted += 1
         try:
             if run.served is None or run.files != _identity(run.folder):
@@ -186,7 +243,7 @@ class Models:
             raise UnknownModel(
                 "there is no model {name!r}; the models of this server are: {names}.",
                 name=name[:100],
-                names=", ".join(self._runs),
+                names=", ".join(self._runs) or "none",
             )
         return run
 
@@ -217,6 +274,7 @@ class Models:
             name=run.name,
             folder=run.folder,
             model=model,
+            reading=Reading(model),
             task=task_of(model),
             created=_written(run.folder),
             service=self._service(model) if writes else None,
@@ -243,7 +301,7 @@ class Models:
         while not self._fits(needed):
             if self._let_leave(run):
                 continue
-            if any(other.served is not None for other in self._runs.values()):
+            if any(other.served is not None for other in list(self._runs.values())):
                 raise Overloaded(
                     "there is no memory for the model {name!r} beside those in use; try again in a moment.",
                     name=run.name,
@@ -278,6 +336,11 @@ class Models:
         assert served is not None
         served.close()
         return True
+
+
+def _is_used(run: _Run) -> bool:
+    """Whether a request uses a model, or waits for it."""
+    return bool(run.wanted or (run.served is not None and run.served.leases))
 
 
 def _by_name(folders: Sequence[Path]) -> dict[str, _Run]:

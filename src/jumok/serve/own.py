@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from jumok.inference.classify import predict_whole
 from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
+from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.errors import APIError
@@ -43,9 +44,7 @@ def classify(served: Served, body: ClassifyBody, settings: ServeSettings) -> str
 def fill(served: Served, body: FillMaskBody, settings: ServeSettings) -> str:
     """The text with its masks filled, and the candidates for each; `position` counts characters of the input."""
     require_short("input", len(body.input), settings)
-    masks = body.input.count(mask_token(require_tokenizer(require_masked_model(served.model))))
-    if masks > MOST_MASKS:
-        raise APIError(f"input has {masks:,} masks; this server fills at most {MOST_MASKS}.", param="input")
+    require_few_masks(served.model, body.input, "input")
     filled = fill_mask(served.model, body.input, body.top)
     return to_json(
         {
@@ -57,6 +56,20 @@ def fill(served: Served, body: FillMaskBody, settings: ServeSettings) -> str:
             ],
         }
     )
+
+
+def require_few_masks(model: Model, text: str, param: str) -> None:
+    """Raise APIError for a text with too many masks.
+
+    Args:
+        param: the name of the text in the request.
+
+    Raises:
+        ConfigError: the model fills no masks.
+    """
+    masks = text.count(mask_token(require_tokenizer(require_masked_model(model))))
+    if masks > MOST_MASKS:
+        raise APIError(f"{param} has {masks:,} masks; this server fills at most {MOST_MASKS}.", param=param)
 
 
 def tokenize(served: Served, body: TokenizeBody, settings: ServeSettings) -> str:
@@ -73,13 +86,14 @@ def attention(served: Served, body: AttentionBody, settings: ServeSettings) -> s
     require_short("target", len(body.target or ""), settings)
     if body.target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it
         raise APIError("target is for an encoder–decoder; this model has none.", param="target")
-    found = trace(
-        served.model,
-        body.input,
-        target=body.target,
-        layers=body.layers,
-        heads=body.heads,
-        top=body.top,
-        name=served.name,
-    )
+    with served.reading.alone() as model:  # a service may run the modules of `served.model` now
+        found = trace(
+            model,
+            body.input,
+            target=body.target,
+            layers=body.layers,
+            heads=body.heads,
+            top=body.top,
+            name=served.name,
+        )
     return to_json(schema.to_json(found))

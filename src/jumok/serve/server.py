@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from jumok.errors import ServeError
 from jumok.models import Model
 from jumok.serve.app import create_app
+from jumok.serve.desk.folders import RunFolders
 from jumok.serve.errors import APIError
 from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
@@ -40,6 +41,7 @@ def serve(
     settings: ServeSettings,
     device: str = "cpu",
     *,
+    root: Path | None = None,
     ready: Callable[[str, Models], None],
     stopping: Callable[[], None],
     prepare: Callable[[Model], None],
@@ -50,6 +52,7 @@ def serve(
     The first signal ends it when the requests that have begun are answered, a second one at once.
 
     Args:
+        root: the folder whose runs the playground shows, and in which it starts runs; None: only `folders` are shown.
         ready: called with the URL when the server listens. stopping: called at the first signal, if requests run.
         prepare: called with each model that writes, after it was loaded.
         quiet: log only what goes wrong.
@@ -65,7 +68,7 @@ def serve(
         server = None
         try:
             metrics = Metrics(models.counts)
-            app = create_app(models, settings, metrics)
+            app = create_app(models, settings, metrics, RunFolders(folders, root))
             paths = [path for route in app.routes if (path := getattr(route, "path", None))]
             server = Server(
                 limited(app, settings, metrics, paths), settings, lambda: ready(url_of(sock), models), stopping

@@ -27,6 +27,8 @@ class ServeSettings:
         keys: API keys of the clients; without one the server listens only on this machine.
         cors: origins whose pages may read answers, such as "http://localhost:3000"; "*" for all.
         max_body: bytes of a request's body. max_prompt: characters of a prompt. max_tokens: tokens to write.
+        max_upload: bytes of a text that is uploaded for a run. trainings: that the desk lets run at a time.
+        max_added: runs that clients may load beside those that the server was started with.
         timeout: seconds that a request may take. read_timeout: seconds in which a client sends its headers, and as many
             for the body.
         quantize: as in `jumok.generate`.
@@ -45,6 +47,9 @@ class ServeSettings:
     max_body: int = 1_000_000
     max_prompt: int = 100_000
     max_tokens: int = 100_000
+    max_upload: int = 200_000_000
+    trainings: int = 1
+    max_added: int = 4
     timeout: float = 600.0
     read_timeout: float = 30.0
     quantize: Quantization | None = None
@@ -52,9 +57,10 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         require_range("port", self.port, 0, 65_535)
-        for name in ("slots", "max_body", "max_prompt", "max_tokens"):
+        for name in ("slots", "max_body", "max_prompt", "max_tokens", "max_upload", "trainings"):
             require_range(name, getattr(self, name), 1)
         require_range("waiting", self.waiting, 0)
+        require_range("max_added", self.max_added, 0)
         for name in ("timeout", "read_timeout"):
             require_range(name, getattr(self, name), 0.001)
         if self.memory is not None:
@@ -72,6 +78,11 @@ class ServeSettings:
                 "Name a file with keys, {--api-key-file FILE}, or listen on 127.0.0.1.",
                 host=self.host,
             )
+
+    @property
+    def may_write(self) -> bool:
+        """Whether clients may start trainings and send texts: with a key, or from this machine alone."""
+        return bool(self.keys) or is_local(self.host)
 
 
 def is_local(host: str) -> bool:

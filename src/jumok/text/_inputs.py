@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -10,13 +11,13 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import did_you_mean, message, tr
 
-Format = Literal["text", "jsonl", "csv", "tsv"]
+Format = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",
@@ -26,6 +27,8 @@ FORMATS: dict[str, Format] = {
     ".ndjson": "jsonl",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
 }
 """Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text."""
 
@@ -74,6 +77,16 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
         subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
+        if "dataset_info.json" in files and "state.json" in files:
+            files = _files_of_dataset(Path(folder))
+        elif "dataset_dict.json" in files:
+            splits = sorted(subfolders) or [tr("none")]
+            raise TextError(
+                "{folder} is a datasets folder with the splits {splits}; name the folder of one, for example {example}",
+                folder=folder,
+                splits=", ".join(splits),
+                example=Path(folder, splits[0]),
+            )
         for file in (Path(folder, file) for file in files if not file.startswith(".")):
             if file.suffix.lower() in formats and file.is_file():
                 found.append(file)
@@ -88,6 +101,29 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
         Input(str(file), str(file), formats[file.suffix.lower()], named=False)
         for file in sorted(found, key=lambda file: file.parts)
     ]
+
+
+def _files_of_dataset(folder: Path) -> list[str]:
+    """Return the data files of a folder that `datasets.Dataset.save_to_disk` wrote; others there are caches.
+
+    Raises:
+        TextError: its state.json is damaged, or a file is missing.
+    """
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        files = [str(entry["filename"]) for entry in state["_data_files"]]
+        if outside := [name for name in files if PureWindowsPath(name).name != name]:
+            raise ValueError(f"{outside[0]!r} is no file name")  # a stranger's folder names no file outside itself
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TextError(
+            "{path} of a datasets folder cannot be read ({reason}); save the data set again",
+            path=folder / "state.json",
+            reason=repr(error),
+        ) from None
+    for name in files:
+        if not (folder / name).is_file():
+            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name)
+    return files
 
 
 def _same_name_in_another_form(path: Path) -> Path:

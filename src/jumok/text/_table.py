@@ -12,8 +12,9 @@ from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
 from jumok.messages import did_you_mean, message, tr
+from jumok.text._columnar import COLUMNAR, Columnar, columnar
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
+from jumok.text._inputs import TABLES, Format, Input, find, open_input, require_one_stdin
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
@@ -100,7 +101,7 @@ def read_table(
     *,
     encoding: str | None = None,
 ) -> Table:
-    """Read the named columns of .csv, .tsv and .jsonl files into one table.
+    """Read the named columns of .csv, .tsv, .jsonl, .parquet and .arrow files into one table.
 
     Encodings, newlines, normal form, folders and copies are handled as in `read`; a folder is searched only for tables.
     Standard input ("-") is read as JSON lines if it begins with "{", as .csv if its first line contains a comma and no
@@ -128,9 +129,15 @@ def read_table(
     if not files:
         raise TextError("no table was given; name at least one file or folder, or - for standard input")
     for file in files:
-        with open_input(file) as data, reading(file, data, codec) as found:
-            if found is not None:
-                _read_source(found, writer)
+        with open_input(file) as data:
+            if file.format in COLUMNAR:
+                with columnar(file, data) as columns_of_file:
+                    if columns_of_file is not None:
+                        _add(columns_of_file, file.format, _columnar_cells(columns_of_file, writer), writer)
+                continue
+            with reading(file, data, codec) as found:
+                if found is not None:
+                    _read_source(found, writer)
     if not writer.sources:
         raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
     return writer.table()
@@ -210,8 +217,15 @@ def _read_source(table: Reading, writer: _TableWriter) -> None:
     """Add the rows of one input; empty and blank files found in a folder are skipped."""
     format = table_format(table)
     cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
-    for number, row in cells:
-        writer.write(Place(table.file.name, number), row)
+    _add(table, format, ((Place(table.file.name, number), row) for number, row in cells), writer)
+
+
+def _add(
+    table: Reading | Columnar, format: Format, cells: Iterable[tuple[Place, list[str]]], writer: _TableWriter
+) -> None:
+    """Add the rows of one input, unless it is empty or a copy."""
+    for where, row in cells:
+        writer.write(where, row)
     if writer.new_rows:
         sha256 = _digest(writer.rows[-writer.new_rows :])
         if writer.sources.is_copy(table.file.name, sha256):
@@ -237,6 +251,21 @@ def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, lis
                 column=column,
                 known=_known(column, list(names)),
             )
+
+
+def _columnar_cells(table: Columnar, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
+    for column in writer.columns:
+        if column not in table.columns:
+            raise TextError(
+                "{name}: no column {column!r}; {known}",
+                name=table.file.name,
+                column=column,
+                known=_known(column, table.columns),
+            )
+    for where, row in table.rows(writer.columns):
+        yield where, [_spelled(where, column, cell) for column, cell in zip(writer.columns, row, strict=True)]
+    if not writer.new_rows and table.file.named:
+        raise TextError("{name} has no rows; jumok needs rows to work with", name=table.file.name)
 
 
 def _spelled(where: Place, column: str, value: object) -> str:

@@ -17,8 +17,9 @@ from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import tr
+from jumok.text._columnar import COLUMNAR, Columnar, columnar
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import Format, Input, find, no_room, open_input, require_one_stdin, spool
+from jumok.text._inputs import TABLES, Format, Input, find, no_room, open_input, require_one_stdin, spool
 from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 from jumok.text.boundaries import recut
@@ -94,7 +95,8 @@ def read(
 
     - A folder refers to all files below it with a suffix of `FORMATS`, sorted by path. Hidden, empty and blank files
       are skipped.
-    - From .jsonl, .csv and .tsv files one column is read. Its rows are joined by "\\n"; empty rows are skipped.
+    - From .jsonl, .csv, .tsv, .parquet and .arrow files one column is read. Its rows are joined by "\\n"; empty rows
+      are skipped. A folder that `datasets` saved is read like any folder of .arrow files.
     - Two inputs are separated by exactly one blank line: the newlines at the end of the first become two.
     - An input with the same content as an earlier one is skipped; its name is added to the `copies` of that source.
     - Standard input is plain text. If `column` is given, it is a table of the format that `read_table` detects.
@@ -120,9 +122,10 @@ def read(
     if column is not None and not any(_is_table(file, column) for file in inputs):
         names = ", ".join(file.name for file in inputs[:3])
         raise TextError(
-            "column {column!r} was given for plain text ({names}); only .jsonl, .csv and .tsv have columns",
+            "column {column!r} was given for plain text ({names}); only {suffixes} have columns",
             column=column,
             names=names,
+            suffixes=", ".join(TABLES),
         )
     with _TextWriter(spool_dir, in_memory) as writer:
         for file in inputs:
@@ -155,29 +158,38 @@ def from_string(s: str, name: str = "<string>") -> Text:
 
 def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | None, writer: _TextWriter) -> None:
     """Add one input to the text; empty and blank files found in a folder are skipped."""
+    if file.format in COLUMNAR:
+        with columnar(file, data) as table:
+            if table is not None:
+                _add(table, file.format, _joined(_columnar_column(table, column)), writer)
+        return
     with reading(file, data, codec) as found:
-        if found is None:
-            return
-        format = table_format(found) if _is_table(file, column) else "text"
-        pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
-        begin, composed, held, digest = writer.mark(), False, "", hashlib.sha256()
-        for piece in recut(pieces):
-            normal = unicodedata.normalize("NFC", piece)
-            composed = composed or normal != piece
-            held += normal
-            digest.update(normal.encode())
-            if not held.isspace():  # write nothing of a blank file
-                writer.write(held)
-                held = ""
-        if writer.chars > begin.chars:
+        if found is not None:
+            format = table_format(found) if _is_table(file, column) else "text"
+            pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
+            _add(found, format, pieces, writer)
+
+
+def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], writer: _TextWriter) -> None:
+    """Add the pieces of one input to the text, unless it is blank or a copy."""
+    begin, composed, held, digest = writer.mark(), False, "", hashlib.sha256()
+    for piece in recut(pieces):
+        normal = unicodedata.normalize("NFC", piece)
+        composed = composed or normal != piece
+        held += normal
+        digest.update(normal.encode())
+        if not held.isspace():  # write nothing of a blank file
             writer.write(held)
-            chars, sha256 = writer.chars - begin.chars, digest.hexdigest()
-            if writer.sources.is_copy(file.name, sha256):
-                writer.take_back(begin)
-            else:
-                writer.end_source(found.source(format=format, chars=chars, normalised=composed, sha256=sha256))
-        elif file.named:
-            raise blank(file)
+            held = ""
+    if writer.chars > begin.chars:
+        writer.write(held)
+        chars, sha256 = writer.chars - begin.chars, digest.hexdigest()
+        if writer.sources.is_copy(found.file.name, sha256):
+            writer.take_back(begin)
+        else:
+            writer.end_source(found.source(format=format, chars=chars, normalised=composed, sha256=sha256))
+    elif found.file.named:
+        raise blank(found.file)
 
 
 def _is_table(file: Input, column: str | None) -> bool:
@@ -209,12 +221,7 @@ def _json_column(table: Reading, column: str) -> Iterator[str]:
             raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=_choice(row))
         value = row[column]
         if not isinstance(value, str | None):
-            raise TextError(
-                "{where}: column {column!r} holds {value}, which is not text",
-                where=where,
-                column=column,
-                value=json.dumps(value)[:40],
-            )
+            raise _no_text(where, column, json.dumps(value))
         if value:
             try:
                 value.encode()
@@ -223,17 +230,38 @@ def _json_column(table: Reading, column: str) -> Iterator[str]:
             yield value
 
 
+def _columnar_column(table: Columnar, column: str | None) -> Iterator[str]:
+    wanted = unicodedata.normalize("NFC", column or "text")
+    if wanted not in table.columns:
+        raise _no_column(table, wanted, table.columns, named=column is not None)
+    for where, [value] in table.rows([wanted]):
+        if not isinstance(value, str | None):
+            raise _no_text(where, wanted, str(value))
+        if value:
+            yield value
+
+
+def _no_text(where: Place, column: str, value: str) -> TextError:
+    return TextError(
+        "{where}: column {column!r} holds {value}, which is not text", where=where, column=column, value=value[:40]
+    )
+
+
 def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -> Iterator[str]:
     name = table.file.name
     rows = delimited_rows(table, tabs=tabs)
     _, header = next(rows, (1, []))
     if column not in header:
-        asked = tr("no column {column!r}", column=column) if named else tr("the column of the text was not named")
-        raise TextError("{name}: {asked}; {known}", name=name, asked=asked, known=_choice(header))
+        raise _no_column(table, column, header, named=named)
     at = only_place(name, header, column)
     for _, fields in rows:
         if fields[at]:
             yield fields[at]
+
+
+def _no_column(table: Reading | Columnar, column: str, columns: Sequence[str], *, named: bool) -> TextError:
+    asked = tr("no column {column!r}", column=column) if named else tr("the column of the text was not named")
+    return TextError("{name}: {asked}; {known}", name=table.file.name, asked=asked, known=_choice(columns))
 
 
 def _choice(columns: Iterable[str]) -> str:

@@ -161,7 +161,11 @@ class Tokenizer:
         For `char`, `jamo` and `bpe` the joined arrays equal `encode("".join(chunks))`, wherever the chunks end. For the
         kind "other" the text is cut at newlines, which can change ids there.
         """
-        return (self.encode(piece) for piece in recut(chunks, self._find_cut))
+        return map(self.encode, self.cut(chunks))
+
+    def cut(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Cut a text given in chunks into the pieces that `encode_chunks` encodes one by one."""
+        return recut(chunks, self._find_cut)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Return the text of `ids`, special tokens included.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from threading import Event, Thread
+
+import numpy as np
 
 from jumok.config import require_choice, require_range
 from jumok.errors import ConfigError, TokenizerError
@@ -25,6 +27,7 @@ MOST = 1_000_000_000  # ids, or occurrences: the library uses 32-bit counts
 
 _SLICE = 1 << 20  # characters of a long text to process at a time
 _BPE_SLICE = 1 << 13
+_COUNTED = 1 << 16  # characters at least to count at a time
 
 # A token in brackets is never a piece of the bpe pipeline, a character, or a byte token, so plain text is never encoded
 # to its id.
@@ -76,16 +79,30 @@ def train_tokenizer(
 
 
 def _collect_alphabet(chunks: Iterable[str], kind: str, alphabet: str, min_count: int) -> list[str]:
-    counts: Counter[str] = Counter()
+    counts = np.zeros(sys.maxunicode + 1, np.int64)  # of each code point
     normalise = nfd if kind == "jamo" else nfc
-    for piece in recut(chunks):
-        counts.update(normalise(piece))
-    characters = {character for character, count in counts.items() if count >= min_count}
+    for piece in recut(_joined(chunks)):
+        points = np.frombuffer(normalise(piece).encode("utf-32-le"), np.dtype("<u4"))
+        found = np.bincount(points)
+        counts[: len(found)] += found
+    characters = set(map(chr, np.flatnonzero(counts >= min_count).tolist()))
     if kind == "jamo":
         characters.update(nfd("".join(modern_syllables())))
     elif alphabet != "corpus":
         characters.update(ksx1001_syllables() if alphabet == "ksx1001" else modern_syllables())
     return sorted(characters)
+
+
+def _joined(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield the text of the chunks in longer ones; counting takes as long for a word as for a page."""
+    held, size = list[str](), 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size >= _COUNTED:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
 
 
 def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tuple[list[str], list[tuple[str, str]]]:

@@ -30,7 +30,7 @@ class Compilation:
         Training goes on without compiling then.
         """
         self._run.report(tr("compiling, which can take a minute"))
-        blocks = [part for part in self._run.model.modules() if isinstance(part, Block)]
+        blocks = [part for part in self._run.trained.modules() if isinstance(part, Block)]
         try:
             for block in blocks:
                 block.compile(dynamic=False, options={"fallback_random": True})

@@ -7,22 +7,20 @@ parameters and figures, bit for bit, on the same machine.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 
-from torch import Tensor
-
-from jumok.device import autocast, own_random, seed_random
+from jumok.device import own_random
+from jumok.errors import ProcessLost
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
-from jumok.training.objective import Objective, mean_loss
-from jumok.training.optim import clip_gradients, set_rate
+from jumok.training.distributed import Command, Order
 from jumok.training.saving import Saving
 from jumok.training.stages import begin_stage
 from jumok.training.state import TrainingRun
+from jumok.training.steps import Steps
 from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, require_finite_steps
 from jumok.training.validation import Validation
 
@@ -32,7 +30,7 @@ class Loop:
 
     def __init__(self, run: TrainingRun) -> None:
         self.run, self.state, self.config, self.task = run, run.state, run.config, run.task
-        self.model, self.optimizers, self.objective = run.model, run.optimizers, Objective(run.task, run.model)
+        self.steps = Steps(run)
         self.clock = Clock(run)
         self.validation = Validation(run, self.clock)
         self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
@@ -67,7 +65,7 @@ class Loop:
         if state.validated != state.step and (not state.reached or state.best is None):
             yield from self._validate(with_sample=True)
         if state.best is None and self.task.has_validation:
-            run.folder.write_parameters(self.model)
+            run.write_parameters()
             text = tr(
                 "No validation had a finite loss; the parameters are those of the last step, {step:,}.", step=state.step
             )
@@ -83,64 +81,41 @@ class Loop:
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def take_step(self) -> Step:
-        """Take one optimizer step: forward and backward, clip, update. An update that is not finite is skipped."""
-        began, state = time.perf_counter(), self.state
-        rate = self.clock.rate()
-        set_rate(self.optimizers, rate)
-        self.model.train()
-        # All batches of the step are made first, because each loss is divided by what all of them count.
-        first = state.step * self.config.accumulate
-        parts = [
-            (number, place, part)
-            for number in range(first, first + self.config.accumulate)
-            for place, part in enumerate(self.task.parts(number))
-        ]
-        counts = [sum(each) for each in zip(*(self.task.counts(part) for _, _, part in parts), strict=True)]
-        total = cost = 0.0
-        for number, place, part in parts:
-            loss = self._loss(part, counts, number, place)
-            loss.backward()
-            total += float(loss.detach())
-            cost += self.task.share(part)
-        norm = clip_gradients(self.model, self.config.clip)
-        finite = math.isfinite(total) and math.isfinite(norm)
-        if finite:
-            for optimizer in self.optimizers:
-                optimizer.step()
-        state.failures = 0 if finite else state.failures + 1
-        self.model.zero_grad()
+        """Take one optimizer step, in all processes of the run. An update that is not finite is skipped."""
+        began, state, rate = time.perf_counter(), self.state, self.clock.rate()
+        try:
+            with self.run.world.command(Order(command=Command.STEP, number=state.step, rate=rate)):
+                taken = self.steps.take(state.step, rate)
+        except ProcessLost as lost:
+            if lost.whole:
+                self.saving.rescue()
+            raise
+        state.failures = 0 if taken.updated else state.failures + 1
         state.step += 1
-        self.clock.advance(began, tokens=self.task.tokens_per_batch * cost)
+        self.clock.advance(began, tokens=self.task.tokens_per_batch * taken.cost)
         return Step(
             step=state.step,
-            loss=total,
+            loss=taken.loss,
             rate=rate,
-            grad_norm=norm,
-            skipped=not finite,
+            grad_norm=taken.norm,
+            skipped=not taken.updated,
             progress=state.progress,
             seconds=self.run.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
         )
 
-    def _loss(self, part: tuple[Tensor, ...], counts: list[int], number: int, place: int = 0) -> Tensor:
-        """The share of a part of batch `number` in the loss of its step."""
-        # Dropout is the same after a resume, and another one for each part of a batch.
-        seed_random(self.run.device, (self.config.seed * 1_000_003 + number + (place << 40)) % 2**63)
-        with autocast(self.run.device, self.config.precision):
-            sums, _ = self.objective(*part)
-            return mean_loss(sums, counts)
-
     # --- between steps ------------------------------------------------------------------------------------------------
 
     def _validate(self, *, with_sample: bool) -> Iterator[Event]:
         began = time.perf_counter()
-        figures = yield from self.validation.run()
-        if figures:
-            yield from self.stopping_at.check(figures)
-        yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
-        if with_sample or self.state.reached:
-            yield from self.validation.sample()
+        with self.run.whole():  # gathers shards once for all of this
+            figures = yield from self.validation.run()
+            if figures:
+                yield from self.stopping_at.check(figures)
+            yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
+            if with_sample or self.state.reached:
+                yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
 
     # --- before the first step, and after the last --------------------------------------------------------------------
@@ -152,24 +127,18 @@ class Loop:
         if self.state.step == 0 and not self.run.folder.logs.size("samples.txt"):
             yield from self.validation.sample()
         if self.config.compile == "on" and not is_over(self.run) and not self.stop:
-            failure = self.compilation.start(self._try_a_pass)
-            self.model.zero_grad()
+            with self.run.world.command(Order(command=Command.COMPILE)), own_random(self.run.device):
+                failure = self.compilation.start(self.steps.try_a_pass)
             if failure:
                 yield Notice(step=self.state.step, text=failure)
         yield from self.clock.start()
         self.saving.start()
 
-    def _try_a_pass(self) -> None:
-        part = self.task.parts(0)[0]
-        self.model.train()
-        with own_random(self.run.device):
-            self._loss(part, list(self.task.counts(part)), number=0).backward()
-
     def _interrupt(self) -> Iterator[Event]:
         run, state = self.run, self.state
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
         if state.best is None and (self.task.has_validation or not run.stages):
-            run.folder.write_parameters(self.model)
+            run.write_parameters()
         yield self.saving.save()
         figures = {} if state.best is None else run.folder.read_config()["metrics"]
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
@@ -179,9 +148,9 @@ class Loop:
         run, state, wanted = self.run, self.state, self.config.stop_at
         run.report(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
-        self.model.eval()
+        run.read_best()
+        run.model.eval()
         if state.best is not None:
-            run.folder.read_parameters(self.model)
             figures = self.stopping_at.figures or self.validation.final()
             run.put_metrics({"step": state.best_step, **figures})
         reason = "done" if state.cooldown is None else "early stop"

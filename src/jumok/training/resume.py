@@ -17,11 +17,19 @@ from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
+from jumok.training.adapters import read_base, require_one_process
+from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
-from jumok.training.run_record import RunRecord, refuse_other_settings, refuse_other_texts, require_reachable
+from jumok.training.run_record import (
+    RunRecord,
+    of_this_launch,
+    refuse_other_settings,
+    refuse_other_texts,
+    require_reachable,
+)
 from jumok.training.saving import LOGS, cut_logs, restore_checkpoint
 from jumok.training.stages import add_stage, go_to_stage
-from jumok.training.start import new_run
+from jumok.training.start import adapt, new_run
 from jumok.training.state import TrainingRun
 
 
@@ -33,12 +41,14 @@ def resume(
     device: torch.device,
     began: float,
     report: Callable[[str], None],
+    world: World,
 ) -> TrainingRun:
     """The run in a folder, where it goes on. The arguments are those of `Trainer.resume`."""
     folder = RunFolder.open(out)
     with ExitStack() as held:
         held.enter_context(folder.lock())  # before anything is read that another process may be about to change
-        record, machine = RunRecord.of(folder), describe_machine(device)
+        world.require_shared(folder.path)
+        record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": world.size}
         given = given_fields(training)
         refuse_other_settings(record, given)
         refuse_other_texts(record, text, val_text)
@@ -47,10 +57,16 @@ def resume(
             config = record.stage(given)
             holds_out = config.val > 0 or record.data["val_sha256"] is not None
             require_reachable(record.task, config, holds_out=holds_out)
+        config = of_this_launch(config, given)
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
+        world.require_rows(task.rows_per_batch)
         with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report)
+            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report, world)
+        if config.lora is not None:
+            require_one_process(world.size)
+            adapted = record.content["adapter"]
+            adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
         run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
         saved, run.notices = folder.checkpoints.newest()
         if further:
@@ -77,7 +93,7 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> Non
     if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
         if run.notices:
             run.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
-        go_to_stage(run, _mended_parameters(run, record, saved))
+        go_to_stage(run, _mended_parameters(run, record, saved), saved)
     elif ended is not None and at_end and not _unreadable(run):
         _go_to_end(run, ended, record.content["metrics"], saved)
     else:
@@ -159,7 +175,8 @@ def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
 def _unreadable(run: TrainingRun) -> str:
     """What is wrong with the best parameters that should be there, or ""."""
     try:
-        run.folder.read_parameters(run.model)
+        with run.whole():
+            run.folder.read_parameters(run.model)
     except RunError as error:
         return str(error)
     return ""
@@ -172,7 +189,7 @@ def _go_to_end(
     run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: Checkpoint | None
 ) -> None:
     """To the best parameters of a finished run, in eval mode, and to its result."""
-    run.folder.read_parameters(run.model)
+    run.read_best()
     run.model.eval()
     run.state.step = ended["step"]
     if saved is not None:

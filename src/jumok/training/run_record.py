@@ -23,6 +23,8 @@ OF_A_STAGE = frozenset(
         "final_rate", "warmup", "compile",
     ]
 )  # fmt: skip
+# What a resumed run may have different: it changes where the numbers are, and not what they are.
+OF_A_LAUNCH = frozenset(["shard", "recompute"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,11 @@ class RunRecord:
         return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
 
 
+def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of a resumed run, with the settings that may change whenever it is continued."""
+    return dataclasses.replace(config, **{name: given[name] for name in OF_A_LAUNCH & given.keys()})
+
+
 def refuse_other_settings(
     record: RunRecord, given: Mapping[str, Any], *, by_name: Mapping[str, Any] | None = None
 ) -> None:
@@ -103,7 +110,7 @@ def refuse_other_settings(
             all of them.
     """
     by_name = given if by_name is None else by_name
-    free = OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset()
+    free = OF_A_LAUNCH | (OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset())
     recorded = {**configuration.to_dict(record.shape), **configuration.to_dict(record.config)}
     differing = {
         key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
+from jumok.errors import ProcessLost
 from jumok.messages import tr
-from jumok.runs.checkpoints import Checkpoint
+from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
-from jumok.runs.parameters import parameters_of, restore_parameters
+from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
 from jumok.training.clock import Clock
+from jumok.training.distributed import Command, Order
 from jumok.training.state import TrainingRun, TrainingState
+
+if TYPE_CHECKING:
+    from jumok.runs.stored import StoredTensors
 
 SAVE_AT_MOST = 20  # times as long as a save takes lies between two of them, unless save_every is 0
 LOGS = ("metrics.jsonl", "samples.txt")
@@ -39,41 +47,142 @@ class Saving:
     def save(self) -> Save:
         """Write the state to the run folder."""
         began = time.perf_counter()
-        write_checkpoint(self._run)
+        try:
+            write_checkpoint(self._run)
+        except ProcessLost:
+            self.rescue()
+            raise
         self._clock.save_seconds = time.perf_counter() - began
         self._saved_at = time.monotonic()
         return Save(step=self._run.state.step, seconds=self._clock.save_seconds)
 
+    def rescue(self) -> None:
+        """Write the state after another process was lost, between two steps, if this one has all of it."""
+        if self._run.shards is None:
+            write_checkpoint(self._run, alone=True)
 
-def write_checkpoint(run: TrainingRun) -> None:
-    """Add a training state to the run folder: parameters, moments of the optimizers, and numbers."""
-    tensors = {f"model.{name}": tensor for name, tensor in parameters_of(run.model).items()}
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(run: TrainingRun, *, alone: bool = False) -> None:
+    """Add a training state to the run folder: parameters, moments of the optimizers, and numbers.
+
+    Args:
+        alone: without the other processes, which have not opened the run or are gone.
+    """
+    tensors = tensors_of(run)
+    run.state.seconds = run.seconds
+    run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
+    state = Checkpoint(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers())
+
+    def write_parts(folder: Path) -> Mapping[str, str]:
+        with run.world.command(Order(command=Command.SAVE, content={"folder": str(folder.resolve())})):
+            return write_part(run, tensors, folder)
+
+    run.folder.write_checkpoint(state, None if alone or run.world.size == 1 else write_parts)
+
+
+def write_part(run: TrainingRun, tensors: dict[str, Tensor], folder: Path) -> Mapping[str, str]:
+    """Write the part of this process of a state; the others do the same. Returns the SHA-256 of each file, on rank 0.
+
+    Raises:
+        OSError: some process cannot write; the text names its rank.
+    """
+    from jumok.runs import stored  # slow to import
+
+    return run.world.together(lambda: stored.write_part(tensors, folder))
+
+
+def tensors_of(run: TrainingRun) -> dict[str, Tensor]:
+    """What is trained, and the moments of the optimizers, by their names in a state."""
+    trained = parameters_of(run.trained) if run.adapters is None else run.adapters.stored()
+    tensors = {f"model.{name}": tensor for name, tensor in trained.items()}
     for number, optimizer in enumerate(run.optimizers):
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{index}.{key}": moment for key, moment in moments.items()}
-    run.state.seconds = run.seconds
-    run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
-    run.folder.write_checkpoint(Checkpoint(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers()))
+    return tensors
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     """Go back to a saved state: the reverse of `write_checkpoint`. The logs are left as they are.
 
+    With several processes the tensors are read by `restore_together`, once all of them have opened the run.
+
     Raises:
         RunError: the parameters do not fit the model.
     """
-    named = {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
-    restore_parameters(run.model, named, where=f"the training state of {run.folder.path}")
+    if run.world.size > 1:
+        run.restoring = stored_tensors(saved.files)
+        _require_fit(run, run.restoring)
+    else:
+        named = {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
+        if run.adapters is None:
+            restore_parameters(run.model, named, where=_the_state_of(run))
+        else:
+            run.adapters.restore(named, where=_the_state_of(run))
+            run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
+        _put_moments(run, saved.tensors)
+    planned = run.state.planned_tokens
+    run.state = TrainingState.from_numbers(saved.step, {"planned_tokens": planned, **saved.numbers})
+    run.began -= run.state.seconds
+
+
+def restore_together(run: TrainingRun, stored: StoredTensors) -> None:
+    """Read the tensors of a saved state; each process reads what it has of them, and all do so at the same time.
+
+    Raises:
+        OSError: some process cannot read; the text names its rank.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in parameters_of(run.trained).items()}
+    moments = {name: _blank(run, name, stored) for name in stored if name not in tensors}
+    run.world.together(lambda: stored.read_into(tensors | moments))
+    _put_moments(run, moments)
+    run.restoring = None
+
+
+def _put_moments(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
     for number, optimizer in enumerate(run.optimizers):
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in saved.tensors.items():
+        for name, tensor in tensors.items():
             kind, *place = name.split(".", 3)
             if kind == "optimizer" and int(place[0]) == number:
                 moments.setdefault(int(place[1]), {})[place[2]] = tensor
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-    planned = run.state.planned_tokens
-    run.state = TrainingState.from_numbers(saved.step, {"planned_tokens": planned, **saved.numbers})
-    run.began -= run.state.seconds
+
+
+def _blank(run: TrainingRun, name: str, stored: StoredTensors) -> Tensor:
+    """Room for a moment: divided among the processes if its parameter is. A number, as AdamW's `step`, never is."""
+    parameter, shape = _parameter_of(run, name), stored.shapes[name]
+    assert parameter is not None
+    if shape == parameter.shape:
+        return torch.zeros_like(parameter, dtype=stored.dtype(name), requires_grad=False)
+    return torch.zeros(shape, dtype=stored.dtype(name))
+
+
+def _parameter_of(run: TrainingRun, name: str) -> Tensor | None:
+    """The parameter that a moment belongs to, by its name in a state; None if there is none."""
+    kind, number, index, _ = name.split(".", 3) if name.count(".") >= 3 else ("", "", "", "")
+    if kind != "optimizer" or not (number.isdecimal() and index.isdecimal()) or int(number) >= len(run.optimizers):
+        return None
+    parameters = [each for group in run.optimizers[int(number)].param_groups for each in group["params"]]
+    return parameters[int(index)] if int(index) < len(parameters) else None
+
+
+def _require_fit(run: TrainingRun, stored: StoredTensors) -> None:
+    """Raise RunError unless the names and shapes of a state are those of the model and its optimizers."""
+    expected = {f"model.{name}": tensor.shape for name, tensor in parameters_of(run.model).items()}
+    for name, shape in stored.shapes.items():
+        if not name.startswith("model.") and (parameter := _parameter_of(run, name)) is not None:
+            expected[name] = parameter.shape if shape else shape
+    require_fit(stored.shapes, expected, where=_the_state_of(run))
+
+
+def _the_state_of(run: TrainingRun) -> str:
+    return f"the training state of {run.folder.path}"
 
 
 def cut_logs(run: TrainingRun, sizes: Mapping[str, int]) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
-from jumok.config.huggingface import our_config, read_stock
-from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.folder import RunFolder
+from jumok.runs.load import read_shape
 from jumok.training.run_record import RunRecord, refuse_other_settings
 from jumok.training.tasks import TASKS
 
@@ -34,7 +33,7 @@ def configurations(
     """
     task = settings.get("task") or "lm"
     configuration.require_choice("task", task, TASKS)
-    other = None if init is None else _shape_in(Path(init))
+    other = None if init is None else read_shape(init)
     if kind is None:
         kind = TASKS[task].kinds[0] if other is None else type(other)
     same = other if type(other) is kind else None  # `Trainer.start` refuses another kind
@@ -54,9 +53,3 @@ def given_again(out: str | os.PathLike[str], settings: Mapping[str, Any], size: 
     known = configuration.field_types(TrainConfig)
     chosen = {name: value for name, value in settings.items() if name in known and value is not None}
     return configuration.from_dict(TrainConfig, chosen)
-
-
-def _shape_in(folder: Path) -> ModelConfig:
-    if is_hf(folder):
-        return our_config(read_stock(folder / "config.json"), str(folder))
-    return RunFolder.open(folder).model_config()

@@ -6,9 +6,13 @@ Steps and batches are counted on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from jumok import config as configuration
+from jumok.errors import RunError
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Event, Stage
 from jumok.training.planning.plan import most_tokens
@@ -44,13 +48,19 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
     )
 
 
-def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
-    """To the beginning of the newest stage, with the best parameters; no state is needed for that.
+def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint | None) -> None:
+    """To the beginning of the newest stage, with the best parameters; no state is needed for that without adapters.
 
     Args:
-        metrics: of these parameters, as config.json has them.
+        metrics: of these parameters, as config.json has them. saved: the newest state.
+
+    Raises:
+        RunError: the parameters or the adapters are missing or damaged.
     """
-    run.folder.read_parameters(run.model)
+    if run.adapters is None:
+        run.folder.read_parameters(run.model)
+    else:
+        run.adapters.restore(adapters_in(saved, run.folder.path), where=str(run.folder.path), best=True)
     stage, state = run.stages[-1], run.state
     if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
         state.seconds_per_step = stage["seconds"] / max(1, stage["step"])
@@ -59,6 +69,16 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any]) -> None:
     state.stage_began = stage["seconds"]
     run.began -= state.stage_began
     cut_logs(run, stage["logs"])
+
+
+def adapters_in(saved: Checkpoint | None, path: Path) -> dict[str, Tensor]:
+    """The tensors of the adapters in a training state. Raises RunError if there is no state."""
+    if saved is None:
+        raise RunError(
+            "{path} has no whole training state left, which has its adapters; start a new run with {--init {path}}.",
+            path=path,
+        )
+    return {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
 
 
 def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingAt, saving: Saving) -> Iterator[Event]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import torch
 
 from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
+from jumok.data.shards import has_shards
 from jumok.device import describe_machine
-from jumok.errors import ConfigError
+from jumok.errors import ConfigError, EncoderLost
 from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
@@ -27,9 +29,12 @@ from jumok.runs.load import load
 from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
+from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
+from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
 from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
+from jumok.training.recompute import recompute_blocks
 from jumok.training.run_record import require_reachable, size_of
 from jumok.training.saving import write_checkpoint
 from jumok.training.state import TrainingRun, TrainingState
@@ -53,6 +58,7 @@ class Start:
     device: torch.device
     began: float
     report: Callable[[str], None]
+    world: World = field(default_factory=World)
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
@@ -62,6 +68,9 @@ class Start:
         kind = self._kind(task_type, init)
         wanted, training = configuration.configure(given, None, kind, None if init is None else init.config)
         require_possible(training, self.device)
+        if training.lora is not None:
+            require_peft()
+            require_one_process(self.world.size)
         material = self._material(task_type, training)
         if init is None:  # whose rates are for other batches
             of_material = task_type.training(material).items()
@@ -106,7 +115,8 @@ class Start:
             self.report(tr("reading {path}", path=self.text))
         text = material_of(self.text, task.columns)
         val_text = None if self.val_text is None else material_of(self.val_text, task.columns)
-        return task.material(text, val_text, training)
+        material = task.material(text, val_text, training)
+        return dataclasses.replace(material, report=partial(self._report_share, size_of(material.source)))
 
     def _tokenizer(self, task: type[Task[Any]], material: Material) -> Tokenizer:
         """The one that was given, or one that is trained on the training part."""
@@ -156,40 +166,65 @@ class Start:
             held.enter_context(folder.lock())
             folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
+                self.world.require_shared(folder.path)
                 folder._checkpoints()
-                self.report(tr("turning {size} into tokens", size=size_of(material.source)))
+                self._report_share(size_of(material.source), 0.0)
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
+                self.world.require_rows(task.rows_per_batch)
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
-                plan = make_plan(shape, training, task, self.device, tokens, choose_dropout=choose_dropout)
+                plan = make_plan(
+                    shape, training, task, self.device, tokens, choose_dropout=choose_dropout, processes=self.world.size
+                )
                 run = new_run(
-                    folder, task, plan.shape, plan.config, tokenizer, self.device, data, self.began, self.report
+                    folder,
+                    task,
+                    plan.shape,
+                    plan.config,
+                    tokenizer,
+                    self.device,
+                    data,
+                    self.began,
+                    self.report,
+                    self.world,
                 )
                 run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
                 if math.isfinite(plan.seconds_per_step):
                     run.state.seconds_per_step = plan.seconds_per_step
                 if init is not None:
-                    adopt_parameters(run.model, init)
-                    write_checkpoint(run)  # no seed could make these parameters again
-                self._write(folder, plan, tokenizer, data)  # last: with config.json the folder is a run
-            except BaseException:
-                folder.discard()  # nothing was trained yet, and a half-made folder would be in the way
+                    new = adopt_parameters(run.model, init)
+                    if training.lora is not None:
+                        adapt(run, whole=new, base=write_base(folder, run.model, new))
+                    write_checkpoint(run, alone=True)  # no seed could make these parameters again
+                self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
+            except BaseException as error:
+                # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
+                if not (isinstance(error, KeyboardInterrupt | EncoderLost) and has_shards(folder.state)):
+                    folder.discard()
                 raise
             run.lock = held.pop_all()
         return run
 
-    def _write(self, folder: RunFolder, plan: Plan, tokenizer: Tokenizer, data: dict[str, Any]) -> None:
+    def _report_share(self, size: str, share: float) -> None:
+        if share == 0:
+            self.report(tr("turning {size} into tokens", size=size))
+        else:
+            self.report(tr("turning {size} into tokens: {share:.0%}", size=size, share=share))
+
+    def _write(self, run: TrainingRun, plan: Plan, tokenizer: Tokenizer, data: dict[str, Any]) -> None:
         """Write tokenizer.json and config.json, with which the folder is a run."""
         if self.init is not None:
             data["init"] = os.fspath(self.init)
-        folder.write_tokenizer(tokenizer)
-        folder.write_config(
+        adapter = {} if run.adapters is None else {"adapter": run.adapters.describe()}
+        run.folder.write_tokenizer(tokenizer)
+        run.folder.write_config(
             {
                 **describe_model(plan.shape, tokenizer),
+                **adapter,
                 "train": {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens},
-                "machine": describe_machine(self.device),
+                "machine": {**describe_machine(self.device), "processes": self.world.size},
                 "data": data,
                 "metrics": {},
             }
@@ -206,25 +241,41 @@ def new_run(
     data: Mapping[str, Any],
     began: float,
     report: Callable[[str], None],
+    world: World,
 ) -> TrainingRun:
     """A run before its first step, with the first parameters of its model, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
         model = build(shape)
     model.tokenizer = tokenizer
-    model = model.to(device)
+    if not config.shard or world.size == 1:  # shards are moved to their devices one by one
+        model = model.to(device)
     # "auto" stands in runs from before there was a choice, which had the first of the two.
     train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
+    if config.recompute:
+        recompute_blocks(model)
     return TrainingRun(
         folder=folder,
         task=task,
         config=config,
         device=device,
         model=model,
-        optimizers=make_optimizers(model, config),
+        optimizers=make_optimizers(model, config, world),
         state=TrainingState(),
         train_tokens=data["train_tokens"],
         began=began,
         lock=ExitStack(),
         report=report,
+        world=world,
     )
+
+
+def adapt(run: TrainingRun, *, whole: Collection[str], base: Path) -> None:
+    """Let a run train adapters instead of the parameters that its model has.
+
+    Args:
+        whole, base: see `Adapters`.
+    """
+    assert run.config.lora is not None
+    run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, whole=whole, base=base)
+    run.optimizers = make_optimizers(run.model, run.config, run.world)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.optim import Optimizer
@@ -18,8 +18,14 @@ from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
+from jumok.training.distributed import World
 from jumok.training.planning.plan import Plan
 from jumok.training.tasks import Task
+
+if TYPE_CHECKING:
+    from jumok.runs.stored import StoredTensors
+    from jumok.training.adapters import Adapters
+    from jumok.training.sharding import Shards
 
 # The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token
 # costs a third of what it costs in training. Where they decide whether a goal is reached, they read more.
@@ -82,7 +88,9 @@ class TrainingRun:
     train_tokens: length of the training part. stages: the records of the stages after the first, as config.json has
     them; the newest one begins with the first event if `state.stage` has not counted it yet. began: `time.monotonic()`
     at which the run's clock stood at zero. notices: messages for the user, to be yielded first. plan: of a run that was
-    just started. result: of one that had finished. report: called with what is being done, in a few words.
+    just started. result: of one that had finished. restoring: the tensors that all processes have yet to read. report:
+    called with what is being done, in a few words. world: the processes that train it.
+    adapters: that are trained instead of the parameters of the model.
     """
 
     folder: RunFolder
@@ -100,6 +108,15 @@ class TrainingRun:
     notices: list[str] = field(default_factory=list)
     plan: Plan | None = None
     result: Finish | None = None
+    restoring: StoredTensors | None = None
+    world: World = field(default_factory=World)
+    shards: Shards | None = None
+    adapters: Adapters | None = None
+
+    @property
+    def trained(self) -> Model:
+        """The model that is trained: `model`, or its shards."""
+        return self.model if self.shards is None else self.shards.model
 
     @property
     def seconds(self) -> float:
@@ -128,17 +145,48 @@ class TrainingRun:
         return max(least, int(FINAL_TOKENS * self.state.planned_tokens))
 
     @contextmanager
+    def whole(self) -> Iterator[None]:
+        """`model` is a plain one with all its parameters inside the block, also with shards or adapters."""
+        with (
+            nullcontext() if self.shards is None else self.shards.gathered(),
+            nullcontext() if self.adapters is None else self.adapters.merged(),
+        ):
+            yield
+
+    @contextmanager
     def evaluating(self) -> Iterator[None]:
         """The model in eval mode, in the precision of the run."""
-        with eval_mode(self.model), autocast(self.device, self.config.precision):
+        with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
 
     def keep_best(self, figures: Mapping[str, float]) -> None:
         """Make the parameters of now the best ones of the run, which the folder then holds with these figures."""
         self.state.best, self.state.best_step = self.task.to_minimise(figures), self.state.step
-        self.folder.write_parameters(self.model)
+        self.write_parameters()
         self.state.best_metrics = {"step": self.state.step, **figures}
         self.put_metrics(self.state.best_metrics)
+
+    def write_parameters(self) -> None:
+        """Write model.safetensors, and the adapters if the run trains some."""
+        if self.adapters is not None:
+            self.adapters.keep_best()
+        with self.whole():
+            self.folder.write_parameters(self.model)
+        self.write_adapters()
+
+    def write_adapters(self) -> None:
+        """Write the adapters that model.safetensors was written with."""
+        if self.adapters is not None:
+            self.adapters.write(self.folder, self.folder.read_config()["data"].get("init"))
+
+    def read_best(self) -> None:
+        """Give `model` the parameters in the folder, for good."""
+        if self.shards is not None:
+            self.shards.fill()
+        if self.adapters is not None:
+            self.adapters.remove()
+            self.adapters = None
+        self.folder.read_parameters(self.model)
 
     def put_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Write the figures of the parameters in the folder to config.json."""

@@ -15,6 +15,8 @@ from jumok.errors import RunError
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
+from jumok.training.distributed import World
+from jumok.training.follower import lead
 from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
 from jumok.training.resume import resume
@@ -68,6 +70,7 @@ class Trainer:
         device: str = "auto",
         began: float | None = None,
         report: Callable[[str], None] | None = None,
+        world: World | None = None,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -90,11 +93,13 @@ class Trainer:
             device: "auto", "cpu", "cuda" or "mps".
             began: `time.monotonic()` from which a time budget counts; None: now.
             report: called with what is being done, in a few words, before anything that may take long.
+            world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
             TrainingError: the device has too little memory for the model.
         """
+        world = world or World()
         begun = Start(
             out=Path(out),
             text=text,
@@ -106,9 +111,10 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            report=report or _silent,
+            report=world.reporting(report or _silent),
+            world=world,
         )
-        return cls(begun.run())
+        return cls._led(begun.run())
 
     @classmethod
     def resume(
@@ -121,6 +127,7 @@ class Trainer:
         device: str = "auto",
         began: float | None = None,
         report: Callable[[str], None] | None = None,
+        world: World | None = None,
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
 
@@ -138,8 +145,20 @@ class Trainer:
             TrainingError: the device has too little memory for the model.
         """
         began = time.monotonic() if began is None else began
-        place = choose_device(device)
-        return cls(resume(Path(out), text, training, val_text, place, began, report or _silent))
+        place, world = choose_device(device), world or World()
+        return cls._led(
+            resume(Path(out), text, training, val_text, place, began, world.reporting(report or _silent), world)
+        )
+
+    @classmethod
+    def _led(cls, run: TrainingRun) -> Self:
+        if run.result is None:
+            try:
+                lead(run)
+            except BaseException:
+                run.lock.close()
+                raise
+        return cls(run)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Validation:
         run, state = self._run, self._run.state
         state.validated = state.step
         if not run.task.has_validation:
-            run.folder.write_parameters(run.model)
+            run.write_parameters()
             return {}
         run.report(tr("validating"))
         began = time.perf_counter()

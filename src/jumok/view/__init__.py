@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from jumok.files import require_writable
+
 if TYPE_CHECKING:
     from jumok.inference.sampling import Sampling
     from jumok.models import Model
@@ -59,7 +61,7 @@ def view(
     """
     from jumok.runs.load import load
     from jumok.text import string_of
-    from jumok.view.page import page_of_text, require_writable
+    from jumok.view.page import page_of_text
 
     text = string_of(text)
     if out is not None:

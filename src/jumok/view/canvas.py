@@ -63,14 +63,8 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    path = Path(path)
-    metadata = FORMATS.get(path.suffix.lower())
-    if metadata is None:
-        raise ConfigError("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
-    if not path.parent.is_dir():
-        raise ConfigError(
-            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
-        )
+    path = require_drawable(path)
+    metadata = FORMATS[path.suffix.lower()]
     with rc_context():
         rcdefaults()  # whatever the settings of this person are, the picture is the same
         rcParams.update({"font.family": _families(), "axes.unicode_minus": False, "svg.hashsalt": "jumok"})
@@ -80,6 +74,22 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
         settings: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1} if tight else {}
         with atomic_path(path) as temporary, _missing_glyphs_named():
             figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata, **settings)
+
+
+def require_drawable(path: Path | str) -> Path:
+    """The path, which a picture may be written to.
+
+    Raises:
+        ConfigError: the suffix is not one of FORMATS, or its folder is not there.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
+    if not path.parent.is_dir():
+        raise ConfigError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        )
+    return path
 
 
 def line_look(index: int, ink: str = INK) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Generation as a stream of JSON objects: a trace of the prompt, then an event for each token.
 
-The events are those of `docs/viewer.md`; `assets/live.js` reads them, one object a line.
+The events are those of `docs/viewer.md`; `assets/viewer/live.js` reads them, one object a line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jumok.models.gpt import GPT
 from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
 from jumok.view.token_text import Pieces, Reader
-from jumok.view.trace import trace
+from jumok.view.trace import Trace, trace
 from jumok.view.weight_encoding import FINEST
 
 GROUPINGS = ("character", "word")
@@ -68,14 +68,18 @@ def live(
     if not len(tokenizer.encode(text)):
         text = tokenizer.decode([start_id(tokenizer)])
     found = trace(model, text, layers=layers, heads=heads, top=top, lens=False, neurons="none", name=name)
+    ids = [token.id for token in found.sequences[0].pieces.tokens]
+    return _events(model, growing(found), ids, tokens, sampling or Sampling(), seed, layers, heads, top)
+
+
+def growing(found: Trace) -> dict[str, Any]:
+    """The JSON object of a trace to which tokens will be added."""
     header = to_json(found)
     pieces = found.sequences[0].pieces
     for kind in GROUPINGS:  # later tokens may need a group even if those of the prompt do not
         header["sequences"][0]["groups"].setdefault(kind, list(range(len(pieces.tokens))))
         header["sequences"][0]["group_texts"].setdefault(kind, [token.text for token in pieces.tokens])
-    return _events(
-        model, header, [token.id for token in pieces.tokens], tokens, sampling or Sampling(), seed, layers, heads, top
-    )
+    return header
 
 
 def _events(
@@ -101,21 +105,38 @@ def _events(
             ids = [*ids, drawn]
             prediction = _expected(model, recording, drawn, top, reader)
             drawn = next(steps)  # after this the model has read the one before
-            yield {
-                "event": "token",
-                "sequence": 0,
-                **_token(reader.read(ids), require_tokenizer(model).decode(ids[:-1])),
-                "rows": {"self": _rows(recording)},
-                "prediction": prediction,
-            }
+            yield _event(model, reader, ids, recording, prediction)
         after = _expected(model, recording, -1, top, reader) if room else header["predictions"]["after"]
     yield {"event": "end", "after": after}
 
 
+def token_event(model: GPT, ids: Sequence[int], *, reader: Reader, top: int = 10) -> dict[str, Any]:
+    """The event of the last of some ids, at least two, as `live` yields it. They must fit into the context."""
+    device = model.token_embedding.weight.device
+    with record(model, residual=True, values=False) as recording:
+        model.hidden(torch.tensor([list(ids)], device=device))
+    return _event(model, reader, ids, recording, _expected(model, recording, ids[-1], top, reader, place=-2))
+
+
+def _event(
+    model: GPT, reader: Reader, ids: Sequence[int], recording: Recording, prediction: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The event of the last of some ids, which the model has read."""
+    return {
+        "event": "token",
+        "sequence": 0,
+        **_token(reader.read(ids), require_tokenizer(model).decode(ids[:-1])),
+        "rows": {"self": _rows(recording)},
+        "prediction": prediction,
+    }
+
+
 @torch.inference_mode()
-def _expected(model: GPT, recording: Recording, token: int, top: int, reader: Reader) -> dict[str, Any] | None:
-    """The prediction after all that was read. token: the one that follows, -1 for none yet."""
-    stream = recording.residual["self"][-1][0, -1:]  # (1, C)
+def _expected(
+    model: GPT, recording: Recording, token: int, top: int, reader: Reader, *, place: int = -1
+) -> dict[str, Any] | None:
+    """The prediction after what was read up to a place. token: the one that follows, -1 for none yet."""
+    stream = recording.residual["self"][-1][0, place, None]  # (1, C)
     (found,) = token_predictions(lambda x: model.head(model.norm(x)), stream, torch.tensor([token]), top, reader)
     return prediction_json(found)
 

@@ -104,7 +104,6 @@ def model_input(
 
 def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: int | None) -> ModelInput:
     tokenizer = require_tokenizer(model)
-    context = model.config.context_length
     ids: list[int] = tokenizer.encode(text).tolist()
     if not ids and not tokens:
         raise _empty(tr("text"), tr(" or ask for tokens, which then begin as after a newline"))
@@ -113,12 +112,22 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
         framed = Framing.of(model.config, tokenizer).frame(tokenizer.encode(text))
         ids = [int(i) for i in framed.ids]
         part = Part(name="text", ids=ids, prompt=len(ids))
-        notes += [_cut_end(context)] * framed.cut + [_no_language_head()]
+        notes += [_cut_end(model.config.context_length)] * framed.cut + [_no_language_head()]
         return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
     ids = ids or [start_id(tokenizer)]
     prompt = len(ids)
     if tokens:
         ids += generate(model, text, tokens=tokens, seed=seed, **vars(sampling))[0].ids
+    return read_ids(model, ids, prompt, notes)
+
+
+def read_ids(model: GPT, ids: Sequence[int], prompt: int, notes: Sequence[Note] = ()) -> ModelInput:
+    """The input of a GPT that reads some ids, the last ones if they are more than its context.
+
+    Args:
+        prompt: how many of them were given. notes: that come first.
+    """
+    context, ids, notes = model.config.context_length, list(ids), list(notes)
     cut = max(0, len(ids) - context)
     if cut:
         notes.append(

@@ -129,9 +129,31 @@ def trace(
         ViewError: the model's numbers are not finite.
     """
     require_range("top", top, 1)
-    reader = Reader(require_tokenizer(model))
     with eval_mode(model):
         given = model_input(model, text, target, tokens, sampling, seed)
+    return trace_input(
+        model, given, layers=layers, heads=heads, top=top, lens=lens, exact=exact, neurons=neurons,
+        open_layer=open_layer, name=name,
+    )  # fmt: skip
+
+
+@torch.inference_mode()
+def trace_input(
+    model: Model,
+    given: ModelInput,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    top: int = 10,
+    lens: bool = True,
+    exact: bool = False,
+    neurons: Neurons | Sequence[int] = "auto",
+    open_layer: int | None = None,
+    name: str | None = None,
+) -> Trace:
+    """As `trace`, for an input that was made before."""
+    reader = Reader(require_tokenizer(model))
+    with eval_mode(model):
         with record(model, layers, heads, residual=True, values=False) as recording:
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))

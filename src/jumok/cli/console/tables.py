@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from jumok.corpora.catalogue import Corpus
 from jumok.messages import tr
@@ -19,6 +20,18 @@ def show_figures(figures: Mapping[str, Any]) -> None:
     table.add_column(justify="right")
     for name, value in figures.items():
         table.add_row(name, _figure(value))
+    Console().print(table)
+
+
+def show_models(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> None:
+    """Print a line for each model: its name and the figures that any of them has."""
+    shown = [name for name in figures if any(row.get(name) is not None for row in rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(tr("model"), overflow="fold")
+    for name in shown:
+        table.add_column(name.replace("_per_second", "/s").replace("_per_", "/"), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(Text(row["name"]), *("–" if row.get(name) is None else _figure(row[name]) for name in shown))
     Console().print(table)
 
 

@@ -38,7 +38,7 @@ MINUTES_PER_RUNG = 1.0
 @option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
 @option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
 @option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of .csv, .tsv and .jsonl files [text]")
+@option("--column", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
 @common(seed=True)
 @click.pass_context
 def ladder(
@@ -122,9 +122,9 @@ def run_ladder(
     config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
     text = read_texts(texts, reading) if texts else stories_text()
     out = out or default_folder(text, config)
-    ladder = Ladder(text, out, config, language=language, device=device, asked=texts)
+    ladder = Ladder(text, out, config, language=language, device=device, asked=texts, **reading)
     say(text.describe(), quiet=quiet)
-    with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say):
+    with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say, stop_file=ladder.stop_file):
         for event in ladder.run():
             view.show(event)
     assert isinstance(event, LadderFinished)

@@ -3,7 +3,10 @@
     configuration of jumok                stock class (of transformers)
     GPTConfig, family "modern"            Qwen3ForCausalLM; with labels Qwen3ForSequenceClassification
     GPTConfig, family "classic"           GPT2LMHeadModel; with labels GPT2ForSequenceClassification
-    BERTConfig                            BertModel, BertForMaskedLM, BertForSequenceClassification, by its head
+    BERTConfig, family "bert"             BertModel, BertForMaskedLM, BertForSequenceClassification, by its head
+    BERTConfig, family "roberta"          the same of Roberta (also reads those of XLMRoberta)
+    BERTConfig, family "electra"          the same of Electra (also reads ElectraForPreTraining, as an ElectraModel)
+    GPTVariantConfig                      LlamaForCausalLM, Qwen2, Qwen3, Mistral, GPTNeoX; with labels as above
     EncoderDecoderConfig, "classic"       BartForConditionalGeneration (also reads BartModel)
     EncoderDecoderConfig, "original"      MarianMTModel
 
@@ -13,12 +16,14 @@ that affect only training, such as the rates of further dropouts, are ignored.
 
 from __future__ import annotations
 
-from jumok.config.huggingface._names import HEADS
+from jumok.config.huggingface._decoders import DECODERS
+from jumok.config.huggingface._encoders import ENCODERS
 from jumok.config.huggingface._reading import architecture, our_config, read_json, read_stock
 from jumok.config.huggingface._writing import pooling_obstacle, stock_class, their_config, their_generation_config
 
 __all__ = [
-    "HEADS",
+    "DECODERS",
+    "ENCODERS",
     "architecture",
     "our_config",
     "pooling_obstacle",

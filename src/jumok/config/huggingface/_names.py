@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 # From their names to ours. The *_DEFAULTS are those of the class, for settings that a file omits.
-QWEN3 = {
+SIZES = {  # of most classes
     "vocab_size": "vocab_size",
     "max_position_embeddings": "context_length",
     "num_hidden_layers": "n_layer",
     "num_attention_heads": "n_head",
-    "num_key_value_heads": "n_kv_head",
     "hidden_size": "n_embd",
-    "head_dim": "head_dim",
     "intermediate_size": "mlp_width",
+}
+QWEN3 = {
+    **SIZES,
+    "num_key_value_heads": "n_kv_head",
+    "head_dim": "head_dim",
     "attention_dropout": "attention_dropout",
     "tie_word_embeddings": "tie_embeddings",
     "rms_norm_eps": "norm_eps",
@@ -41,26 +44,6 @@ GPT2_DEFAULTS = {
     "attn_pdrop": 0.1,
     "tie_word_embeddings": True,
     "layer_norm_epsilon": 1e-5,
-}
-BERT = {
-    "vocab_size": "vocab_size",
-    "max_position_embeddings": "context_length",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "hidden_size": "n_embd",
-    "intermediate_size": "mlp_width",
-    "type_vocab_size": "n_token_type",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "layer_norm_eps": "norm_eps",
-    "pad_token_id": "pad_id",
-}
-BERT_DEFAULTS = {
-    "type_vocab_size": 2,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 0,
 }
 IDS = {
     "pad_token_id": "pad_id",
@@ -103,20 +86,21 @@ MARIAN_DEFAULTS = {**BART_DEFAULTS, **dict.fromkeys(IDS)}
 GPT2_ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "relu": "relu"}
 ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"}
 
-HEADS = {
-    "BertModel": "pooler",
-    "BertForMaskedLM": "mlm",
-    "BertForSequenceClassification": "classify",
-    "BertForPreTraining": "mlm",  # without its head for next-sentence prediction
-}
 CLASSIFIER = "ForSequenceClassification"
 MOST_LABELS = 100_000  # of a classifier
 SINGLE_LABEL = "single_label_classification"  # the name for a softmax over the classes
 # The class to assume by model_type if a config.json names none: the one with the fewest parameters.
 PLAIN = {
     "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "gpt_neox": "GPTNeoXForCausalLM",
     "bert": "BertModel",
+    "roberta": "RobertaModel",
+    "xlm-roberta": "XLMRobertaModel",
+    "electra": "ElectraModel",
     "bart": "BartModel",
     "marian": "MarianMTModel",
 }

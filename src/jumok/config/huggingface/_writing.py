@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
-from jumok.config.huggingface._names import (
-    BERT,
-    CLASSIFIER,
-    ENCODER_DECODER,
-    GPT2,
-    HEADS,
-    IDS,
-    QWEN3,
-)
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig
+from jumok.config.huggingface._decoders import DECODERS, decoder_config
+from jumok.config.huggingface._encoders import ENCODERS, encoder_class, to_encoder
+from jumok.config.huggingface._names import CLASSIFIER, ENCODER_DECODER, GPT2, IDS
+from jumok.config.huggingface._settings import named_classes, theirs
 from jumok.errors import JumokError
 from jumok.messages import tr
 
@@ -27,9 +22,12 @@ def stock_class(config: ModelConfig) -> str:
     """
     if isinstance(config, BERTConfig):
         _refuse_pooling(config)
-        return next((name for name, head in HEADS.items() if head == config.head), "BertModel")
+        return encoder_class(config)
     if isinstance(config, EncoderDecoderConfig):
         return "MarianMTModel" if config.family == "original" else "BartForConditionalGeneration"
+    if isinstance(config, GPTVariantConfig):
+        _refuse_pooling(config)
+        return config.architecture + (CLASSIFIER if config.labels else "ForCausalLM")
     if type(config) is GPTConfig:
         _refuse_pooling(config)
         if config.labels:
@@ -76,10 +74,13 @@ def their_config(config: ModelConfig) -> dict[str, Any]:
 def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
     """Return the generation_config.json, or None for a model that does not generate text."""
     if isinstance(config, EncoderDecoderConfig):
-        return _theirs(config, IDS)
-    return dict(_NO_SPECIAL_IDS) if isinstance(config, GPTConfig) and not config.labels else None
+        return {**theirs(config, IDS), "max_length": config.context_length}
+    # Without top_k, `generate` of transformers keeps the 50 likeliest tokens.
+    sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0, "max_length": config.context_length}
+    return {**_NO_SPECIAL_IDS, **sampling} if isinstance(config, GPTConfig) and not config.labels else None
 
 
+TEMPERATURE = 0.8  # as `jumok generate`
 # Without these, the class of GPT-2 uses its end-of-text id, 50256.
 _NO_SPECIAL_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 
@@ -87,45 +88,24 @@ _NO_SPECIAL_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": N
 def _to_gpt2(config: GPTConfig) -> dict[str, Any]:
     return {
         "model_type": "gpt2",
-        **_theirs(config, GPT2),
+        **theirs(config, GPT2),
         "activation_function": {"gelu": "gelu_new", "relu": "relu"}[config.activation],
         "embd_pdrop": config.dropout,
         **_NO_SPECIAL_IDS,
         "pad_token_id": config.pad_id,
-        **_named_classes(config),
+        **named_classes(config),
     }
 
 
-def _to_qwen3(config: GPTConfig) -> dict[str, Any]:
-    return {
-        "model_type": "qwen3",
-        **_theirs(config, QWEN3),
-        "hidden_act": config.activation,
-        "rope_theta": config.rope_theta,  # for transformers 4; 5 reads the next one
-        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
-        "attention_bias": False,
-        "use_sliding_window": False,
-        **_NO_SPECIAL_IDS,
-        "pad_token_id": config.pad_id,
-        **_named_classes(config),
-    }
-
-
-def _to_bert(config: BERTConfig) -> dict[str, Any]:
-    return {
-        "model_type": "bert",
-        **_theirs(config, BERT),
-        "hidden_act": "gelu",
-        "position_embedding_type": "absolute",
-        "tie_word_embeddings": True,
-        **_named_classes(config),
-    }
+def _to_decoder(config: GPTConfig) -> dict[str, Any]:
+    special = {**_NO_SPECIAL_IDS, "pad_token_id": config.pad_id}
+    return {**decoder_config(stock_class(config), config), **special, **named_classes(config)}
 
 
 def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:
     return {
         "model_type": "bart",
-        **_theirs(config, ENCODER_DECODER),
+        **theirs(config, ENCODER_DECODER),
         "activation_function": config.activation,
         "is_encoder_decoder": True,
         "tie_word_embeddings": True,
@@ -148,22 +128,11 @@ def _to_marian(config: EncoderDecoderConfig) -> dict[str, Any]:
     }
 
 
-def _named_classes(config: GPTConfig | BERTConfig) -> dict[str, Any]:
-    if not config.labels:
-        return {}
-    return {"id2label": dict(enumerate(config.labels)), "label2id": {name: i for i, name in enumerate(config.labels)}}
-
-
-def _theirs(config: ModelConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    return {their: getattr(config, our) for their, our in names.items()}
-
-
 WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "Qwen3ForCausalLM": _to_qwen3,
-    f"Qwen3{CLASSIFIER}": _to_qwen3,
     "GPT2LMHeadModel": _to_gpt2,
     f"GPT2{CLASSIFIER}": _to_gpt2,
-    **dict.fromkeys(HEADS, _to_bert),
+    **{name + head: _to_decoder for name in DECODERS for head in ("ForCausalLM", CLASSIFIER)},
+    **dict.fromkeys(ENCODERS, to_encoder),
     "BartForConditionalGeneration": _to_bart,
     "MarianMTModel": _to_marian,
 }

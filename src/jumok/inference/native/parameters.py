@@ -24,7 +24,7 @@ from jumok.nn.layers import RMSNorm
 Kind = Literal["float32", "bfloat16", "int8"]
 KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of step.cpp
 
-ACTIVATIONS = (None, ACTIVATION["gelu_tanh"], ACTIVATION["relu"])  # in the order of step.cpp; None: a SwiGLU
+ACTIVATIONS = tuple(ACTIVATION[name] for name in ("silu", "gelu", "gelu_tanh", "relu"))  # in the order of step.cpp
 
 
 class _Norm(ctypes.Structure):
@@ -42,6 +42,7 @@ class _Layer(ctypes.Structure):
     _fields_ = (
         *((name, _Norm) for name in ("attention_norm", "q_norm", "k_norm", "mlp_norm")),
         *((name, _Matrix) for name in ("qkv", "o", "up", "down")),
+        ("window", ctypes.c_int32),
     )
 
 
@@ -51,6 +52,7 @@ class _Model(ctypes.Structure):
             (name, ctypes.c_int32)
             for name in (
                 "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width", "kind", "activation",
+                "gated", "parallel", "rotary_dim",
             )
         ),
         *((name, ctypes.c_void_p) for name in ("embedding", "positions", "cos", "sin")),
@@ -65,8 +67,8 @@ def can_run(model: GPT) -> bool:
     """Whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
     if not can_pack(model) or model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
         return False
-    used = {_activation(block) for block in model.blocks}
-    return len(used) == 1 and None not in used
+    forms = {_form(block) for block in model.blocks}
+    return len(forms) == 1 and None not in forms.pop()
 
 
 def _is_as_configured(model: GPT) -> bool:
@@ -91,8 +93,24 @@ def _is_as_configured(model: GPT) -> bool:
     return (
         len(blocks) == c.n_layer
         and all((x.n_head, x.n_kv_head, x.head_dim) == (c.n_head, c.n_kv_head, c.head_dim) for x in blocks)
-        and all(x is None or x.shape == (c.context_length, c.head_dim) for x in (model.cos, model.sin))
+        and _has_tables(model)
     )
+
+
+def _has_tables(model: GPT) -> bool:
+    """Whether the tables of cosines and sines have the columns that the config says; `_angles` adds missing rows."""
+    if model.cos is None or model.sin is None:
+        return model.cos is model.sin and model.config.rotated == 0
+    return model.cos.shape == model.sin.shape == (len(model.cos), model.config.rotated)
+
+
+def _angles(model: GPT) -> Sequence[Tensor | None]:
+    """Cosines and sines of all positions of the context, (S, R) each; a model keeps those of the first ones."""
+    if model.cos is None or model.sin is None:
+        return None, None
+    rest = model.angles(len(model.cos), max(len(model.cos), model.config.context_length))
+    assert rest is not None
+    return [torch.cat((first, last)) for first, last in zip((model.cos, model.sin), rest, strict=True)]
 
 
 def native_model(model: GPT, kind: Kind = "float32") -> NativeModel:
@@ -127,16 +145,16 @@ class NativeModel:
         self.config, self.kind, self.fingerprints = model.config, kind, fingerprints
         self._kept: list[object] = []  # what the pointers point to
         config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
-        layers = (_Layer * len(blocks))(*(self._layer(block) for block in blocks))
+        layers = (_Layer * len(blocks))(*(self._layer(block, config.window(i)) for i, block in enumerate(blocks)))
         positions = None if model.position_embedding is None else model.position_embedding.weight
         self.structure = _Model(
             len(blocks), config.n_embd, config.n_head, config.n_kv_head, config.head_dim, config.mlp_width,
-            KINDS.index(kind), _activation(blocks[0]),
-            *(self._vector(x) for x in (model.token_embedding.weight, positions, model.cos, model.sin)),
+            KINDS.index(kind), *_form(blocks[0]), 0 if model.cos is None else model.cos.shape[1],
+            *(self._vector(x) for x in (model.token_embedding.weight, positions, *_angles(model))),
             layers, self._norm(model.norm), self._matrix(model.head),
         )  # fmt: skip
 
-    def _layer(self, block: Block) -> _Layer:
+    def _layer(self, block: Block, window: int | None) -> _Layer:
         attention, mlp = block.attention, block.mlp
         if isinstance(mlp, SwiGLU):
             up = self._matrix(mlp.gate_proj, mlp.up_proj, alternate=True)
@@ -147,14 +165,14 @@ class NativeModel:
             self._norm(block.attention_norm), self._norm(attention.q_norm), self._norm(attention.k_norm),
             self._norm(block.mlp_norm),
             self._matrix(attention.q_proj, attention.k_proj, attention.v_proj), self._matrix(attention.o_proj),
-            up, self._matrix(mlp.down_proj),
+            up, self._matrix(mlp.down_proj), min(window or 0, self.config.context_length),
         )  # fmt: skip
 
     def _vector(self, values: Tensor | None) -> int | None:
-        """A copy of float32 numbers."""
+        """A copy in float32."""
         if values is None:
             return None
-        kept = values.detach().clone().contiguous()
+        kept = values.detach().to(torch.float32, copy=True).contiguous()
         self._kept.append(kept)
         return kept.data_ptr()
 
@@ -190,8 +208,9 @@ def _fingerprints(model: GPT) -> list[Tensor]:
     """Of all that is packed: the parameters, the table of positions, and the constants."""
     tables = [table for table in (model.cos, model.sin) if table is not None]
     norms = [part.eps for part in model.modules() if isinstance(part, RMSNorm | nn.LayerNorm)]
-    activations = [_activation(block) or 0 for block in model.blocks]
-    return [*map(fingerprint, (*model.parameters(), *tables)), torch.tensor([*norms, *activations])]
+    blocks = [block for block in model.blocks if isinstance(block, Block)]
+    forms = [number or 0 for block in blocks for number in _form(block)]
+    return [*map(fingerprint, (*model.parameters(), *tables)), torch.tensor([*norms, *forms])]
 
 
 def _panels(rows: Tensor) -> Tensor:
@@ -199,8 +218,10 @@ def _panels(rows: Tensor) -> Tensor:
     return F.pad(rows, (*[0, 0] * (rows.dim() - 1), 0, -len(rows) % PANEL)).unflatten(0, (-1, PANEL))
 
 
-def _activation(block: nn.Module) -> int | None:
-    """The place in ACTIVATIONS of what the MLP of a block uses."""
+def _form(block: nn.Module) -> tuple[int | None, bool, bool]:
+    """What all blocks have in common: the place in ACTIVATIONS of what the MLP uses, whether it is gated, and whether
+    it runs beside attention."""
     assert isinstance(block, Block)
-    used = block.mlp.activation if isinstance(block.mlp, MLP) else None
-    return ACTIVATIONS.index(used) if used in ACTIVATIONS else None
+    gated = isinstance(block.mlp, SwiGLU)
+    used = block.mlp.activation if isinstance(block.mlp, MLP) else F.silu if gated else None
+    return ACTIVATIONS.index(used) if used in ACTIVATIONS else None, gated, block.parallel

@@ -80,6 +80,18 @@ inline Vector exponential(Vector x) {
     return p * Vector(power);
 }
 
+// The normal distribution function, for |error| < 4e-7: formula 7.1.26 of Abramowitz and Stegun, for erf.
+inline Vector normal(Vector x) {
+    const Vector t = 1.0f / ((x < 0.0f ? -x : x) * 0.2316418882f + 1.0f);  // 0.3275911 / sqrt(2)
+    Vector p = all(0.5307027145f);  // halves of the coefficients
+    p = p * t - 0.7265760135f;
+    p = p * t + 0.7107068705f;
+    p = p * t - 0.142248368f;
+    p = p * t + 0.127414796f;
+    const Vector beyond = p * t * exponential(x * x * -0.5f);  // the part beyond |x|
+    return x < 0.0f ? beyond : 1.0f - beyond;
+}
+
 // --- matrices --------------------------------------------------------------------------------------------------------
 
 struct Brain { uint16_t bits; };  // bfloat16: the upper half of a float32
@@ -360,16 +372,18 @@ struct Norm {
 
 struct Layer {
     Norm attention_norm, q_norm, k_norm, mlp_norm;
-    Matrix qkv, o, up, down;  // up of a SwiGLU: a panel of the gate and a panel of the values in turn
+    Matrix qkv, o, up, down;  // up of a gated MLP: a panel of the gate and a panel of the values in turn
+    int32_t window;           // a position attends to so many, itself included; 0: to all before it
 };
 
 enum Kind : int32_t { FLOAT32, BFLOAT16, INT8 };
-enum Activation : int32_t { SWIGLU, GELU_TANH, RELU };
+enum Activation : int32_t { SILU, GELU, GELU_TANH, RELU };
 
 struct Model {
     int32_t layers, width, heads, kv_heads, head_dim, mlp_width, kind, activation;
-    const float *embedding, *positions;  // (V, C); (context, C), or null
-    const float *cos, *sin;              // (context, D), or null
+    int32_t gated, parallel, rotary_dim;  // parallel: the MLP reads what attention reads; rotary_dim <= D
+    const float *embedding, *positions;   // (V, C); (context, C), or null
+    const float *cos, *sin;               // (context, rotary_dim), or null
     const Layer* layer;
     Norm norm;
     Matrix head;
@@ -444,8 +458,8 @@ void normalize(const Norm& norm, const float* x, float* y, long n) {
 
 // Norm and rotation of one head of one row, in place: x is (D,).
 void place(const Model& m, const Norm& norm, long position, float* x) {
-    const long d = m.head_dim, half = d / 2;
-    if (norm.weight) normalize(norm, x, x, d);
+    const long d = m.rotary_dim, half = d / 2;
+    if (norm.weight) normalize(norm, x, x, m.head_dim);
     if (!m.cos) return;
     const float *cos = m.cos + position * d, *sin = m.sin + position * d;
     for (long i = 0; i < half; i++) {
@@ -462,6 +476,11 @@ struct Cache {       // of one layer and key/value head of one text
     Cache(const Model& m, const Chunk& chunk, long layer, long g)
         : d(m.head_dim), wide(padded(d, BLOCK)), size(BLOCK * (d + wide)) {
         first = static_cast<T*>(chunk.cache) + (layer * m.kv_heads + g) * chunk.blocks * size;
+    }
+    Cache from(long block) const {
+        Cache rest = *this;
+        rest.first += block * size;
+        return rest;
     }
     T* keys(long block) const { return first + block * size; }                // [D][BLOCK]
     T* values(long block) const { return first + block * size + d * BLOCK; }  // [BLOCK][padded D]
@@ -496,9 +515,10 @@ void score(const Cache<T>& cache, long block, const float* q, float* scores) {
         for (int a = 0; a < ACROSS; a++) store(scores + (block + b) * BLOCK + a * LANES, sums[b][a]);
 }
 
-// Turn the scores of positions 0..s-1 into weights that still have to be divided by the sum, which is returned.
-float weigh(float* scores, long s, float scale) {
+// Turn the scores of positions from..s-1 into weights that still have to be divided by the sum, which is returned.
+float weigh(float* scores, long from, long s, float scale) {
     const long end = padded(s, BLOCK);
+    for (long i = 0; i < from; i++) scores[i] = -INFINITY;
     for (long i = s; i < end; i++) scores[i] = -INFINITY;  // what lies there belongs to no position of this row
     Vector most = all(-INFINITY);
     for (long i = 0; i < end; i += LANES) {
@@ -547,27 +567,34 @@ void mix(const Cache<T>& cache, const float* weights, long s, float total, long 
     std::memcpy(out + column, found, sizeof(float) * (left < B * LANES ? left : B * LANES));
 }
 
-// Attention of one head of one row over positions 0..s-1.
+// Attention of one head of one row over positions from..s-1, where 0 <= from < BLOCK.
 template <class T>
-void attend(const Cache<T>& cache, const float* q, long s, float* scores, float* out) {
+void attend(const Cache<T>& cache, const float* q, long from, long s, float* scores, float* out) {
     const long blocks = padded(s, BLOCK) / BLOCK;
     long block = 0;
     for (; block + 4 <= blocks; block += 4) score<4>(cache, block, q, scores);
     for (; block + 2 <= blocks; block += 2) score<2>(cache, block, q, scores);
     for (; block < blocks; block++) score<1>(cache, block, q, scores);
-    const float total = weigh(scores, s, 1 / std::sqrt((float)cache.d));
+    const float total = weigh(scores, from, s, 1 / std::sqrt((float)cache.d));
     long column = 0;
     for (; column + LANES < cache.d; column += 2 * LANES) mix<2>(cache, scores, s, total, column, out);
     if (column < cache.d) mix<1>(cache, scores, s, total, column, out);
 }
 
-// A panel of activations: y[i] = f(given[i]), and of a SwiGLU times the value beside it.
-void activate(Activation kind, const float* given, float* y) {
+inline Vector activation(Activation kind, Vector x) {
+    switch (kind) {
+        case SILU: return x / (exponential(-x) + 1.0f);
+        case GELU: return x * normal(x);
+        case GELU_TANH: return x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f);
+        default: return x < 0.0f ? Vector{} : x;
+    }
+}
+
+// A panel of activations: y[i] = f(given[i]), times the value beside it where it is a gate.
+void activate(const Model& m, const float* given, float* y) {
     for (int i = 0; i < PANEL; i += LANES) {
-        const Vector x = load<Vector>(given + i);
-        if (kind == SWIGLU) store(y + i, x / (exponential(-x) + 1.0f) * load<Vector>(given + PANEL + i));
-        else if (kind == RELU) store(y + i, x < 0.0f ? Vector{} : x);
-        else store(y + i, x / (exponential(-1.5957691216f * (x + 0.044715f * x * x * x)) + 1.0f));
+        const Vector x = activation((Activation)m.activation, load<Vector>(given + i));
+        store(y + i, m.gated ? x * load<Vector>(given + PANEL + i) : x);
     }
 }
 
@@ -592,21 +619,26 @@ void run_layer(const Step& s, Member& member, long number) {
         const RowTile& tile = s.tiles[task / g];
         const long head = task % g;
         const Cache<T> cache(m, s.chunks[tile.chunk], number, head);
-        for (long i = 0; i < tile.count; i++)
-            for (long q = head * (h / g); q < (head + 1) * (h / g); q++) {
-                const long r = tile.row + i;
-                attend(cache, s.qkv + r * s.qkv_width + q * d, s.rows[r].position + 1,
+        for (long r = tile.row; r < tile.row + tile.count; r++) {
+            const long stop = s.rows[r].position + 1;
+            const long from = layer.window && stop > layer.window ? stop - layer.window : 0;
+            const Cache<T> seen = cache.from(from / BLOCK);
+            for (long q = head * (h / g); q < (head + 1) * (h / g); q++)
+                attend(seen, s.qkv + r * s.qkv_width + q * d, from % BLOCK, stop - from / BLOCK * BLOCK,
                        s.scores + member.number() * s.score_width, s.mixed + r * s.mixed_width + q * d);
-            }
+        }
     });
+    const auto prepare_mlp = [&] {
+        member.phase(s.n, [&](long r) { normalize(layer.mlp_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
+    };
+    if (m.parallel) prepare_mlp();
     multiply(s, member, layer.o, {s.mixed, s.mixed_width, s.x, s.c, true}, s.n);
-    member.phase(s.n, [&](long r) { normalize(layer.mlp_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
+    if (!m.parallel) prepare_mlp();
     multiply(s, member, layer.up, {s.y, s.c, s.up, s.up_width, false}, s.n);
-    const long pair = m.activation == SWIGLU ? 2 : 1, panels = layer.up.count / pair;
+    const long pair = m.gated ? 2 : 1, panels = layer.up.count / pair;
     member.phase(panels, [&](long panel) {
         for (long r = 0; r < s.n; r++)
-            activate((Activation)m.activation, s.up + r * s.up_width + panel * pair * PANEL,
-                     s.mixed + r * s.mixed_width + panel * PANEL);
+            activate(m, s.up + r * s.up_width + panel * pair * PANEL, s.mixed + r * s.mixed_width + panel * PANEL);
     });
     multiply(s, member, layer.down, {s.mixed, s.mixed_width, s.x, s.c, true}, s.n);
 }

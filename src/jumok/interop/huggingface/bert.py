@@ -1,8 +1,12 @@
-"""Conversion of BERT: BertModel, BertForMaskedLM or BertForSequenceClassification, depending on its head."""
+"""Conversion of BERT, RoBERTa and ELECTRA, with the head of their classes.
+
+The names in the encoder are the same in the three families.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from jumok.config import BERTConfig
 from jumok.interop.huggingface.tensors import Format, Row, Tensors, numbered, pairs
@@ -26,45 +30,84 @@ ENCODER = {
         }
     ),
 }
+PROJECTION = pairs({"embeddings_project": "embedding_projection"})
 POOLER = pairs({"pooler.dense": "pooler"})
-CLASSIFIER = pairs({"classifier": "classifier"})
-MLM_HEAD = {
-    "cls.predictions.bias": Row(("mlm_head.bias",)),
-    **pairs(
-        {
+DEEP_CLASSIFIER = pairs({"classifier.dense": "pooler", "classifier.out_proj": "classifier"})
+
+
+@dataclass(frozen=True)
+class Names:
+    """Where a family has its heads.
+
+    Attributes:
+        prefix: of the encoder, in classes with a head.
+        classifier: rows within the encoder, and rows without the prefix.
+        mlm: layers of the head for masked tokens.
+        bias: of that head.
+        copy: a second name of the bias in files.
+    """
+
+    prefix: str
+    classifier: tuple[dict[str, Row], dict[str, Row]]
+    mlm: dict[str, str]
+    bias: str
+    copy: str
+
+
+FAMILIES = {
+    "bert": Names(
+        prefix="bert.",
+        classifier=(POOLER, pairs({"classifier": "classifier"})),
+        mlm={
             "cls.predictions.transform.dense": "mlm_head.dense",
             "cls.predictions.transform.LayerNorm": "mlm_head.norm",
-        }
+        },
+        bias="cls.predictions.bias",
+        copy="cls.predictions.decoder.bias",
+    ),
+    "roberta": Names(
+        prefix="roberta.",
+        classifier=({}, DEEP_CLASSIFIER),
+        mlm={"lm_head.dense": "mlm_head.dense", "lm_head.layer_norm": "mlm_head.norm"},
+        bias="lm_head.bias",
+        copy="lm_head.decoder.bias",
+    ),
+    "electra": Names(
+        prefix="electra.",
+        classifier=({}, DEEP_CLASSIFIER),
+        mlm={"generator_predictions.dense": "mlm_head.dense", "generator_predictions.LayerNorm": "mlm_head.norm"},
+        bias="generator_lm_head.bias",
+        copy="generator_predictions.bias",
     ),
 }
-# By the head in jumok: rows with the prefix of the encoder, and rows without it.
-INSIDE = {"none": ENCODER, "mlm": ENCODER, "pooler": ENCODER | POOLER, "classify": ENCODER | POOLER}
-BESIDE = {"none": {}, "pooler": {}, "mlm": MLM_HEAD, "classify": CLASSIFIER}
-PREFIX = "bert."  # of the encoder, in classes with a head
-ANY_HEAD = ("pooler.", "cls.", "classifier.")
-# Names in files of 2018. The output layer shares the matrix of the embedding and the bias of the head.
-OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-SHARED_BIAS = "cls.predictions.decoder.bias"
+# Tensors of heads, which files contain whatever their class is; the stock classes ignore those that they lack.
+ANY_HEAD = ("pooler.", "cls.", "classifier.", "lm_head.", "discriminator_predictions.", "generator_")
+OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}  # in files of 2018
+CONSTANTS = ("position_ids", "token_type_ids")  # in files of transformers before 4.31
 
 
 class BERTFormat(Format[BERTConfig]):
-    """A BERT with any of its heads."""
+    """A BERT, RoBERTa or ELECTRA with any of its heads."""
 
     def rows(self, config: BERTConfig) -> dict[str, Row]:
         """Return the row of each stock tensor; in classes with a head, the encoder has a prefix."""
-        prefix = PREFIX if BESIDE[config.head] else ""
-        inside = {prefix + name: row for name, row in INSIDE[config.head].items()}
-        return numbered(inside | BESIDE[config.head], config.n_layer)
+        names = FAMILIES[config.family]
+        inside, beside = _heads(config, names)
+        encoder = ENCODER | (PROJECTION if config.embedding_width != config.n_embd else {})
+        prefix = names.prefix if beside else ""
+        return numbered({prefix + name: row for name, row in (encoder | inside).items()} | beside, config.n_layer)
 
     def normalised(self, config: BERTConfig, tensors: Tensors) -> Tensors:
-        """Return the tensors with current names, without constants and without heads that the model does not have.
-
-        Published files contain the heads of pre-training whatever their class is; the stock classes ignore them.
-        """
-        wanted = {name.removeprefix(PREFIX): name for name in self.rows(config)}
-        found = {_current_name(name): tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
-        if SHARED_BIAS in found:
-            found.setdefault("cls.predictions.bias", found[SHARED_BIAS])
+        """Return the tensors with current names, without constants and without heads that the model does not have."""
+        names = FAMILIES[config.family]
+        wanted = {name.removeprefix(names.prefix): name for name in self.rows(config)}
+        found = {
+            _current_name(name, names.prefix): tensor
+            for name, tensor in tensors.items()
+            if not name.endswith(CONSTANTS)
+        }
+        if names.copy in found:
+            found.setdefault(names.bias, found[names.copy])
         return {
             wanted.get(name, name): tensor
             for name, tensor in found.items()
@@ -72,12 +115,22 @@ class BERTFormat(Format[BERTConfig]):
         }
 
     def adjusted(self, config: BERTConfig, tensors: Tensors) -> BERTConfig:
-        """Remove the pooler if the file has none: the config.json of a BertModel does not state that."""
-        without = config.head == "pooler" and "pooler.dense.weight" not in map(_current_name, tensors)
+        """Remove the pooler if the file has none: the config.json of a model without a head does not state that."""
+        prefix = FAMILIES[config.family].prefix
+        without = config.head == "pooler" and "pooler.dense.weight" not in {_current_name(n, prefix) for n in tensors}
         return dataclasses.replace(config, head="none") if without else config
 
 
-def _current_name(name: str) -> str:
+def _heads(config: BERTConfig, names: Names) -> tuple[dict[str, Row], dict[str, Row]]:
+    """Return the rows of the head within the encoder, and those without the prefix."""
+    if config.head == "mlm":
+        return {}, {names.bias: Row(("mlm_head.bias",)), **pairs(names.mlm)}
+    if config.head == "classify":
+        return names.classifier
+    return (POOLER if config.head == "pooler" else {}), {}
+
+
+def _current_name(name: str, prefix: str) -> str:
     for old, new in OLD_NAMES.items():
         name = name.removesuffix(old) + new if name.endswith(old) else name
-    return name.removeprefix(PREFIX)
+    return name.removeprefix(prefix)

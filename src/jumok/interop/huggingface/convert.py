@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from jumok.config import ModelConfig
+from jumok.config import EncoderDecoderConfig, ModelConfig
 from jumok.config.huggingface import (
-    HEADS,
+    DECODERS,
+    ENCODERS,
     our_config,
     read_json,
     read_stock,
@@ -24,27 +25,40 @@ from jumok.config.huggingface import (
 )
 from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
+from jumok.interop.huggingface.card import PICTURE, Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
-from jumok.interop.huggingface.folder import MARK, read_tensors, require_replaceable, write_folder
-from jumok.interop.huggingface.gpt import GPT2, QWEN3, GPTFormat
-from jumok.interop.huggingface.tensors import Format, Tensors, to_ours, to_theirs
-from jumok.interop.huggingface.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
+from jumok.interop.huggingface.folder import LARGEST_FILE, MARK, read_tensors, require_replaceable, write_folder
+from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, GPTFormat
+from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
+from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
 
 FORMATS: dict[str, Format[Any]] = {
-    **dict.fromkeys(("Qwen3ForCausalLM", "Qwen3ForSequenceClassification"), GPTFormat(QWEN3, prefix="model.")),
+    **{
+        name + head: DecoderFormat(GPT_NEOX, "gpt_neox.") if name == "GPTNeoX" else DecoderFormat(LLAMA, "model.")
+        for name in DECODERS
+        for head in ("ForCausalLM", "ForSequenceClassification")
+    },
     **dict.fromkeys(("GPT2LMHeadModel", "GPT2ForSequenceClassification"), GPTFormat(GPT2, prefix="transformer.")),
-    **dict.fromkeys(HEADS, BERTFormat()),
+    **dict.fromkeys(ENCODERS, BERTFormat()),
     "BartForConditionalGeneration": BARTFormat(),
     "MarianMTModel": MarianFormat(),
 }
 
 
-def to_hf(model: Model, folder: str | os.PathLike[str]) -> None:
+def to_hf(
+    model: Model, folder: str | os.PathLike[str], *, card: Card | None = None, largest: int = LARGEST_FILE
+) -> None:
     """Export a model to a folder that `from_pretrained` of its stock class loads, in transformers 4.56 or newer.
 
     `model.tokenizer`, if set, is exported too; `AutoTokenizer.from_pretrained` then gives the same ids. Parameters keep
     their dtype. The folder is written atomically; an earlier export is replaced.
+
+    Args:
+        model: to export.
+        folder: to write.
+        card: what README.md, the model card, says; None: no card.
+        largest: bytes of parameters in one file; more are divided into several files.
 
     Raises:
         RunError: the folder contains other files, or cannot be written.
@@ -61,17 +75,24 @@ def to_hf(model: Model, folder: str | os.PathLike[str]) -> None:
     generation = their_generation_config(config)
     if generation is not None:
         documents["generation_config.json"] = generation
-    content = None
+    contents: dict[str, str | bytes] = {}
     if model.tokenizer is not None:
         documents["tokenizer_config.json"] = tokenizer_config(model.tokenizer, config)
-        content = tokenizer_json(model.tokenizer, config)
-    write_folder(target, documents, content, to_theirs(stock.rows(config), parameters))
+        contents["tokenizer.json"] = tokenizer_json(model.tokenizer, config)
+        if isinstance(config, EncoderDecoderConfig):
+            contents["chat_template.jinja"] = chat_template(model.tokenizer, config)
+    if card is not None:
+        contents["README.md"] = model_card(model, card, stock_class(config))
+        if card.picture is not None:
+            contents[PICTURE] = card.picture
+    write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters), largest)
 
 
 def from_hf(folder: str | os.PathLike[str]) -> Model:
     """Load a model from a folder of one of the stock classes in `jumok.config.huggingface`.
 
-    Tensors are read from safetensors files, or from pytorch_model.bin with `weights_only=True`.
+    Tensors are read from safetensors files, or from pytorch_model.bin with `weights_only=True`, one after the other:
+    the memory needed is about that of the model and of one file. Python code in the folder is never run.
 
     Returns:
         The model in eval mode, in float64 if the file is and in float32 otherwise. `tokenizer` is set if the folder has
@@ -89,10 +110,9 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
     tensors = read_tensors(path)
     require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
     config = _format(config).adjusted(config, tensors)
-    parameters = from_stock(config, tensors, str(path))
-    model = build_blank(config)
-    model.to(torch.promote_types(parameters["token_embedding.weight"].dtype, torch.float32))
-    model.load_state_dict(parameters)
+    double = any(tensor.dtype == torch.float64 for tensor in tensors.values())
+    model = build_blank(config).to(torch.float64 if double else torch.float32)
+    fill(model, _format(config), tensors, str(path))
     model.tokenizer = read_tokenizer(path, config)
     return model.eval()
 

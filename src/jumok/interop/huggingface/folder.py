@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,16 @@ from torch import Tensor
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.files import atomic_folder, space
-from jumok.models.tensors import load_tensors
+from jumok.models.tensors import can_map, load_tensors
 
-FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+FILES = re.compile(
+    r"(generation_|tokenizer_)?config\.json|tokenizer\.json|chat_template\.jinja|README\.md|loss\.png"
+    r"|model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"
+)
+LARGEST_FILE = 5 * 10**9  # bytes of tensors in one file, as `save_pretrained` splits them
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
+SUFFIXES = (".safetensors", ".bin")
+OTHER_WEIGHTS = ("tf_model.h5", "flax_model.msgpack", "model.ckpt.index", "model.onnx")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
@@ -26,38 +34,59 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, a
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors of a folder, from one file or from the files of an index.
+    """Return all tensors of a folder, from one file or from the files of an index, in the order of the files.
+
+    They are mapped into memory: bytes are read on first use, and freed with the last tensor of their file. Pickles of
+    torch before 1.6 cannot be mapped and are read.
 
     Raises:
         RunError: a file is missing or damaged, or a pickle contains other objects than tensors.
     """
     tensors = {}
-    for name in _weight_files(folder):
-        path = folder / Path(name).name  # never outside of the folder
+    for path in _weight_files(folder):
         if not path.is_file():
-            raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=name)
+            raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=path.name)
         tensors.update(_read_pickle(path) if path.suffix == ".bin" else _read_safetensors(path))
     return tensors
 
 
-def _weight_files(folder: Path) -> list[str]:
+def _weight_files(folder: Path) -> list[Path]:
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
         if index.is_file():
-            places = read_json(index).get("weight_map")
-            if not isinstance(places, dict):
-                raise RunError(
-                    "{index} does not say which file holds which tensor; restore it from a copy.", index=index
-                )
-            return sorted({str(name) for name in places.values()})
+            return [folder / shard for shard in _shards(index)]
         if (folder / name).is_file():
-            return [name]
+            return [folder / name]
+    others = [name for name in OTHER_WEIGHTS if (folder / name).is_file()]
+    if others:
+        raise RunError(
+            "{folder} has its tensors in {others}, which jumok does not read; get the model as {name}.",
+            folder=folder,
+            others=", ".join(others),
+            name=WEIGHTS[0],
+        )
     raise RunError(
         "{folder} has no {name}, and no {older} either; restore it from a copy.",
         folder=folder,
         name=WEIGHTS[0],
         older=WEIGHTS[1],
     )
+
+
+def _shards(index: Path) -> list[str]:
+    """Return the names of the files in an index, which must be in the folder of the index."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise RunError("{index} does not say which file holds which tensor; restore it from a copy.", index=index)
+    names = sorted(set(places.values()))
+    for name in names:
+        if name != Path(name).name or "\\" in name or Path(name).suffix not in SUFFIXES:
+            raise RunError(
+                "{index} names {name!r}, which is no file of tensors in this folder; others are not read.",
+                index=index,
+                name=name,
+            )
+    return names
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -69,8 +98,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     """Return the tensors of an older file, a pickle; it is loaded with weights_only=True, so it cannot run code."""
+    mapped = zipfile.is_zipfile(path) and can_map(path)
     try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # damaged files raise various exceptions
         reason = str(error).strip().partition("\n")[0][:200]
         raise RunError(
@@ -94,7 +124,7 @@ def require_replaceable(target: Path) -> None:
     if not target.is_dir() or not any(target.iterdir()):
         return
     names = {path.name for path in target.iterdir()}
-    ours = names <= set(FILES) and "config.json" in names and MARK in read_json(target / "config.json")
+    ours = all(map(FILES.fullmatch, names)) and "config.json" in names and MARK in read_json(target / "config.json")
     if not ours:
         raise RunError(
             "{target} holds other files, which an export would replace; give a new folder, or an empty one.",
@@ -103,9 +133,20 @@ def require_replaceable(target: Path) -> None:
 
 
 def write_folder(
-    target: Path, documents: Mapping[str, Mapping[str, Any]], tokenizer: str | None, tensors: dict[str, Tensor]
+    target: Path,
+    documents: Mapping[str, Mapping[str, Any]],
+    contents: Mapping[str, str | bytes],
+    tensors: dict[str, Tensor],
+    largest: int = LARGEST_FILE,
 ) -> None:
-    """Write the JSON documents, tokenizer.json if given, and the tensors; the folder is written atomically.
+    """Write the JSON documents, other files, and the tensors; the folder is written atomically.
+
+    Args:
+        target: the folder.
+        documents: values of JSON files, by name.
+        contents: of other files, by name.
+        tensors: by name; more than `largest` bytes are divided into several files with an index.
+        largest: bytes of tensors in one file. A larger tensor has a file of its own.
 
     Raises:
         RunError: it cannot be written; an existing folder is then unchanged.
@@ -116,10 +157,32 @@ def write_folder(
             for name, values in documents.items():
                 text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
                 (new / name).write_text(text, encoding="utf-8")
-            if tokenizer is not None:
-                (new / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
-            save_file(tensors, new / "model.safetensors", metadata={"format": "pt"})
+            for name, content in contents.items():
+                (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            _write_tensors(new, tensors, largest)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
         raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
+
+
+def _write_tensors(folder: Path, tensors: dict[str, Tensor], largest: int) -> None:
+    shards: list[dict[str, Tensor]] = [{}]
+    used = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and used + tensor.nbytes > largest:
+            shards.append({})
+            used = 0
+        shards[-1][name] = tensor
+        used += tensor.nbytes
+    if len(shards) == 1:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    places: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        save_file(shard, folder / file, metadata={"format": "pt"})
+        places |= dict.fromkeys(shard, file)
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    index = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2) + "\n"
+    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Conversion of GPT: the modern family to Qwen3ForCausalLM, the classic family to GPT2LMHeadModel.
+"""Conversion of GPT: the modern family to Qwen3, the classic family to GPT-2, variants to the class that they are.
 
-With labels the classes are Qwen3ForSequenceClassification and GPT2ForSequenceClassification, without an output layer.
-GPT-2 stores q, k and v in one tensor, and its matrices (Conv1D) are transposed.
+With labels the classes end with ForSequenceClassification, and have no output layer. GPT-2 stores q, k and v in one
+tensor, and its matrices (Conv1D) are transposed. GPT-NeoX stores q, k and v in one tensor, head by head.
 """
 
 from __future__ import annotations
@@ -11,26 +11,37 @@ from collections.abc import Mapping
 
 from jumok.config import GPTConfig
 from jumok.errors import JumokError
-from jumok.interop.huggingface.tensors import TRANSPOSED, Format, Row, Tensors, numbered
+from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, numbered
 
-QWEN3 = {
-    f"{their}.weight": Row((f"{our}.weight",))
-    for their, our in {
-        "model.embed_tokens": "token_embedding",
-        "model.layers.{i}.input_layernorm": "blocks.{i}.attention_norm",
-        "model.layers.{i}.self_attn.q_proj": "blocks.{i}.attention.q_proj",
-        "model.layers.{i}.self_attn.k_proj": "blocks.{i}.attention.k_proj",
-        "model.layers.{i}.self_attn.v_proj": "blocks.{i}.attention.v_proj",
-        "model.layers.{i}.self_attn.o_proj": "blocks.{i}.attention.o_proj",
-        "model.layers.{i}.self_attn.q_norm": "blocks.{i}.attention.q_norm",
-        "model.layers.{i}.self_attn.k_norm": "blocks.{i}.attention.k_norm",
-        "model.layers.{i}.post_attention_layernorm": "blocks.{i}.mlp_norm",
-        "model.layers.{i}.mlp.gate_proj": "blocks.{i}.mlp.gate_proj",
-        "model.layers.{i}.mlp.up_proj": "blocks.{i}.mlp.up_proj",
-        "model.layers.{i}.mlp.down_proj": "blocks.{i}.mlp.down_proj",
-        "model.norm": "norm",
-        "lm_head": "head",
-    }.items()
+FUSED = "q, k and v"
+
+# From their layers to ours. Which of them exist, and which have biases, depends on the configuration.
+LLAMA = {
+    "model.embed_tokens": "token_embedding",
+    "model.layers.{i}.input_layernorm": "blocks.{i}.attention_norm",
+    "model.layers.{i}.self_attn.q_proj": "blocks.{i}.attention.q_proj",
+    "model.layers.{i}.self_attn.k_proj": "blocks.{i}.attention.k_proj",
+    "model.layers.{i}.self_attn.v_proj": "blocks.{i}.attention.v_proj",
+    "model.layers.{i}.self_attn.o_proj": "blocks.{i}.attention.o_proj",
+    "model.layers.{i}.self_attn.q_norm": "blocks.{i}.attention.q_norm",
+    "model.layers.{i}.self_attn.k_norm": "blocks.{i}.attention.k_norm",
+    "model.layers.{i}.post_attention_layernorm": "blocks.{i}.mlp_norm",
+    "model.layers.{i}.mlp.gate_proj": "blocks.{i}.mlp.gate_proj",
+    "model.layers.{i}.mlp.up_proj": "blocks.{i}.mlp.up_proj",
+    "model.layers.{i}.mlp.down_proj": "blocks.{i}.mlp.down_proj",
+    "model.norm": "norm",
+    "lm_head": "head",
+}
+GPT_NEOX = {
+    "gpt_neox.embed_in": "token_embedding",
+    "gpt_neox.layers.{i}.input_layernorm": "blocks.{i}.attention_norm",
+    "gpt_neox.layers.{i}.attention.query_key_value": FUSED,
+    "gpt_neox.layers.{i}.attention.dense": "blocks.{i}.attention.o_proj",
+    "gpt_neox.layers.{i}.post_attention_layernorm": "blocks.{i}.mlp_norm",
+    "gpt_neox.layers.{i}.mlp.dense_h_to_4h": "blocks.{i}.mlp.up_proj",
+    "gpt_neox.layers.{i}.mlp.dense_4h_to_h": "blocks.{i}.mlp.down_proj",
+    "gpt_neox.final_layer_norm": "norm",
+    "embed_out": "head",
 }
 CONV1D = {
     "attn.c_attn": ("attention.q_proj", "attention.k_proj", "attention.v_proj"),
@@ -61,8 +72,10 @@ GPT2 = {
     "lm_head.weight": Row(("head.weight",)),
 }
 CLASSIFIER = {"score.weight": Row(("classifier.weight",))}
-BESIDE = ("lm_head.weight", *CLASSIFIER)  # names without the prefix
-BUFFERS = (".attn.bias", ".attn.masked_bias")  # constants in old GPT-2 files
+HEADS = ("lm_head.weight", "embed_out.weight")
+BESIDE = (*HEADS, *CLASSIFIER)  # names without the prefix
+# Constants in old files.
+BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
 
 
 class GPTFormat(Format[GPTConfig]):
@@ -78,10 +91,13 @@ class GPTFormat(Format[GPTConfig]):
 
     def rows(self, config: GPTConfig) -> dict[str, Row]:
         """Return the row of each stock tensor; a tied output layer has none."""
-        rows = numbered(self._table, config.n_layer)
+        rows = numbered(self._rows(config), config.n_layer)
         if config.tie_embeddings or config.labels:
-            del rows["lm_head.weight"]
+            rows = {name: row for name, row in rows.items() if name not in HEADS}
         return rows | CLASSIFIER if config.labels else rows
+
+    def _rows(self, config: GPTConfig) -> Mapping[str, Row]:
+        return self._table
 
     def normalised(self, config: GPTConfig, tensors: Tensors) -> Tensors:
         """Return the tensors with the names of the class with a head, without constants and a tied output layer."""
@@ -89,7 +105,7 @@ class GPTFormat(Format[GPTConfig]):
             tensors = {name if name in BESIDE else self._prefix + name: t for name, t in tensors.items()}
         tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(BUFFERS)}
         if config.tie_embeddings:  # some files contain the shared matrix twice
-            tensors.pop("lm_head.weight", None)
+            tensors = {name: tensor for name, tensor in tensors.items() if name not in HEADS}
         return tensors
 
     def for_export(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
@@ -97,10 +113,57 @@ class GPTFormat(Format[GPTConfig]):
         return widen_heads(config, parameters) if config.family == "classic" else (config, parameters)
 
     def after_import(self, config: GPTConfig, parameters: Tensors) -> Tensors:
-        """Add the tied output layer."""
-        if config.tie_embeddings:
+        """Add the tied output layer to the embedding."""
+        if config.tie_embeddings and "token_embedding.weight" in parameters:
             parameters["head.weight"] = parameters["token_embedding.weight"]
         return parameters
+
+
+class DecoderFormat(GPTFormat):
+    """The conversion of a GPT with rotary positions.
+
+    Args:
+        layers: from their layers to ours; FUSED is q, k and v in one tensor, head by head.
+        prefix: as in GPTFormat.
+    """
+
+    def __init__(self, layers: Mapping[str, str], prefix: str) -> None:
+        super().__init__({}, prefix)
+        self._layers = layers
+
+    def _rows(self, config: GPTConfig) -> Mapping[str, Row]:
+        rows: dict[str, Row] = {}
+        for their, our in self._layers.items():
+            if our == FUSED:
+                parts = [f"blocks.{{i}}.attention.{part}_proj" for part in "qkv"]
+                change = interleaved(config.n_head)
+                kinds = ("weight", "bias") if config.block().qkv_bias else ("weight",)
+                rows |= {f"{their}.{kind}": Row(tuple(f"{part}.{kind}" for part in parts), change) for kind in kinds}
+                continue
+            rows |= {f"{their}.{kind}": Row((f"{our}.{kind}",)) for kind in _kinds(our, config)}
+        return rows
+
+
+def _kinds(layer: str, config: GPTConfig) -> tuple[str, ...]:
+    """Return the parameters of a layer in a GPT with rotary positions: none, weight, or weight and bias."""
+    block, name = config.block(), layer.rpartition(".")[2]
+    if name in ("q_norm", "k_norm"):
+        return ("weight",) if block.qk_norm else ()
+    biased = {
+        **dict.fromkeys(("q_proj", "k_proj", "v_proj"), block.qkv_bias),
+        "o_proj": block.out_bias,
+        **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), block.mlp_bias),
+        **dict.fromkeys(("attention_norm", "mlp_norm", "norm"), block.norm == "layer"),
+    }
+    return ("weight", "bias") if biased.get(name) else ("weight",)
+
+
+def interleaved(heads: int) -> Change:
+    """Return the change from q, k and v, one after another, to q, k and v of each head, one after another."""
+    return Change(
+        lambda tensor: tensor.unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2),
+        lambda tensor: tensor.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(0, 2),
+    )
 
 
 def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:

@@ -7,20 +7,23 @@ a change such as a transposition. The same rows are used in both directions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from jumok.config import ModelConfig
 from jumok.errors import RunError
-from jumok.models import build
+from jumok.messages import tr
+from jumok.models import Model, build
 from jumok.models.tensors import misfits
 
 C = TypeVar("C", bound=ModelConfig)
 Tensors = dict[str, Tensor]
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_FAULTS = 40  # in a message
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Format(ABC, Generic[C]):
         return config, parameters
 
     def after_import(self, config: C, parameters: Tensors) -> Tensors:
-        """Return all parameters of jumok from those in `rows`."""
+        """Return the parameters of jumok from those of some rows or of all."""
         return parameters
 
 
@@ -93,19 +96,66 @@ def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, wher
     """Convert tensors of the stock class to parameters of jumok, both by name.
 
     Raises:
-        RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
+        RunError: tensors are missing, are unknown, or have another shape or type; the message lists them.
+    """
+    parameters: Tensors = {}
+    for part in parts(config, rows, dict(tensors), where):
+        parameters.update(part)
+    return parameters
+
+
+def parts(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where: str) -> Iterator[Tensors]:
+    """Convert one tensor of the stock class after the other to the parameters of jumok that it contains.
+
+    Args:
+        tensors: by name. Each is removed when it is converted, so that the memory of a file can be freed.
+        where: the folder, for messages.
+
+    Raises:
+        RunError: as `to_ours`, before the first tensor is converted.
     """
     with torch.device("meta"):  # only the shapes are needed
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
     blank = {our: torch.empty(shapes[our], device="meta") for row in rows.values() for our in row.ours}
     wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}
-    faults = misfits(tensors, wanted)
-    if faults:
-        raise RunError(
-            "the tensors of {where} do not fit its config.json: {faults}.", where=where, faults="; ".join(faults)
+    faults = misfits({name: tensor.shape for name, tensor in tensors.items()}, wanted)
+    faults += [
+        tr(
+            "{name} is of type {type}, as in a quantised model",
+            name=name,
+            type=str(tensor.dtype).removeprefix("torch."),
         )
-    parameters: Tensors = {}
-    for their, row in rows.items():
-        parts = row.change.back(tensors[their]).split([shapes[our][0] for our in row.ours])
-        parameters.update(zip(row.ours, parts, strict=True))
-    return parameters
+        for name, tensor in tensors.items()
+        if tensor.dtype not in DTYPES
+    ]
+    if faults:
+        more = [tr("and {count} more", count=len(faults) - MOST_FAULTS)] if len(faults) > MOST_FAULTS else []
+        raise RunError(
+            "the tensors of {where} do not fit its config.json: {faults}.",
+            where=where,
+            faults="; ".join(faults[:MOST_FAULTS] + more),
+        )
+    for their in list(tensors):  # in the order of the files
+        row = rows[their]
+        pieces = row.change.back(tensors.pop(their)).split([shapes[our][0] for our in row.ours])
+        yield dict(zip(row.ours, pieces, strict=True))
+
+
+@torch.no_grad()
+def fill(model: Model, stock: Format[Any], tensors: Tensors, where: str) -> None:
+    """Copy tensors of the stock class into the parameters of a model. Each is freed when it is copied.
+
+    Args:
+        tensors: by name, of any floating-point type; emptied.
+        where: the folder, for messages.
+
+    Raises:
+        RunError: as `to_ours`; the model is then unchanged.
+    """
+    named = stock.normalised(model.config, tensors)
+    if named is not tensors:
+        tensors.clear()
+    own = model.state_dict()
+    for part in parts(model.config, stock.rows(model.config), named, where):
+        for name, tensor in stock.after_import(model.config, part).items():
+            own[name].copy_(tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,17 @@ from typing import Any
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
+from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
+from jumok.messages import tr
 from jumok.models.framing import Framing, source_frame
 from jumok.tokenizers import ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+# Classes whose vocab.txt is one of WordPiece. jumok itself writes PreTrainedTokenizerFast.
+WORDPIECE_CLASSES = {
+    f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
+} | {"PreTrainedTokenizerFast"}
 WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 
 
@@ -21,14 +28,15 @@ WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_to
 
 
 def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
-    """Return the tokenizer of a folder, or None if it has neither a tokenizer.json nor a vocab.txt.
+    """Return the tokenizer of a folder, or None if it has none.
 
+    It is read from tokenizer.json, or from a vocab.txt as of BERT; other forms are converted with `transformers`.
     Tokens with a role in tokenizer_config.json or special_tokens_map.json, such as [MASK], become special tokens, even
     if tokenizer.json does not mark them.
 
     Raises:
         RunError: a file is damaged, or the tokenizer has more ids than the model.
-        TokenizerError: the tokenizer.json is invalid.
+        TokenizerError: the tokenizer.json is invalid, or another form cannot be converted.
     """
     settings = _settings(folder)
     if (folder / "tokenizer.json").is_file():
@@ -37,6 +45,9 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     elif (folder / "vocab.txt").is_file():
         name, roles = "vocab.txt", WORDPIECE | _named(settings)
         pipeline = _wordpiece(folder / name, settings, roles)
+    elif files := slow_files(folder):
+        name, roles = files[0], _named(settings)
+        pipeline = convert(folder, files, config)
     else:
         return None
     known = [token for token in roles.values() if pipeline.token_to_id(token) is not None]
@@ -76,6 +87,7 @@ def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> H
         lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a piece can be U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
+    _require_wordpiece(path, lines, settings)
     vocab = {piece: i for i, piece in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     if not vocab:
         raise RunError("{path} is empty; restore it from a copy.", path=path)
@@ -91,6 +103,22 @@ def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> H
     ids = [vocab.get(roles[role]) for role in ("cls_token", "sep_token")]
     _frame(pipeline, *([] if i is None else [i] for i in ids))
     return pipeline
+
+
+def _require_wordpiece(path: Path, lines: Sequence[str], settings: dict[str, Any]) -> None:
+    """Raise RunError for a vocab.txt of another tokenizer. That of KoBERT has pieces of SentencePiece."""
+    named = settings.get("tokenizer_class")
+    if named is not None and named not in WORDPIECE_CLASSES:
+        reason = tr("tokenizer_config.json names the class {name}", name=named)
+    elif sum(line.startswith("▁") for line in lines) > len(lines) // 4:
+        reason = tr("its pieces are those of SentencePiece")
+    else:
+        return
+    raise RunError(
+        "{path} is not read as a list of WordPiece pieces: {reason}. Save the tokenizer as tokenizer.json.",
+        path=path,
+        reason=reason,
+    )
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -114,7 +142,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     writes = isinstance(config, GPTConfig) and not config.labels  # a language model, which needs no special tokens
-    types = ["token_type_ids"] if isinstance(config, BERTConfig) else []
+    types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.context_length,
@@ -125,6 +153,17 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **{role: name for role, name in usual.items() if name is not None and not writes},
     }
+
+
+def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:
+    """Return the chat template (Jinja) of a model that answers: the last message, with the ids around a source.
+
+    The model was trained on single pairs, so earlier messages are left out.
+    """
+    named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
+    before, after = ("".join(named(i) or "" for i in ids) for ids in source_frame(config, tokenizer))
+    start, end = (json.dumps(text, ensure_ascii=False) for text in (before, after))
+    return f"{{{{ {start} + messages[-1]['content'] + {end} }}}}"
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class LadderRecord:
     """The state of a ladder. It contains no names of machines or folders.
 
     asked: the texts as given on the command line, without folders; None if there was no command line.
+    encoding, column: the options with which the texts were read; None if they were not given.
     precision, train_tokens, vocab_size: of the first rung; None before it was started.
     floor: the lowest possible loss on this text in nats per character, if it is known.
     before: text that each started rung generated before training. results: of the finished rungs, in their order.
@@ -83,6 +84,8 @@ class LadderRecord:
     config: LadderConfig
     text: TextFacts
     asked: tuple[str, ...] | None = None
+    encoding: str | None = None
+    column: str | None = None
     precision: str | None = None
     train_tokens: int | None = None
     vocab_size: int | None = None
@@ -113,7 +116,13 @@ class LadderRecord:
     @property
     def command(self) -> str | None:
         """The command that made this ladder, or None if it was not made by a command."""
-        return None if self.asked is None else command_of(self.asked, self.config)
+        return None if self.asked is None else command_of(self.asked, self.config, *self.reading)
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The options of the command line that say how the texts are read."""
+        given = {"--encoding": self.encoding, "--column": self.column}
+        return tuple(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def refuse_another(self, text: TextFacts, config: LadderConfig, out: Path) -> None:
         """Raise ResumeError, with the differences, if text or settings are not those of the ladder in `out`."""
@@ -193,7 +202,7 @@ class LadderRecord:
 
 
 def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str:
-    """The shell command that runs a ladder. options: further options, each followed by its value."""
+    """The shell command that runs a ladder. options: further words of the command."""
     words = ["jumok", "learn", "ladder", *texts, *options]
     if config.steps_per_rung is not None:
         words += ["--steps-per-rung", str(config.steps_per_rung)]

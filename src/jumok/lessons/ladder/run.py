@@ -37,7 +37,8 @@ from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
-LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # files of a process that was killed
+LOCK_FILE, STOP_FILE = ".lock", ".stop"  # the second ends a ladder that runs, as Ctrl-C does
+LEFTOVER = re.compile(r"\.lock|\.stop|\..+\.tmp")  # files of a process that was killed
 HELD_OUT_TOKENS = 262_144  # evaluated for the final figures, the same on every rung; every fourth is predicted
 
 
@@ -88,6 +89,7 @@ class Ladder:
         language: of the table, the picture, the report and `RungFinished`; it may differ when a ladder continues.
         device: "auto", "cpu", "cuda" or "mps".
         asked: the texts as given on the command line, for the command in the report.
+        encoding, column: with which the texts were read, for the same command and for a server that repeats it.
 
     Raises:
         TextError: the text is too short.
@@ -105,14 +107,19 @@ class Ladder:
         language: Language = "ko",
         device: str = "auto",
         asked: Sequence[str] | None = None,
+        encoding: str | None = None,
+        column: str | None = None,
     ) -> None:
         require_choice("language", language, LANGUAGES)
         choose_device(device)
         self.text, self.out, self.language, self.device = text, out, language, device
+        self.stop_file = out / STOP_FILE
         config = config or LadderConfig()
         _require_enough(text, config)
         names = None if asked is None else tuple(Path(name).name if name != "-" else name for name in asked)
-        self.record = _open(out, text, config, names)
+        self.record = _open(
+            out, LadderRecord(config=config, text=TextFacts.of(text), asked=names, encoding=encoding, column=column)
+        )
         self._stop = False
         self._trainer: Trainer | None = None
         self._tokenizer: Tokenizer | None = None
@@ -299,13 +306,14 @@ def _require_enough(text: Text, config: LadderConfig) -> None:
         )
 
 
-def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | None) -> LadderRecord:
-    """The record in `out`, or a new one in a new folder."""
-    facts = TextFacts.of(text)
+def _open(out: Path, new: LadderRecord) -> LadderRecord:
+    """The record in `out`, or the new one in a new folder."""
     if (out / results.FILE).exists():
         record = LadderRecord.read(out)
-        record.refuse_another(facts, config, out)
-        return dataclasses.replace(record, asked=asked or record.asked)
+        record.refuse_another(new.text, new.config, out)
+        if not new.asked:
+            return record
+        return dataclasses.replace(record, asked=new.asked, encoding=new.encoding, column=new.column)
     try:
         if out.exists() and not out.is_dir():
             raise RunError("{out} is a file; give a folder for the ladder, for example {--out {out}-ladder}.", out=out)
@@ -320,9 +328,8 @@ def _open(out: Path, text: Text, config: LadderConfig, asked: tuple[str, ...] | 
             out=out,
             reason=error.strerror or error,
         ) from None
-    record = LadderRecord(config=config, text=facts, asked=asked)
-    record.write(out)
-    return record
+    new.write(out)
+    return new
 
 
 @contextmanager
@@ -334,7 +341,8 @@ def _lock(out: Path) -> Iterator[None]:
     """
     with ExitStack() as held:
         try:
-            held.enter_context(locked(out / ".lock"))
+            held.enter_context(locked(out / LOCK_FILE))
+            (out / STOP_FILE).unlink(missing_ok=True)
         except LockHeld:
             raise RunError(
                 "another process is training the ladder in {out}; wait for it, or choose another {--out}.", out=out

@@ -1,7 +1,8 @@
 // Shows one slide at a time, scaled to the window, and shrinks the text of a slide that would not fit.
 (() => {
   "use strict";
-  const WIDTH = 1280, HEIGHT = 720;
+  const WIDTH = 1280;
+  const HEIGHT = 720;
   const SMALLEST = 0.5; // of the usual size of letters
   const SWIPE = 50; // pixels
   const root = document.documentElement;
@@ -20,7 +21,7 @@
   }
 
   function fillNotes() {
-    if (notes) notes.firstChild.innerHTML = slides[current].querySelector(".notes").innerHTML;
+    if (notes) notes.firstChild.replaceChildren(...slides[current].querySelector(".notes").cloneNode(true).childNodes);
   }
 
   function toggleNotes() {
@@ -38,7 +39,9 @@
   }
 
   function toggleTheme() {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const dark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
   }
 
@@ -55,10 +58,17 @@
   }
 
   const keys = {
-    ArrowRight: () => go(current + 1), ArrowDown: () => go(current + 1), PageDown: () => go(current + 1),
-    " ": () => go(current + 1), ArrowLeft: () => go(current - 1), ArrowUp: () => go(current - 1),
-    PageUp: () => go(current - 1), Home: () => go(0), End: () => go(slides.length - 1),
-    n: toggleNotes, d: toggleTheme,
+    ArrowRight: () => go(current + 1),
+    ArrowDown: () => go(current + 1),
+    PageDown: () => go(current + 1),
+    " ": () => go(current + 1),
+    ArrowLeft: () => go(current - 1),
+    ArrowUp: () => go(current - 1),
+    PageUp: () => go(current - 1),
+    Home: () => go(0),
+    End: () => go(slides.length - 1),
+    n: toggleNotes,
+    d: toggleTheme,
     f: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
   };
   addEventListener("keydown", (event) => {
@@ -69,9 +79,14 @@
   });
 
   let touched = null;
-  addEventListener("touchstart", (event) => {
-    touched = event.touches.length === 1 && !(notes && notes.contains(event.target)) ? event.touches[0].clientX : null;
-  }, { passive: true });
+  addEventListener(
+    "touchstart",
+    (event) => {
+      touched =
+        event.touches.length === 1 && !(notes && notes.contains(event.target)) ? event.touches[0].clientX : null;
+    },
+    { passive: true },
+  );
   addEventListener("touchend", (event) => {
     if (touched === null) return;
     const moved = event.changedTouches[0].clientX - touched;

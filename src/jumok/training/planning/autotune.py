@@ -21,8 +21,11 @@ from jumok.config import ModelConfig, Precision, TrainConfig
 from jumok.device import autocast, is_out_of_memory, keeping_memory, own_random, seconds_of
 from jumok.models import build
 from jumok.nn.attention import Implementation, ScaledDotProductAttention, train_attention_by
+from jumok.training.adapters import Adapters
 from jumok.training.objective import Objective, mean_loss
 from jumok.training.optim import make_optimizers
+from jumok.training.planning.activations import Pass, activations
+from jumok.training.recompute import recompute_blocks
 from jumok.training.tasks import Task
 
 MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
@@ -36,7 +39,7 @@ class Cost:
 
     batch: seconds of a forward and a backward pass over a batch; infinity where the memory does not suffice. update:
     seconds of an update of the parameters. kept: bytes that a forward pass keeps for the backward pass, about.
-    moments: bytes of the optimizers' state.
+    gradients, moments: bytes of those, of what is trained.
     """
 
     precision: Precision
@@ -44,6 +47,7 @@ class Cost:
     batch: float
     update: float = 0.0
     kept: float = 0.0
+    gradients: float = 0.0
     moments: float = 0.0
 
     def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
@@ -83,6 +87,7 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
             batch=trial.scale * min(times.get((precision, attention)) or [first[precision].seconds]),
             update=update,
             kept=trial.scale * first[precision].kept,
+            gradients=trial.gradients(),
             moments=trial.moments(),
         )
         for precision, attention in dict.fromkeys([(precision, usual) for precision in precisions] + works)
@@ -119,6 +124,13 @@ class _Trial:
         self.batch = tuple(tensor[:rows] for tensor in batch)
         self.scale, self.device = 1 / task.share(self.batch), device
         self.model = build(shape).to(device)
+        self.again = 0  # bytes of the block that is computed again
+        if config.recompute:
+            recompute_blocks(self.model)
+            work = Pass(rows=rows, length=batch[0].shape[1], gpu=device.type != "cpu", recompute=True)
+            self.again = activations(shape, config, work).working
+        if config.lora is not None:
+            Adapters(self.model, config.lora, seed=config.seed)
         self.objective, self.optimizers = Objective(task, self.model), make_optimizers(self.model, config)
 
     def one_pass(self, precision: Precision, attention: Implementation) -> None:
@@ -152,7 +164,9 @@ class _Trial:
         finally:
             for hook in hooks:
                 hook.remove()
-        return _FirstPass(seconds, sum(kept.values()), any(choices)) if math.isfinite(seconds) else _FirstPass(seconds)
+        if math.isinf(seconds):
+            return _FirstPass(seconds)
+        return _FirstPass(seconds, self.again + sum(kept.values()), any(choices))
 
     def seconds(self, work: Callable[[], None]) -> float:
         """How long one call takes; infinity if there is too little memory."""
@@ -167,6 +181,10 @@ class _Trial:
         """Update the parameters."""
         for optimizer in self.optimizers:
             optimizer.step()
+
+    def gradients(self) -> int:
+        """Bytes of the gradients."""
+        return sum(parameter.nbytes for parameter in self.model.parameters() if parameter.requires_grad)
 
     def moments(self) -> int:
         """Bytes of the optimizers' state."""

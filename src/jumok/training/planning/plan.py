@@ -83,22 +83,27 @@ def make_plan(
     train_tokens: int,
     *,
     choose_dropout: bool,
+    processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
+        processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
         ConfigError: the memory cannot hold the model, or a training step of it.
     """
     require_room(shape)
     parameters, free = count_parameters(shape), free_memory(device)
-    _require_step_room(STEP_NUMBERS * 4 * parameters + HALF * count_kept(shape) * task.tokens_per_batch, free, task)
+    kept = HALF * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
+    numbers = STEP_NUMBERS if config.lora is None else 1  # there are few adapters
+    _require_step_room(numbers * 4 * parameters + kept, free, task, config)
     costs = measured(shape, config, task, device) if must_measure(config, device) else []
     if costs:
         memory = memory_of(parameters, costs[0])
-        _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task)
+        _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task, config)
+    costs = [dataclasses.replace(cost, batch=cost.batch / processes) for cost in costs]
     choices = {
         "precision": _precision(config, costs),
         "attention": _attention(config, costs, device),
@@ -139,7 +144,7 @@ def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: t
 def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
     """Bytes of the parameters, their gradients, the optimizers' state, and of what a forward pass keeps, about."""
     size = 4.0 * parameters
-    return {"parameters": size, "gradients": size, "moments": cost.moments, "kept": cost.kept}
+    return {"parameters": size, "gradients": cost.gradients, "moments": cost.moments, "kept": cost.kept}
 
 
 def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
@@ -154,8 +159,13 @@ def speedup(config: TrainConfig) -> float:
     return COMPILED_SPEEDUP if config.compile == "on" else 1.0
 
 
-def _require_step_room(needed: float, free: int | None, task: Task[Any]) -> None:
-    what = tr("a training step over {tokens} tokens", tokens=f"{task.tokens_per_batch:,}")
+def _require_step_room(needed: float, free: int | None, task: Task[Any], config: TrainConfig) -> None:
+    tokens = f"{task.tokens_per_batch:,}"
+    what = (
+        tr("a training step over {tokens} tokens", tokens=tokens)
+        if config.recompute
+        else tr("a training step over {tokens} tokens without {--recompute}", tokens=tokens)
+    )
     require_memory(int(needed), what, free=free)
 
 
@@ -241,7 +251,7 @@ def _dropout(passes: float, task: Task[Any]) -> Choice:
 
 
 def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
-    if parameters < train_tokens or passes < 4:
+    if parameters < train_tokens or passes < 4 or config.lora is not None:
         return ()
     guard = (
         tr("The run stops early after {patience} validations that bring nothing better.", patience=config.patience)

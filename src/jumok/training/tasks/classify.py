@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.config import BERTConfig, GPTConfig, ModelConfig, TrainConfig
+from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import MULTIPLE, evenly_spread
@@ -52,7 +52,7 @@ class Classification(TableTask[Any]):
     and chooses a calibrated model.
     """
 
-    kinds = (GPTConfig, BERTConfig)
+    kinds = (GPTConfig, BERTConfig, GPTVariantConfig)
     keys = frozenset(
         [
             "sources", "sha256", "val_sha256", "rows", "held_out_rows", "columns", "train_rows", "val_rows",

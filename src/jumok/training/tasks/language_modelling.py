@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok.config import GPTConfig, RungConfig, TrainConfig
+from jumok.config import GPTConfig, GPTVariantConfig, RungConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
-from jumok.data.ids import load_ids, tokenize
+from jumok.data.ids import IdSequence, load_ids, tokenize
 from jumok.errors import CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.language_model import encoded, score
@@ -25,12 +25,14 @@ from jumok.models.framing import start_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, presentable
 from jumok.training.tasks.task import Task
 
 BIGRAM_TOKENS = 1 << 21  # evenly spread, of which the bigrams are counted at most
+BPE_CHARACTERS = 1 << 25  # from which merges are learned at most
+BPE_PIECE = 1 << 20  # of these
 PIECE = 1 << 18  # tokens that are decoded at a time
 OPENING = 400  # tokens among which a line begins, mostly
 
@@ -38,7 +40,7 @@ OPENING = 400  # tokens among which a line begins, mostly
 class LanguageModelling(Task[GPT]):
     """Predict each next token of a text."""
 
-    kinds = (GPTConfig, RungConfig)
+    kinds = (GPTConfig, RungConfig, GPTVariantConfig)
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
@@ -70,8 +72,8 @@ class LanguageModelling(Task[GPT]):
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Trained on the training part."""
-        return train_tokenizer(_text(material.source).chunks(0, material.cut), kind, **options)
+        """Trained on the training part; bpe on a sample of a large one."""
+        return train_tokenizer(_to_learn_from(_text(material.source), material.cut, kind), kind, **options)
 
     @classmethod
     def fields(
@@ -89,7 +91,7 @@ class LanguageModelling(Task[GPT]):
         held_out = text if material.held_out is None else _text(material.held_out)
         start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
         with folder.writing(tr("the text as ids"), needed=tokenizer.dtype.itemsize * (cut + stop - start)):
-            train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut)
+            train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut, material.report)
             val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
         if len(train_ids) <= model.context_length:
             raise TextError(
@@ -126,6 +128,11 @@ class LanguageModelling(Task[GPT]):
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Inputs and targets, (B, T) each."""
         return self.batches.batch(number)
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Windows."""
+        return self.batches.batch_size
 
     def share(self, batch: tuple[Tensor, ...]) -> float:
         """Of the rows."""
@@ -201,11 +208,19 @@ def passage_of(data: Mapping[str, Any]) -> int:
     return passage(chars, data["train_tokens"])
 
 
-def opening(ids: Ids, tokenizer: Tokenizer, words: int) -> str:
+def opening(ids: IdSequence, tokenizer: Tokenizer, words: int) -> str:
     """The first words of a line, the second one where there are several; "" if they are not presentable."""
     text = tokenizer.decode(ids[:OPENING])
     line = text.partition("\n")[2].split() or text.split()[1:]
     return presentable([" ".join(line[:words])])
+
+
+def _to_learn_from(text: Text, cut: int, kind: str) -> Iterator[str]:
+    """The training part; for bpe, whose memory grows with the number of different words, evenly spread pieces of it."""
+    count = BPE_CHARACTERS // BPE_PIECE
+    if kind != "bpe" or cut <= BPE_CHARACTERS:
+        return text.chunks(0, cut)
+    return (text.read(at, at + BPE_PIECE) for at in (i * (cut - BPE_PIECE) // (count - 1) for i in range(count)))
 
 
 def _text(source: object) -> Text:
@@ -213,14 +228,14 @@ def _text(source: object) -> Text:
     return source
 
 
-def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None:
+def _bigram_nats(learned: IdSequence, asked: IdSequence, tokenizer: Tokenizer) -> float | None:
     """Nats per character of a bigram; None where nothing is asked, or the ids do not give back the text."""
     if len(asked) == 0 or tokenizer.bytes_of([]) is None:
         return None
     return Bigram(_characters(learned, tokenizer)).nats_per_char(_characters(asked, tokenizer))
 
 
-def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
+def _characters(ids: IdSequence, tokenizer: Tokenizer) -> Iterator[str]:
     """The text of ids, in pieces; evenly spread pieces of a long text."""
     step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
     return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))

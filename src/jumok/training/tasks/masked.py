@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jumok.config import BERTConfig, TrainConfig
 from jumok.data.batches import Batches
-from jumok.data.ids import load_ids
+from jumok.data.ids import IdSequence, load_ids
 from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
@@ -32,7 +32,7 @@ from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Ids, Tokenizer
+from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
 from jumok.training.tasks.material import Material
@@ -106,6 +106,11 @@ class MaskedLanguageModelling(Task[BERT]):
         random = random_for(self.seed, number, TRAINING)
         places = self.masking.choose(block, random)
         return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Windows."""
+        return self.batches.batch_size
 
     def share(self, batch: tuple[Tensor, ...]) -> float:
         """Of the rows."""
@@ -189,7 +194,7 @@ class MaskedLanguageModelling(Task[BERT]):
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
             return seen | self._baseline(ids)
 
-    def _baseline(self, ids: Ids) -> dict[str, float]:
+    def _baseline(self, ids: IdSequence) -> dict[str, float]:
         """The figures of predicting by the frequencies of the training part, with add-one smoothing."""
         allowed = self.masking.ordinary  # (V,)
         learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
@@ -206,7 +211,7 @@ class MaskedLanguageModelling(Task[BERT]):
         return min(int(ONE_BY_ONE * max_tokens) // self.scorer.width(size), self.scorer.usual_count(size))
 
 
-def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
+def _counts(ids: IdSequence, size: int) -> NDArray[np.int64]:
     """How often each id occurs, (size,), in blocks: bincount makes int64 of all that it is given."""
     counts = np.zeros(size, np.int64)
     for start in range(0, len(ids), COUNTED):

@@ -20,12 +20,14 @@ class Material:
     """What a run learns from and what it holds out.
 
     source: read already. cut: how many of its characters or rows belong to the training part; the rest is held out.
-    held_out: held out instead; then the cut is the length of the source.
+    held_out: held out instead; then the cut is the length of the source. report: called with the finished share while a
+    large source becomes ids.
     """
 
     source: Text | Table
     cut: int
     held_out: Text | Table | None = None
+    report: Callable[[float], None] | None = None
 
     @classmethod
     def of(cls, source: Text | Table, held_out: Text | Table | None, val: float) -> Material:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from jumok.data.ids import REMEDY
+from jumok.data.id_files import REMEDY
 from jumok.errors import RunError
 from jumok.evaluation.seq2seq import Pair
 from jumok.files import write_atomic

@@ -31,6 +31,11 @@ class TableTask(Task[M]):
         usual = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
         return train_tokenizer((f"{text}\n" for text in texts), kind, **{**usual, **options})
 
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows of the table."""
+        return self.batches.rows_per_batch
+
     def share(self, batch: tuple[Tensor, ...]) -> float:
         """Of the ids, padding included."""
         return sum(tensor.numel() for tensor in batch if tensor.dim() == 2) / self.batches.numbers_per_batch

@@ -125,6 +125,11 @@ class Task(ABC, Generic[M]):
         """Batch `number`, split into parts that fit into one pass each; mostly there is one."""
         return [self.batch(number)]
 
+    @property
+    @abstractmethod
+    def rows_per_batch(self) -> int:
+        """Sequences in a batch, on average."""
+
     @abstractmethod
     def share(self, batch: tuple[Tensor, ...]) -> float:
         """The cost of a pass over a batch; an average batch of the run costs 1."""

@@ -1,0 +1,149 @@
+"""`jumok train` in several processes: started here with `--processes`, or by torchrun."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jumok.cli.console.output import say
+from jumok.cli.interrupts import INTERRUPTED
+from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault, TrainingError
+from jumok.messages import message, tr
+from jumok.processors import processors
+from jumok.version import __version__
+
+if TYPE_CHECKING:
+    from jumok.training.distributed import World
+
+MOST_PER_CORE = 8  # processes; a typing error would fill the memory
+SAVING = 600  # seconds for the step and the save after Ctrl-C; torchrun itself waits 30, and then kills
+
+
+def in_launch(processes: int) -> bool:
+    """Whether this process is one of several that were started together, or the only one that is wanted.
+
+    Raises:
+        ConfigError: the number is out of range, or not that of the launch.
+    """
+    most = MOST_PER_CORE * processors()
+    if not 1 <= processes <= most:
+        raise ConfigError(
+            "{--processes {processes}} is out of range: 1 to {most} on this computer, {each} for each processor core.",
+            processes=processes,
+            most=most,
+            each=MOST_PER_CORE,
+        )
+    launched = os.environ.get("WORLD_SIZE")
+    if launched not in (None, str(processes)):
+        raise ConfigError(
+            "{--processes {processes}} was given, and torchrun has started {launched}; leave {--processes} out.",
+            processes=processes,
+            launched=launched,
+        )
+    return launched is not None or processes == 1
+
+
+def rank_of_launch() -> int:
+    """The rank of this process; 0 if it was started alone. torch is not loaded."""
+    rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
+    return int(rank) if rank.isdecimal() else 0
+
+
+def restarts(out: Path | None, world: World | None) -> bool:
+    """Whether torchrun has restarted the processes after a failure, and there is a run to continue.
+
+    Raises:
+        ConfigError: torchrun may restart the processes, and the run has no folder by which it would be found again.
+    """
+    if out is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        raise ConfigError("{--out RUN} is needed with --max-restarts: a restarted run is found by its folder.")
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" if world is None else world.attempt > 1
+    return out is not None and again and (out / "config.json").is_file()
+
+
+# --- the launch -------------------------------------------------------------------------------------------------------
+
+
+def launch(processes: int) -> int:
+    """Run this command line in so many processes, and return their exit code."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import parse_args, run
+
+    logging.disable(logging.CRITICAL)  # the processes report their errors themselves
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, processors() // processes)))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING))
+    if sys.platform == "win32":
+        os.environ.setdefault("USE_LIBUV", "0")  # PyTorch is built without it there
+    try:
+        run(parse_args(["--standalone", f"--nproc-per-node={processes}", "-m", "jumok", *sys.argv[1:]]))
+    except ChildFailedError as error:
+        codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+        rank, code = min(codes.items(), key=lambda item: (item[1] < 0, item[0]))  # one that has said why, if any
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise TrainingError("rank {rank} was ended by the signal {name}.", rank=rank, name=name) from None
+        return code
+    except SignalException:
+        return INTERRUPTED
+    return 0
+
+
+# --- in each process --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def world_of(device: str) -> Iterator[tuple[World | None, str]]:
+    """The processes of this launch, None for a process alone, and the device of this one."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        yield None, device
+        return
+    import torch
+
+    from jumok.device import choose_device
+    from jumok.training.joining import joined
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(
+            "{--device {device}} cannot be shared by several processes; choose from auto, cpu, cuda.", device=device
+        )
+    if device != "cpu" and torch.cuda.is_available():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(choose_device(device))  # where NCCL puts what has no device of its own
+    elif device == "auto":
+        device = "cpu"  # gloo adds up nothing on mps
+    facts = {
+        "jumok": __version__,
+        "torch": version("torch"),
+        "Python": platform.python_version(),
+        message("the command"): " ".join(sys.argv[1:]),
+    }
+    nccl = device.startswith("cuda") and torch.distributed.is_nccl_available()  # not on Windows
+    with joined("cpu:gloo,cuda:nccl" if nccl else "gloo", facts) as world:
+        yield world, device
+
+
+def follow_quietly(device: str) -> int:
+    """Do what rank 0 says, and return the exit code. An error is printed if rank 0 does not report it."""
+    from jumok.device import choose_device
+    from jumok.training.follower import follow
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with world_of(device) as (world, place):
+            assert world is not None
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to all; rank 0 saves, and ends the others
+            return follow(world, choose_device(place))
+    except JumokError as error:
+        if not isinstance(error, SharedFault) and not (isinstance(error, ProcessLost) and error.known):
+            say(tr("jumok: rank {rank}: {message}", rank=rank_of_launch(), message=error))
+        return error.exit_code

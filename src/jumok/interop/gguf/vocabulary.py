@@ -1,0 +1,311 @@
+"""The tokenizer of a model as llama.cpp reads it: a list of tokens, and the name of an algorithm.
+
+llama.cpp has two algorithms that fit:
+
+    llama   SentencePiece BPE: the characters of a text, merged by the scores of the tokens; others are bytes <0xEA>
+    gpt2    byte-level BPE: the text is cut into pieces by a regex that has a name, and the bytes of a piece are merged
+
+It does not normalise a text, so its ids are those of jumok for texts in NFC.
+
+`char` is a SentencePiece BPE that never merges. This algorithm writes a space as U+2581 and cannot tell the two apart,
+so both are "user-defined" tokens, which are found in a text before anything else is done.
+
+`bpe` cuts a text in its own way (`PIECES`), for which llama.cpp has no name. That of Qwen2 is the next: a merge of a
+`bpe` tokenizer almost never crosses the places where only one of the two cuts. See docs/interop.md for those where one
+does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gguf import GGUFWriter, TokenType
+
+from jumok.errors import JumokError
+from jumok.tokenizers import Tokenizer
+from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS
+
+LOWER_BLOCK = "\u2581"  # what SentencePiece writes for a space
+NEVER = 0xFF  # a byte that occurs in no text in UTF-8
+ENDS = ("[EOS]", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
+
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+GPT2, DIGITS = "GPT-2", "digits, GPT-2"
+LLAMA3 = rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{REST}"
+QWEN2 = rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{REST}"
+# The name that llama.cpp has for a way to cut a text, by the way and by whether a piece that is a token is not merged.
+NAMES = {
+    (GPT2, False): "gpt-2",
+    (DIGITS, False): "smollm",
+    (LLAMA3, True): "llama-bpe",
+    (LLAMA3, False): "dbrx",
+    (QWEN2, False): "qwen2",
+}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer of a GGUF file.
+
+    Attributes:
+        algorithm: "llama" or "gpt2".
+        tokens, types: of each id. llama.cpp finds CONTROL tokens in a text only if a program asks it to, USER_DEFINED
+            ones always, UNUSED ones never.
+        end: the id that ends a text. llama.cpp always has one; if a tokenizer has none, it is that of a byte that no
+            text contains.
+        scores: of each id, for "llama".
+        merges, pieces: for "gpt2": the pairs, and the name of the way to cut a text.
+        start: the id before each text, or None.
+        spaced: whether a space is put before a text.
+    """
+
+    algorithm: str
+    tokens: tuple[str, ...]
+    types: tuple[TokenType, ...]
+    end: int
+    scores: tuple[float, ...] = ()
+    merges: tuple[str, ...] = ()
+    pieces: str = ""
+    start: int | None = None
+    spaced: bool = False
+
+    def write(self, writer: GGUFWriter, size: int) -> None:
+        """Write it, with unused tokens up to the `size` ids of the model."""
+        missing = size - len(self.tokens)
+        writer.add_tokenizer_model(self.algorithm)
+        writer.add_token_list([*self.tokens, *(f"[PAD{i}]" for i in range(len(self.tokens), size))])
+        writer.add_token_types([*self.types, *[TokenType.UNUSED] * missing])
+        if self.algorithm == "llama":
+            writer.add_token_scores([*self.scores, *[0.0] * missing])
+            writer.add_add_space_prefix(self.spaced)
+            writer.add_remove_extra_whitespaces(False)
+        else:
+            writer.add_tokenizer_pre(self.pieces)
+            writer.add_token_merges(self.merges)
+        if self.start is not None:
+            writer.add_bos_token_id(self.start)
+        writer.add_eos_token_id(self.end)
+        writer.add_add_bos_token(self.start is not None)
+        writer.add_add_eos_token(False)
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+    """The tokenizer as llama.cpp reads it.
+
+    Raises:
+        JumokError: llama.cpp cannot give the same ids; the message names the part that prevents it.
+    """
+    if tokenizer.kind == "jamo":
+        raise JumokError(
+            "llama.cpp cannot use the tokenizer jamo: it would write the letters of a syllable one by one and never "
+            "compose them. Train with {--tokenizer char} or {--tokenizer bpe}, or use `jumok convert --to page`."
+        )
+    content = json.loads(tokenizer.to_json())
+    if tokenizer.kind == "char":
+        return _characters(tokenizer, content)
+    if tokenizer.kind == "bpe":
+        return _byte_level(content, "qwen2", dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
+    obstacle = next(_obstacles(content), None)
+    if obstacle is not None:
+        raise JumokError(
+            "llama.cpp would give other ids than this tokenizer because of its part {part}. "
+            "Use `jumok convert --to hf`.",
+            part=obstacle,
+        )
+    added = {
+        token["content"]: TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
+        for token in content["added_tokens"]
+    }
+    before, _ = tokenizer.around
+    start = before[0] if len(before) == 1 else None
+    if _is_byte_level(content):
+        return _byte_level(content, _pieces(content) or "", added, start)
+    return _sentencepiece(content, added, start)
+
+
+# --- the tokenizers of jumok, and byte-level ones ---------------------------------------------------------------------
+
+
+def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
+    tokens = _by_id(content)
+    spelled: dict[str, str] = {}
+    if "\0" in tokens:  # a token of the file cannot contain it, so it becomes the byte
+        spelled = {BYTE_TOKENS[0]: "[0]", "\0": BYTE_TOKENS[0]}
+    if " " not in tokens:
+        spelled[BYTE_TOKENS[ord(" ")]] = " "
+    tokens = tuple(spelled.get(token, token) for token in tokens)
+    changed = {
+        **dict.fromkeys(BYTE_TOKENS, TokenType.BYTE),
+        **dict.fromkeys([*tokenizer.special_tokens, "[0]"], TokenType.UNUSED),
+        **dict.fromkeys([LOWER_BLOCK, " "], TokenType.USER_DEFINED),
+    }
+    end = _end(tokens, BYTE_TOKENS[NEVER])
+    changed |= {tokens[end]: TokenType.CONTROL} if tokens[end] in tokenizer.special_tokens else {}
+    return Vocabulary(
+        algorithm="llama",
+        tokens=tokens,
+        types=tuple(changed.get(token, TokenType.NORMAL) for token in tokens),
+        end=end,
+        scores=(0.0,) * len(tokens),
+    )
+
+
+def _byte_level(
+    content: dict[str, Any], pieces: str, added: dict[str, TokenType], start: int | None = None
+) -> Vocabulary:
+    tokens = _by_id(content)
+    end = _end(tokens, BYTE_LETTERS[NEVER])
+    added = added | ({tokens[end]: TokenType.CONTROL} if tokens[end] in added else {})
+    return Vocabulary(
+        algorithm="gpt2",
+        tokens=tokens,
+        types=tuple(added.get(token, TokenType.NORMAL) for token in tokens),
+        end=end,
+        merges=tuple(map(" ".join, _merges(content))),
+        pieces=pieces,
+        start=start,
+    )
+
+
+def _by_id(content: dict[str, Any]) -> tuple[str, ...]:
+    """The tokens by id; an id without a token gets a name that no text contains."""
+    vocab = {**content["model"]["vocab"], **{token["content"]: token["id"] for token in content["added_tokens"]}}
+    by_id = {token_id: token for token, token_id in vocab.items()}
+    return tuple(by_id.get(i, f"[PAD{i}]") for i in range(max(by_id) + 1))
+
+
+def _end(tokens: Sequence[str], otherwise: str) -> int:
+    """The id of the first token of ENDS that there is, or of another one."""
+    return tokens.index(next((token for token in ENDS if token in tokens), otherwise))
+
+
+def _merges(content: dict[str, Any]) -> list[tuple[str, str]]:
+    """The merges, which older files write as one string each."""
+    pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in content["model"]["merges"])
+    return [(left, right) for left, right in pairs]
+
+
+# --- imported tokenizers ----------------------------------------------------------------------------------------------
+
+
+def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: int | None) -> Vocabulary:
+    """A BPE of SentencePiece, such as that of Llama 2. Its algorithm takes the pair whose token has the best score."""
+    tokens, unknown = _by_id(content), content["model"].get("unk_token")
+    scores: dict[str, float] = {}
+    for rank, pair in enumerate(_merges(content)):
+        scores.setdefault("".join(pair), -float(rank))
+    types = {**dict.fromkeys(BYTE_TOKENS, TokenType.BYTE), **added}
+    types |= {unknown: TokenType.UNKNOWN} if unknown in tokens else {}
+    return Vocabulary(
+        algorithm="llama",
+        tokens=tokens,
+        types=tuple(types.get(token, TokenType.NORMAL) for token in tokens),
+        end=_end(tokens, BYTE_TOKENS[NEVER]),
+        scores=tuple(scores.get(token, 0.0) for token in tokens),
+        start=start,
+        spaced=_is_spaced(content),
+    )
+
+
+def _is_byte_level(content: dict[str, Any]) -> bool:
+    return any(part["type"] == "ByteLevel" for part in _parts(content["pre_tokenizer"]))
+
+
+def _is_spaced(content: dict[str, Any]) -> bool:
+    parts = [*_parts(content["normalizer"]), *_parts(content["pre_tokenizer"])]
+    return any(part["type"] == "Prepend" or part.get("prepend_scheme") in ("always", "first") for part in parts)
+
+
+def _obstacles(content: dict[str, Any]) -> Iterator[str]:
+    """The parts of an imported tokenizer.json that llama.cpp does not have."""
+    model = content["model"]
+    if model["type"] != "BPE":
+        yield model["type"]
+        return
+    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            yield name
+    for token in content["added_tokens"]:
+        if token["lstrip"] or token["rstrip"] or token["single_word"]:
+            yield token["content"]
+    if _is_byte_level(content):
+        yield from _byte_level_obstacles(content)
+    else:
+        yield from _sentencepiece_obstacles(content)
+
+
+def _byte_level_obstacles(content: dict[str, Any]) -> Iterator[str]:
+    for part in _parts(content["normalizer"]):
+        if part["type"] != "NFC":
+            yield part["type"]
+    if not content["model"]["vocab"].keys() >= set(BYTE_LETTERS):
+        yield "BPE without bytes"
+    if _pieces(content) is None:
+        yield "pre_tokenizer"
+
+
+def _pieces(content: dict[str, Any]) -> str | None:
+    """The name that llama.cpp has for the way in which a byte-level tokenizer cuts a text."""
+    *cuts, last = _parts(content["pre_tokenizer"])
+    way = {(): GPT2, ("Digits",): DIGITS}.get(tuple(cut["type"] for cut in cuts)) if last["use_regex"] else None
+    if len(cuts) == 1 and cuts[0]["type"] == "Split" and not last["use_regex"]:
+        whole = cuts[0]["behavior"] == "Isolated" and not cuts[0]["invert"]
+        way = cuts[0]["pattern"].get("Regex") if whole else None
+    if last["add_prefix_space"] or any(cut["type"] == "Digits" and not cut["individual_digits"] for cut in cuts):
+        return None
+    return NAMES.get((str(way), bool(content["model"].get("ignore_merges"))))
+
+
+def _sentencepiece_obstacles(content: dict[str, Any]) -> Iterator[str]:
+    model = content["model"]
+    if not model.get("byte_fallback") or not model["vocab"].keys() >= set(BYTE_TOKENS):
+        yield "BPE without bytes"
+    if model.get("ignore_merges"):
+        yield "ignore_merges"
+    blocks = False  # whether spaces become U+2581
+    for part in _parts(content["normalizer"]):
+        replaces = part["type"] == "Replace" and (part["pattern"], part["content"]) == ({"String": " "}, LOWER_BLOCK)
+        blocks = blocks or replaces
+        if not replaces and not (part["type"] == "Prepend" and part["prepend"] == LOWER_BLOCK):
+            yield part["type"]
+    for part in _parts(content["pre_tokenizer"]):
+        whole = part["type"] == "Metaspace" and part["replacement"] == LOWER_BLOCK and not part.get("split", True)
+        blocks = blocks or whole
+        if not whole:
+            yield part["type"]
+    if not blocks:
+        yield "BPE without U+2581"
+    strange = _unmerged(content)
+    if strange is not None:
+        yield f"merges: {strange!r}"
+
+
+def _unmerged(content: dict[str, Any]) -> str | None:
+    """A token that llama.cpp would merge from two others and this tokenizer would not, or None."""
+    vocab = content["model"]["vocab"].keys()
+    special = {token["content"] for token in content["added_tokens"]}
+    pairs = set(_merges(content))
+    return next(
+        (
+            token
+            for token in vocab - special
+            for cut in range(1, len(token))
+            if (token[:cut], token[cut:]) not in pairs
+            and all(part in vocab or len(part) == 1 for part in (token[:cut], token[cut:]))
+        ),
+        None,
+    )
+
+
+def _parts(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The parts of a normalizer or pre-tokenizer, which may be a sequence."""
+    if part is None:
+        return []
+    if part["type"] != "Sequence":
+        return [part]
+    inner = part.get("normalizers") or part.get("pretokenizers") or []
+    return [deep for one in inner for deep in _parts(one)]

@@ -1,0 +1,127 @@
+"""Writing a GGUF file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGML_QUANT_VERSION, GGMLQuantizationType, GGUFWriter, LlamaFileType, get_tensor_name_map, quants
+from numpy.typing import NDArray
+
+from jumok.config import GPTConfig
+from jumok.config.huggingface import stock_class
+from jumok.errors import RunError
+from jumok.files import atomic_path, space
+from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
+from jumok.interop.gguf.vocabulary import vocabulary_of
+from jumok.interop.huggingface.convert import FORMATS
+from jumok.interop.huggingface.tensors import to_theirs
+from jumok.models import Model
+from jumok.models.checks import require_tokenizer
+
+TYPES = {
+    "f32": (LlamaFileType.ALL_F32, GGMLQuantizationType.F32),
+    "f16": (LlamaFileType.MOSTLY_F16, GGMLQuantizationType.F16),
+    "q8_0": (LlamaFileType.MOSTLY_Q8_0, GGMLQuantizationType.Q8_0),
+}
+BLOCK = 32  # numbers of a row that share a factor in q8_0
+LARGEST_HALF = 65504.0
+# The program of a chat would otherwise put roles around a text, of which a GPT that was trained here knows nothing.
+CONTINUE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+MARK = "jumok.version"  # the file is an export of jumok and may be replaced
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a file contains.
+
+    Attributes:
+        path: the file. bytes: its size.
+        architecture: its name in llama.cpp.
+        tokenizer: the algorithm of its tokenizer in llama.cpp.
+        others: the type of each matrix that is not of the kind that was asked for, by name: rows that q8_0 cannot
+            divide, or numbers that are too large for f16.
+    """
+
+    path: Path
+    bytes: int
+    architecture: str
+    tokenizer: str
+    others: dict[str, str]
+
+
+def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | None, licence: str | None) -> Written:
+    """Write a model; see `jumok.interop.gguf.to_gguf`."""
+    target = Path(path)
+    architecture = architecture_of(model)
+    tokenizer = require_tokenizer(model)
+    vocabulary = vocabulary_of(tokenizer)
+    stock = FORMATS[stock_class(model.config)]
+    parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
+    config, parameters = stock.for_export(model.config, parameters)
+    file_type, wanted = TYPES[kind]
+    others, size = {}, 0
+    try:
+        with atomic_path(target) as temporary:
+            writer = GGUFWriter(temporary, architecture.name)
+            writer.add_string(MARK, version("jumok"))
+            writer.add_type("model")
+            writer.add_name((name or target.stem).encode(errors="replace").decode())
+            if licence is not None:
+                writer.add_license(licence)
+            writer.add_file_type(file_type)
+            writer.add_quantization_version(GGML_QUANT_VERSION)
+            describe(writer, architecture, config)
+            vocabulary.write(writer, config.vocab_size)
+            if tokenizer.kind != "other":
+                writer.add_chat_template(CONTINUE)
+            tensors = to_theirs(stock.rows(config), parameters)
+            for place, numbers in _arrays(architecture, config, tensors):
+                its = _type(place, numbers, wanted)
+                if numbers.ndim == 2 and its != wanted and place != "position_embd.weight":
+                    others[place] = its.name.lower()
+                packed = quants.quantize(numbers, its)
+                size += packed.nbytes
+                writer.add_tensor(place, packed, raw_dtype=its)
+            _write_out(writer)
+        return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others)
+    except OSError as error:
+        room = space(target, needed=size)
+        reason = error.strerror or error
+        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
+
+
+def _arrays(
+    architecture: Architecture, config: GPTConfig, tensors: dict[str, Any]
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The arrays of a file, by their names there."""
+    names = get_tensor_name_map(architecture.arch, config.n_layer)
+    for name, tensor in tensors.items():
+        place = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert place is not None, name
+        yield place, architecture.change(name, tensor, config).contiguous().numpy()
+
+
+def _type(place: str, numbers: NDArray[np.float32], wanted: GGMLQuantizationType) -> GGMLQuantizationType:
+    """The type in which an array is stored."""
+    if numbers.ndim < 2 or place == "position_embd.weight":
+        return GGMLQuantizationType.F32
+    if wanted == GGMLQuantizationType.Q8_0 and numbers.shape[-1] % BLOCK:
+        wanted = GGMLQuantizationType.F16  # as the converter of llama.cpp does
+    # The factors of q8_0 are float16 too.
+    largest = float(np.abs(numbers).max(initial=0)) / (127 if wanted == GGMLQuantizationType.Q8_0 else 1)
+    return wanted if largest <= LARGEST_HALF else GGMLQuantizationType.F32
+
+
+def _write_out(writer: GGUFWriter) -> None:
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()

@@ -1,0 +1,90 @@
+"""Writing an ONNX file and what belongs to it."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from jumok.config import RungConfig
+from jumok.errors import JumokError, RunError
+from jumok.files import atomic_path, space, write_atomic
+from jumok.interop.huggingface.tokenizer import tokenizer_json
+from jumok.interop.onnx import beside
+from jumok.interop.onnx.graph import Graph
+from jumok.interop.onnx.models import bert, language_model, text_classifier
+from jumok.models import Model, kind_of
+from jumok.models.bert import BERT
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+
+FLOAT32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: the files, the model first, and their bytes."""
+
+    paths: tuple[Path, ...]
+    bytes: int
+
+
+def write(model: Model, path: str | os.PathLike[str], *, largest_file: int) -> Written:
+    """Write a model; see `jumok.interop.onnx.to_onnx`."""
+    target = Path(path)
+    _require_possible(model)
+    size = FLOAT32 * sum(parameter.numel() for parameter in model.parameters())  # a shared one once
+    data_path, tokenizer_path = beside(target)
+    paths = [target]
+    try:
+        with ExitStack() as files:
+            temporary = files.enter_context(atomic_path(target))
+            data = None
+            if size > largest_file:
+                place = files.enter_context(atomic_path(data_path))
+                data = files.enter_context(place.open("wb"))
+                paths.append(data_path)
+            graph = Graph(model, data, data_path.name)
+            _add(graph, model)
+            made = graph.finished(version("jumok"), _facts(model))
+            with temporary.open("wb") as file:
+                file.write(made.SerializeToString())
+        if model.tokenizer is not None:
+            write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
+            paths.append(tokenizer_path)
+        return Written(tuple(paths), sum(one.stat().st_size for one in paths))
+    except OSError as error:
+        room = space(target, needed=size)
+        reason = error.strerror or error
+        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
+
+
+def _require_possible(model: Model) -> None:
+    if isinstance(model, EncoderDecoder):
+        raise JumokError(
+            "an encoder-decoder writes with two networks and two caches, which jumok does not write as ONNX; export it "
+            "with {--to hf}, and convert that folder with the package optimum-onnx."
+        )
+    if isinstance(model.config, RungConfig):
+        raise JumokError(
+            "this is a model of the ladder, a GPT with components removed, which jumok does not write as ONNX; train a "
+            "full GPT with `jumok train`."
+        )
+
+
+def _add(graph: Graph, model: Model) -> None:
+    if isinstance(model, BERT):
+        bert(graph, model)
+    else:
+        assert isinstance(model, GPT)
+        (text_classifier if model.config.labels else language_model)(graph, model)
+
+
+def _facts(model: Model) -> dict[str, str]:
+    config = model.config
+    labels = list(getattr(config, "labels", ()))
+    facts = {"jumok_version": version("jumok"), "kind": kind_of(config), "context_length": str(config.context_length)}
+    return facts | ({"labels": json.dumps(labels, ensure_ascii=False)} if labels else {})

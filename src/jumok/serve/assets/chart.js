@@ -1,0 +1,279 @@
+// @ts-check
+// Line charts of a few series, as SVG: axes, a legend, and the values at the place one points at.
+
+import { element } from "../../view/assets/base/controls.js";
+import { drawing } from "../../view/assets/base/icons.js";
+import { decimal, shortCount } from "../../view/assets/base/words.js";
+
+const LEFT = 46;
+const BOTTOM = 30;
+const TOP = 10;
+const RIGHT = 12;
+const TICKS = 5;
+const LETTER = 6.4; // pixels
+const USUAL = 0.96; // share of the values that are always shown
+const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves the chart
+
+/**
+ * A line. `points` are [x, y] with rising x.
+ * @typedef {object} Series
+ * @property {string} name
+ * @property {[number, number][]} points
+ * @property {string} colour of CSS.
+ * @property {number} [width]
+ * @property {boolean} [dashed]
+ * @property {boolean} [dots] mark each point.
+ * @property {boolean} [faint]
+ * @property {boolean} [second] against the axis on the right, which has no numbers: from 0 to the largest value.
+ */
+
+/**
+ * @typedef {object} Chart
+ * @property {string} label what a screen reader says.
+ * @property {string} x the name of the horizontal axis.
+ * @property {Series[]} series
+ * @property {(x: number) => string} [showX]
+ * @property {{name: string, y: number}[]} [lines] horizontal lines.
+ * @property {number} [height]
+ */
+
+/**
+ * A chart that fills the width of its host.
+ * @param {HTMLElement} host is emptied.
+ * @param {Chart} chart
+ */
+export function drawChart(host, chart) {
+  const width = Math.max(260, Math.floor(host.clientWidth || 600));
+  const height = chart.height ?? Math.round(Math.min(340, Math.max(200, width * 0.42)));
+  const scale = scaleOf(chart, width, height);
+  const shapes = [...grid(chart, scale, width, height), ...chart.series.flatMap((one) => shapesOf(one, scale))];
+  const picture = drawing({ class: "chart", viewBox: `0 0 ${width} ${height}`, width, height }, shapes);
+  picture.setAttribute("role", "img");
+  picture.setAttribute("aria-label", chart.label);
+  picture.removeAttribute("aria-hidden");
+  paint(picture, chart.series);
+  const readout = element("p", { class: "chart-readout" });
+  const legend = element("ul", { class: "chart-legend" }, chart.series.map(legendOf));
+  host.replaceChildren(legend, /** @type {any} */ (picture), readout);
+  watch(picture, chart, scale, readout, height);
+}
+
+/** @param {Chart} chart @param {number} width @param {number} height */
+function scaleOf({ series, lines = [] }, width, height) {
+  const first = series.filter(({ second }) => !second).flatMap(({ points }) => points);
+  const xs = series.flatMap(({ points }) => points.map(([x]) => x));
+  const ys = [...first.map(([, y]) => y), ...lines.map(({ y }) => y)];
+  const right = Math.max(
+    1e-9,
+    ...series.filter(({ second }) => second).flatMap(({ points }) => points.map(([, y]) => y)),
+  );
+  const [x0, x1] = xs.length ? [Math.min(0, ...xs), Math.max(...xs)] : [0, 1];
+  const highest = ys.length ? highestShown(ys) : 1;
+  const lowest = ys.length ? Math.min(...ys) : 0;
+  const room = (highest - lowest || Math.abs(highest) || 1) * 0.06;
+  const [y0, y1] = [lowest >= 0 ? Math.max(0, lowest - room) : lowest - room, highest + room];
+  const [inside, tall] = [width - LEFT - RIGHT, height - TOP - BOTTOM];
+  return {
+    x0,
+    x1,
+    y0,
+    y1,
+    x: (/** @type {number} */ x) => LEFT + (inside * (x - x0)) / (x1 - x0 || 1),
+    y: (/** @type {number} */ y) => Math.max(TOP, TOP + tall * (1 - (y - y0) / (y1 - y0 || 1))),
+    second: (/** @type {number} */ y) => TOP + tall * (1 - y / (right * 1.04)),
+    value: (/** @type {number} */ pixel) => x0 + ((pixel - LEFT) / inside) * (x1 - x0),
+  };
+}
+
+/**
+ * The largest of some values, or a smaller one where few of them are far above the rest, as at the first steps.
+ * @param {number[]} values
+ */
+function highestShown(values) {
+  const rising = [...values].sort((a, b) => a - b);
+  const usual = MOST_USUAL * rising[Math.floor((rising.length - 1) * USUAL)];
+  return rising[0] >= 0 ? Math.min(rising[rising.length - 1], usual) : rising[rising.length - 1];
+}
+
+/** @typedef {ReturnType<typeof scaleOf>} Scale */
+/** @typedef {[string, Record<string, string | number>]} Shape */
+
+/** @param {Chart} chart @param {Scale} scale @param {number} width @param {number} height @returns {Shape[]} */
+function grid(chart, scale, width, height) {
+  /** @type {Shape[]} */
+  const shapes = [];
+  for (const y of ticks(scale.y0, scale.y1)) {
+    shapes.push(["line", { class: "chart-grid", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
+    shapes.push([
+      "text",
+      { class: "chart-tick", x: LEFT - 6, y: scale.y(y) + 4, "text-anchor": "end", "data-text": tidy(y) },
+    ]);
+  }
+  const showX = chart.showX ?? shortCount;
+  let free = 0;
+  for (const x of ticks(scale.x0, scale.x1)) {
+    const [at, text] = [scale.x(x), showX(x)];
+    if (at - (text.length * LETTER) / 2 < free || at + (text.length * LETTER) / 2 > width) continue;
+    free = at + (text.length * LETTER) / 2 + 8;
+    shapes.push([
+      "text",
+      { class: "chart-tick", x: at, y: height - BOTTOM + 15, "text-anchor": "middle", "data-text": text },
+    ]);
+  }
+  shapes.push([
+    "text",
+    { class: "chart-axis", x: width - RIGHT, y: height - 2, "text-anchor": "end", "data-text": chart.x },
+  ]);
+  for (const { name, y } of chart.lines ?? []) {
+    shapes.push(["line", { class: "chart-line", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
+    shapes.push([
+      "text",
+      { class: "chart-tick", x: LEFT + 4, y: scale.y(y) - 5, "text-anchor": "start", "data-text": name },
+    ]);
+  }
+  return shapes;
+}
+
+/** @param {Series} series @param {Scale} scale @returns {Shape[]} */
+function shapesOf({ name, points, width = 2, dashed, dots, faint, second }, scale) {
+  const y = second ? scale.second : scale.y;
+  const path = points.map(([px, py], i) => `${i ? "L" : "M"}${round(scale.x(px))} ${round(y(py))}`).join("");
+  /** @type {Shape[]} */
+  const shapes = [];
+  const look = { fill: "none", "data-series": name, "stroke-width": width, opacity: faint ? 0.55 : 1 };
+  if (points.length > 1)
+    shapes.push([
+      "path",
+      { d: path, "stroke-linejoin": "round", ...(dashed ? { "stroke-dasharray": "5 4" } : {}), ...look },
+    ]);
+  const marked = dots || points.length === 1 ? points : [];
+  for (const [px, py] of marked)
+    shapes.push([
+      "circle",
+      { cx: round(scale.x(px)), cy: round(y(py)), r: width + 0.8, "data-series": name, "data-filled": "" },
+    ]);
+  return shapes;
+}
+
+/** Give the shapes their colours and texts, which are no attributes. @param {Element} picture @param {Series[]} series */
+function paint(picture, series) {
+  const colours = new Map(series.map(({ name, colour }) => [name, colour]));
+  for (const node of picture.querySelectorAll("[data-text]")) node.textContent = node.getAttribute("data-text");
+  for (const node of /** @type {NodeListOf<SVGElement>} */ (picture.querySelectorAll("[data-series]"))) {
+    const colour = colours.get(/** @type {string} */ (node.dataset.series)) ?? "";
+    if ("filled" in node.dataset) node.style.fill = colour;
+    else node.style.stroke = colour;
+  }
+}
+
+/** @param {Series} series */
+function legendOf({ name, colour, dashed }) {
+  const sign = element("span", { class: dashed ? "chart-sign dashed" : "chart-sign", "aria-hidden": "true" });
+  sign.style.borderTopColor = colour;
+  return element("li", {}, [sign, name]);
+}
+
+/**
+ * Say the values where one points; arrow keys go from point to point.
+ * @param {Element} picture
+ * @param {Chart} chart
+ * @param {Scale} scale
+ * @param {HTMLElement} readout
+ * @param {number} height
+ */
+function watch(picture, chart, scale, readout, height) {
+  const places = [...new Set(chart.series.flatMap(({ points }) => points.map(([x]) => x)))].sort((a, b) => a - b);
+  const [line] = drawing({}, [["line", { class: "chart-here", y1: TOP, y2: height - BOTTOM }]]).childNodes;
+  let chosen = -1;
+  const show = (/** @type {number} */ place) => {
+    chosen = place;
+    const x = places[place];
+    const found = chart.series.map((one) => ({ one, point: nearest(one.points, x, (scale.x1 - scale.x0) / 40) }));
+    const values = found
+      .filter(({ point }) => point)
+      .map(({ one, point }) => `${one.name} ${tidy(/** @type {any} */ (point)[1])}`);
+    readout.textContent = `${chart.x} ${(chart.showX ?? shortCount)(x)} · ${values.join(" · ")}`;
+    const here = /** @type {SVGElement} */ (line);
+    here.setAttribute("x1", String(scale.x(x)));
+    here.setAttribute("x2", String(scale.x(x)));
+    picture.append(here);
+  };
+  picture.setAttribute("tabindex", "0");
+  picture.addEventListener("pointermove", (event) => {
+    const { offsetX } = /** @type {PointerEvent} */ (event);
+    if (places.length) show(indexNear(places, scale.value(offsetX)));
+  });
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[/** @type {KeyboardEvent} */ (event).key];
+    if (!step || !places.length) return;
+    event.preventDefault();
+    show(Math.min(places.length - 1, Math.max(0, chosen < 0 ? places.length - 1 : chosen + step)));
+  });
+}
+
+/** @param {[number, number][]} points @param {number} x @param {number} most how far away it may be */
+function nearest(points, x, most) {
+  if (!points.length) return null;
+  const point =
+    points[
+      indexNear(
+        points.map(([one]) => one),
+        x,
+      )
+    ];
+  return Math.abs(point[0] - x) <= most ? point : null;
+}
+
+/** @param {number[]} rising @param {number} x */
+function indexNear(rising, x) {
+  let [low, high] = [0, rising.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rising[middle] < x) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 && x - rising[low - 1] < rising[low] - x ? low - 1 : low;
+}
+
+/** Round numbers between two values. @param {number} from @param {number} to */
+function ticks(from, to) {
+  const rough = (to - from) / TICKS || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? power;
+  const found = [];
+  for (let value = Math.ceil(from / step) * step; value <= to + step * 1e-6; value += step)
+    found.push(Number(value.toPrecision(10)));
+  return found;
+}
+
+/** @param {number} value */
+function tidy(value) {
+  if (value === 0) return "0";
+  return Math.abs(value) >= 1000
+    ? shortCount(value)
+    : decimal(value, Math.abs(value) >= 100 ? 0 : Math.abs(value) < 0.1 ? 4 : Math.abs(value) < 10 ? 2 : 1);
+}
+
+const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
+
+/**
+ * A small curve without axes.
+ * @param {number[]} values
+ * @param {string} label
+ */
+export function spark(values, label) {
+  const [width, height] = [120, 32];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const points = values.map((value, i) => {
+    const x = (width * i) / Math.max(1, values.length - 1);
+    return `${round(x)},${round(2 + (height - 4) * (1 - (value - low) / (high - low || 1)))}`;
+  });
+  const picture = drawing(
+    { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" },
+    values.length > 1 ? [["polyline", { points: points.join(" "), fill: "none" }]] : [],
+  );
+  picture.setAttribute("role", "img");
+  picture.setAttribute("aria-label", label);
+  picture.removeAttribute("aria-hidden");
+  return picture;
+}

@@ -1,0 +1,53 @@
+// @ts-check
+// Figures of runs in the words of the page.
+
+import { element } from "../../view/assets/base/controls.js";
+import { count, shortCount, t } from "../../view/assets/base/words.js";
+
+const SIGNS = Object.freeze({
+  running: "▶",
+  starting: "◔",
+  finished: "✓",
+  stopped: "❚❚",
+  model: "●",
+  damaged: "!",
+  failed: "!",
+  waiting: "·",
+});
+
+/** A time in one or two units. @param {number | null | undefined} seconds */
+export function time(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
+  if (seconds < 90) return t("time.s", { n: Math.round(seconds) });
+  if (seconds < 5400) return t("time.m", { n: Math.round(seconds / 60) });
+  return t("time.h", { h: Math.floor(seconds / 3600), m: Math.round((seconds % 3600) / 60) });
+}
+
+/** @param {number | null | undefined} value */
+export const nats = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+
+/** @param {number | null | undefined} value */
+export const speed = (value) => (value === null || value === undefined ? "–" : shortCount(value));
+
+/** @param {number} bytes */
+export const megabytes = (bytes) => `${count(bytes / 1e6)} MB`;
+
+/** A state as a word with a sign. @param {string} state */
+export function badge(state) {
+  const sign = element("span", {
+    class: "badge-sign",
+    "aria-hidden": "true",
+    text: SIGNS[/** @type {keyof typeof SIGNS} */ (state)] ?? "",
+  });
+  return element("span", { class: `badge ${state}` }, [sign, t(`run.state.${state}`)]);
+}
+
+/** Names and values, one below the other. @param {[string, string | null | undefined][]} rows those without a value are left out. */
+export function facts(rows) {
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return element(
+    "dl",
+    { class: "pairs" },
+    shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: String(value) })]),
+  );
+}

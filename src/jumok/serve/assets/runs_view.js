@@ -1,0 +1,157 @@
+// @ts-check
+// The list of runs: what they are, how far they are, and their curves, live.
+
+import { button, element } from "../../view/assets/base/controls.js";
+import { count, shortCount, t } from "../../view/assets/base/words.js";
+import { spark } from "./chart.js";
+import { badge, nats, speed, time } from "./format.js";
+import { ask, post } from "./server.js";
+
+const EVERY = 2000; // milliseconds
+
+/** @typedef {import("./shell.js").Shell} Shell */
+
+export class RunsView {
+  /** @param {HTMLElement} host @param {Shell} shell */
+  constructor(host, shell) {
+    this.host = host;
+    this.shell = shell;
+    this.timer = 0;
+    this.shown = "";
+    this.list = element("div", { class: "runs" });
+    this.show();
+  }
+
+  show() {
+    this.host.replaceChildren(
+      element("div", { class: "headline" }, [
+        element("h2", { text: t("runs.title") }),
+        button(t("runs.new"), {
+          id: "new-run",
+          class: "primary",
+          hidden: !this.shell.about.writes,
+          onclick: () => this.shell.go("new"),
+        }),
+      ]),
+      this.list,
+    );
+    this.shown = "";
+    void this.look();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.timer = -1;
+  }
+
+  async look() {
+    await this.shell.trying(async () => {
+      const listed = await ask("runs");
+      const text = JSON.stringify(listed);
+      if (text === this.shown) return;
+      this.shown = text;
+      this.render(listed);
+    });
+    if (this.timer >= 0) this.timer = window.setTimeout(() => this.look(), EVERY);
+  }
+
+  /** @param {any} listed */
+  render({ runs, ladders, pending }) {
+    const focused = document.activeElement?.id;
+    const order = { running: 0, starting: 1 };
+    const rank = (/** @type {any} */ run) => order[/** @type {"running"} */ (run.state)] ?? 2;
+    const own = runs.filter((/** @type {any} */ run) => !run.name.includes("/"));
+    own.sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || (b.changed ?? 0) - (a.changed ?? 0));
+    const empty = !runs.length && !ladders.length && !pending.length;
+    this.list.replaceChildren(
+      ...(empty ? [element("p", { class: "nothing", text: t("runs.none") })] : []),
+      ...pending.map((/** @type {any} */ one) => this.pending(one)),
+      ...ladders.map((/** @type {any} */ one) => this.ladder(one, runs)),
+      ...own.map((/** @type {any} */ run) => card(run)),
+    );
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  /** A process that has no folder yet, or ended without one. @param {any} one */
+  pending({ name, code, said }) {
+    const dismiss = button(t("run.dismiss"), {
+      onclick: () => this.shell.trying(async () => void (await post("runs/forget", { name }))),
+    });
+    return element("article", { class: "card pending" }, [
+      element("div", { class: "card-head" }, [
+        element("h3", { text: name }),
+        badge(code === null ? "starting" : "failed"),
+        code === null ? null : dismiss,
+      ]),
+      said ? element("pre", { class: "said", text: said }) : null,
+    ]);
+  }
+
+  /** @param {any} ladder @param {any[]} runs */
+  ladder({ name, running }, runs) {
+    const rungs = runs.filter((run) => run.name.startsWith(`${name}/`));
+    const link = element("a", {
+      href: `#ladder=${encodeURIComponent(name)}`,
+      id: `ladder-${name}`,
+      text: t("ladder.title", { name }),
+    });
+    return element("article", { class: "card" }, [
+      element("div", { class: "card-head" }, [
+        element("h3", {}, [link]),
+        badge(running ? "running" : rungs.length === 10 ? "finished" : "stopped"),
+      ]),
+      element(
+        "div",
+        { class: "rungs" },
+        rungs.map((run) => (run.spark.length > 1 ? /** @type {any} */ (spark(run.spark, run.name)) : null)),
+      ),
+    ]);
+  }
+}
+
+/** @param {any} run */
+function card(run) {
+  const { name, state, last, best } = run;
+  const link = element("a", { href: `#run=${encodeURIComponent(name)}`, id: `run-${name}`, text: name });
+  const shape = [
+    run.kind ? String(run.kind) : null,
+    run.parameters ? t("fact.parameters", { n: shortCount(run.parameters) }) : null,
+    run.tokenizer,
+    (run.sources ?? []).join(", ") || null,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+  const figures = [
+    [t("run.loss"), nats(last?.loss)],
+    [t("run.best"), nats(best?.figures?.loss)],
+    [t("run.step"), last ? count(last.step) : "–"],
+    state === "running" ? [t("run.speed"), speed(last?.tokens_per_second)] : [t("run.seconds"), time(last?.seconds)],
+  ];
+  const curve = run.spark.length > 1 ? spark(run.spark, t("run.curve")) : null;
+  const progress =
+    state === "running" && last
+      ? element("progress", { max: 1, value: last.progress ?? 0, "aria-label": t("run.progress") })
+      : null;
+  return element("article", { class: "card" }, [
+    element("div", { class: "card-head" }, [
+      element("h3", {}, [link]),
+      badge(state),
+      run.served ? element("span", { class: "badge served", text: t("run.loaded") }) : null,
+    ]),
+    element("p", { class: "card-shape", text: shape }),
+    element("div", { class: "card-body" }, [
+      /** @type {any} */ (curve),
+      element(
+        "dl",
+        { class: "numbers" },
+        figures.map(([label, value]) =>
+          element("div", {}, [element("dt", { text: label }), element("dd", { text: value })]),
+        ),
+      ),
+    ]),
+    progress,
+    state === "running" && last
+      ? element("p", { class: "card-shape", text: `${t("run.remaining")} ${time(last.remaining)}` })
+      : null,
+  ]);
+}

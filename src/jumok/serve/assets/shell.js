@@ -1,0 +1,285 @@
+// @ts-check
+// What surrounds the views of the playground: tabs, language and theme, messages, the key, and the address.
+
+import { headColour, hex, setColours, themeColours, warm } from "../../view/assets/base/colours.js";
+import { button, element } from "../../view/assets/base/controls.js";
+import { icon } from "../../view/assets/base/icons.js";
+import { preferredLanguage, setLanguage, t } from "../../view/assets/base/words.js";
+import { TINTS } from "../../view/assets/page/cells.js";
+import { ask, speak, useKey } from "./server.js";
+
+const TOAST = 5000; // milliseconds
+const TABS = ["write", "compare", "tokens", "runs"];
+const TAB_OF = Object.freeze({ run: "runs", new: "runs", ladder: "runs" });
+
+/** A view; `show` draws it anew in another language or theme. @typedef {{show: () => void, close: () => void}} View */
+/** @typedef {(host: HTMLElement, shell: Shell, name: string) => View} MakeView */
+
+/** @param {string} id @returns {HTMLElement} */
+const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** What someone chose before; a browser may keep nothing. @param {string} name */
+function kept(name) {
+  try {
+    return localStorage.getItem(name) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** @param {string} name @param {string} value */
+function keep(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // it is asked for again
+  }
+}
+
+/** What stands in an address, which a person may have typed. @param {string} value */
+function decoded(value) {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
+
+export class Shell {
+  /** @param {Record<string, MakeView>} makers by the name in the address. */
+  constructor(makers) {
+    this.makers = makers;
+    /** @type {any} what this server lets a page do */
+    this.about = {};
+    /** @type {View | null} */
+    this.view = null;
+    this.place = "";
+    this.language = kept("jumok-language") || preferredLanguage();
+    this.theme = kept("jumok-theme");
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.toasting = 0;
+    this.scheme.addEventListener("change", () => {
+      this.paint();
+      this.view?.show();
+    });
+    window.addEventListener("hashchange", () => this.follow());
+    this.speak(this.language);
+    this.paint();
+  }
+
+  get dark() {
+    return this.theme ? this.theme === "dark" : this.scheme.matches;
+  }
+
+  /** Ask the server what it lets a page do, for a key if it wants one, and show the view of the address. */
+  async start() {
+    this.render();
+    await this.trying(async () => {
+      this.about = await ask("desk");
+      this.follow();
+    });
+  }
+
+  /** The colours of lines: of what is most important first. */
+  lineColours() {
+    const theme = themeColours(this.dark ? "dark" : "light");
+    return [0, 1, 2, 3].map((place) => headColour(place, theme));
+  }
+
+  // --- where one is ---
+
+  /** @param {string} place such as "run=novel" */
+  go(place) {
+    location.hash = place;
+  }
+
+  /** Show the view that the address names. */
+  follow() {
+    const [name, value = ""] = location.hash.slice(1).split("=");
+    const known = Object.hasOwn(this.makers, name) ? name : "runs";
+    const place = `${known}=${value}`;
+    if (place === this.place) return;
+    this.view?.close();
+    this.place = place;
+    const host = element("div", { class: known === "write" ? "write-studio" : "studio" });
+    part("main").replaceChildren(host);
+    this.view = this.makers[known](host, this, decoded(value));
+    this.renderTabs();
+    part("main").scrollTop = 0;
+  }
+
+  // --- what stands there ---
+
+  render() {
+    document.documentElement.lang = this.language;
+    document.title = `jumok · ${t(`desk.tab.${this.tab()}`)}`;
+    part("skip").textContent = t("desk.skip");
+    const other = this.language === "ko" ? "en" : "ko";
+    const theme = button("", {
+      id: "tool-theme",
+      class: "icon",
+      title: t("desk.theme"),
+      "aria-label": t("desk.theme"),
+      onclick: () => this.switchTheme(),
+    });
+    theme.append(/** @type {any} */ (icon("theme")));
+    part("tools").replaceChildren(
+      button(t("desk.language"), {
+        id: "tool-language",
+        title: t("desk.language.about"),
+        lang: other,
+        onclick: () => this.speak(other, true),
+      }),
+      theme,
+    );
+    this.renderTabs();
+  }
+
+  tab() {
+    const name = this.place.split("=")[0];
+    return TAB_OF[/** @type {"run"} */ (name)] ?? (TABS.includes(name) ? name : "runs");
+  }
+
+  renderTabs() {
+    const chosen = this.tab();
+    document.title = `jumok · ${t(`desk.tab.${chosen}`)}`;
+    part("tabs").setAttribute("aria-label", t("desk.tabs"));
+    const focused = document.activeElement?.id;
+    part("tabs").replaceChildren(
+      ...TABS.map((name, i) =>
+        element("button", {
+          type: "button",
+          role: "tab",
+          class: "tab",
+          id: `tab-${name}`,
+          "aria-selected": String(name === chosen),
+          "aria-controls": "main",
+          tabindex: name === chosen ? 0 : -1,
+          text: t(`desk.tab.${name}`),
+          onclick: () => this.go(name),
+          onkeydown: (/** @type {KeyboardEvent} */ event) => this.tabKey(event, i),
+        }),
+      ),
+    );
+    if (focused?.startsWith("tab-")) part(`tab-${chosen}`).focus();
+  }
+
+  /** @param {KeyboardEvent} event @param {number} i */
+  tabKey(event, i) {
+    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    this.go(TABS[(to + TABS.length) % TABS.length]);
+  }
+
+  /** @param {string} language @param {boolean} [chosen] by the reader */
+  speak(language, chosen = false) {
+    this.language = language;
+    setLanguage(language);
+    speak(language);
+    if (!chosen) return;
+    keep("jumok-language", language);
+    this.render();
+    part("tool-language").focus();
+    this.view?.show();
+  }
+
+  paint() {
+    const colours = themeColours(this.dark ? "dark" : "light");
+    const { dataset, style } = document.documentElement;
+    dataset.theme = colours.name;
+    setColours(style, colours);
+    for (let i = 0; i < TINTS; i += 1)
+      style.setProperty(
+        `--tint-${i}`,
+        hex(/** @type {[number, number, number]} */ (warm((0.92 * i) / (TINTS - 1), colours))),
+      );
+  }
+
+  switchTheme() {
+    const dark = !this.dark;
+    this.theme = dark === this.scheme.matches ? "" : dark ? "dark" : "light";
+    keep("jumok-theme", this.theme);
+    this.paint();
+    this.view?.show();
+  }
+
+  // --- messages ---
+
+  /**
+   * Do something that the server may refuse, and say so.
+   * @param {() => Promise<void>} work
+   * @param {AbortSignal} [signal] an end that was asked for is no error.
+   * @returns {Promise<any>} the error, or null.
+   */
+  async trying(work, signal) {
+    try {
+      await work();
+      return null;
+    } catch (error) {
+      if (signal?.aborted) return error;
+      if (/** @type {any} */ (error).code === "server.key") this.askForKey();
+      else this.failed(error);
+      return error;
+    }
+  }
+
+  /** @param {any} error */
+  failed(error) {
+    if (typeof error === "string") return this.say(error);
+    const known = typeof error?.code === "string" && t(error.code) !== error.code;
+    this.say(known ? t(error.code, error.values) : t("desk.unknown", { detail: String(error?.message ?? error) }));
+  }
+
+  /** @param {string} text */
+  say(text) {
+    const box = part("toast");
+    box.textContent = text;
+    box.hidden = !text;
+    clearTimeout(this.toasting);
+    this.toasting = window.setTimeout(() => {
+      box.hidden = true;
+    }, TOAST);
+  }
+
+  /** @param {string} text */
+  announce(text) {
+    part("announcer").textContent = text;
+  }
+
+  askForKey() {
+    if (document.getElementById("key")) return;
+    this.view?.close();
+    this.view = null;
+    this.place = "";
+    const field = element("input", {
+      id: "key",
+      type: "password",
+      autocomplete: "off",
+      required: true,
+      "aria-label": t("desk.key"),
+    });
+    const form = element(
+      "form",
+      {
+        class: "box key",
+        onsubmit: (/** @type {Event} */ event) => {
+          event.preventDefault();
+          useKey(field.value.trim());
+          part("main").replaceChildren();
+          void this.start();
+        },
+      },
+      [
+        element("h2", { text: t("desk.key.title") }),
+        element("p", { class: "remark", text: t("desk.key.about") }),
+        element("div", { class: "line" }, [
+          field,
+          element("button", { type: "submit", class: "button primary", text: t("desk.key.use") }),
+        ]),
+      ],
+    );
+    part("main").replaceChildren(element("div", { class: "studio" }, [form]));
+    field.focus();
+  }
+}

@@ -1,0 +1,153 @@
+// @ts-check
+// An encoder–decoder answers a text, as `jumok.inference.answer`: greedily, by drawing, or by beam search.
+
+import { beamSearch } from "./beam_search.js";
+import { KVCache } from "./cache.js";
+import { knownLogits } from "./candidates.js";
+import { EngineError } from "./errors.js";
+import { drawn, filtered, logSoftmax, Random, settingsOf } from "./sampling.js";
+import { Turns } from "./turns.js";
+import { withoutReplaced } from "./utf8.js";
+
+/** @typedef {import("./encoder_decoder.js").Cache} Cache */
+/** @typedef {import("./sampling.js").Sampling} Sampling */
+/** @typedef {import("./beam_search.js").Answer} Answer */
+
+/** Answers with one encoder–decoder. */
+export class Answering {
+  /**
+   * @param {import("./encoder_decoder.js").EncoderDecoder} model
+   * @param {import("./token_text.js").Reader} reader
+   */
+  constructor(model, reader) {
+    this.model = model;
+    this.reader = reader;
+    this.tokenizer = reader.tokenizer;
+    const { config } = model;
+    const marks = [config.decoder_start_id, config.eos_id, config.pad_id].filter((id) => id !== null);
+    this.special = new Set([...this.tokenizer.specialIds, ...marks]);
+  }
+
+  /**
+   * The ids of a source, with [EOS].
+   * @param {string} text
+   * @returns {number[]}
+   */
+  source(text) {
+    const { eos_id: end, context_length: most } = this.model.config;
+    const ids = [...this.tokenizer.encode(text), end];
+    if (ids.length === 1) throw new EngineError("engine.empty_text");
+    if (ids.length > most) throw new EngineError("engine.source_too_long", { count: ids.length, most });
+    return ids;
+  }
+
+  /**
+   * @param {string} text
+   * @param {{tokens?: number, beams?: number, sampling?: Sampling}} settings
+   * @param {(token: {id: number, text: string, added: string}) => void} onToken greedy and drawn tokens as they come
+   * @param {() => boolean} stopped
+   */
+  async answer(text, { tokens, beams = 1, sampling = {} }, onToken, stopped) {
+    const { config } = this.model;
+    const limit = Math.min(Math.max(1, tokens ?? config.context_length), config.context_length);
+    const source = this.source(text);
+    const turns = new Turns();
+    const state = this.model.newCache(this.model.encode(source));
+    const pause = async () => {
+      await turns.pause();
+      return stopped();
+    };
+    const answers =
+      beams > 1
+        ? await beamSearch({
+            state,
+            beams,
+            limit,
+            end: config.eos_id,
+            logProbabilities: (beam) => this.logProbabilities(beam.ids, beam.state, limit),
+            copy: copyOf,
+            pause,
+          })
+        : [await this.written(state, limit, sampling, onToken, pause)];
+    /** @type {Answer} */
+    const nothing = { ids: [], score: 0, finish: "length" };
+    const read = (answers.length ? answers : [nothing]).map((one) => ({
+      ...one,
+      text: this.textOf(one.ids, one.finish),
+    }));
+    return { ...read[0], source, answers: read };
+  }
+
+  /**
+   * One answer, token by token.
+   * @param {Cache} state
+   * @param {number} limit
+   * @param {Sampling} sampling
+   * @param {(token: {id: number, text: string, added: string}) => void} onToken
+   * @param {() => Promise<boolean>} pause
+   * @returns {Promise<Answer>}
+   */
+  async written(state, limit, sampling, onToken, pause) {
+    const settings = settingsOf({ temperature: 0, ...sampling });
+    const random = new Random(sampling.seed);
+    const stream = this.tokenizer.stream();
+    const end = this.model.config.eos_id;
+    /** @type {number[]} */
+    const ids = [];
+    let total = 0;
+    while (ids.length < limit && ids[ids.length - 1] !== end) {
+      if (await pause()) break;
+      const scores = this.logProbabilities(ids, state, limit);
+      const id = drawn(filtered(scores, settings), settings, random);
+      total += scores[id];
+      ids.push(id);
+      onToken({ id, text: this.reader.name(id), added: this.special.has(id) ? "" : stream.push(id) });
+    }
+    const finish = ids[ids.length - 1] === end ? "stop" : "length";
+    return { ids, score: total / Math.max(1, ids.length), finish };
+  }
+
+  /**
+   * Log-probabilities of the token after those of a target: (V) of the tokenizer. A forced token costs nothing.
+   * @param {number[]} ids without the one that begins a target
+   * @param {Cache} state holds all but the last of them
+   * @param {number} limit
+   * @returns {Float32Array}
+   */
+  logProbabilities(ids, state, limit) {
+    const { config } = this.model;
+    const last = ids.length ? ids[ids.length - 1] : config.decoder_start_id;
+    const scores = logSoftmax(knownLogits(this.model.decodeStep([last], state), this.tokenizer.vocabSize));
+    const forced =
+      (ids.length + 1 === limit ? config.forced_eos_id : null) ?? (ids.length ? null : config.forced_bos_id);
+    if (forced === null || forced === undefined) return scores;
+    scores.fill(-Infinity);
+    scores[forced] = 0;
+    return scores;
+  }
+
+  /**
+   * The text of an answer, without special tokens, and without a last character that is not complete.
+   * @param {number[]} ids
+   * @param {"stop" | "length"} finish
+   */
+  textOf(ids, finish) {
+    const text = this.tokenizer.decode(ids.filter((id) => !this.special.has(id)));
+    return finish === "stop" ? text : withoutReplaced(text);
+  }
+}
+
+/**
+ * Keys and values of a target for another beam; those of the source are shared.
+ * @param {Cache} cache
+ * @returns {Cache}
+ */
+function copyOf({ target, source }) {
+  const copy = new KVCache(target.layers.length, target.layers[0].width);
+  copy.layers.forEach((layer, i) => {
+    layer.length = target.layers[i].length;
+    layer.keys = target.layers[i].keys.slice();
+    layer.values = target.layers[i].values.slice();
+  });
+  return { target: copy, source };
+}

@@ -1,0 +1,199 @@
+// @ts-check
+// A model that answers: the input, the answer as it comes, the tree of the beams, and where the decoder looks.
+
+import { button, choice, element } from "../base/controls.js";
+import { decimal, t } from "../base/words.js";
+import { Shell } from "../viewer/shell.js";
+import { Trace } from "../viewer/trace.js";
+import { beamList, beamTrees } from "./beam_tree.js";
+import { focusField, textField } from "./labels.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./frame.js").Frame} Frame */
+/** @typedef {import("./engine_types.js").Answered} Answered */
+
+const BEAMS = [1, 2, 3, 4, 5, 8];
+const KEPT = 20; // earlier answers
+
+export class AnswerView {
+  /**
+   * @param {HTMLElement} host
+   * @param {Session} session
+   * @param {Frame} frame
+   */
+  constructor(host, session, frame) {
+    this.host = host;
+    this.session = session;
+    this.frame = frame;
+    this.beams = 1;
+    this.composing = false;
+    /** @type {Answered | null} */
+    this.found = null;
+    /** @type {Shell | null} */
+    this.shell = null;
+    this.field = textField("answer.source", "answer.placeholder");
+    this.run = button("", {
+      id: "tool-answer",
+      class: "primary",
+      "data-word": "answer.run",
+      onclick: () => void this.answer(),
+    });
+    this.stop = button("", {
+      id: "tool-stop",
+      class: "primary",
+      "data-word": "tool.stop",
+      hidden: true,
+      onclick: () => void session.engine.stop(),
+    });
+    this.width = element("span");
+    this.result = element("p", { class: "answer-text" });
+    this.figures = element("p", { class: "figures" });
+    this.others = element("section", { class: "beams", hidden: true });
+    this.now = element("section", { class: "answer", hidden: true }, [
+      element("h2", { "data-word": "answer.result" }),
+      this.result,
+      this.figures,
+      this.others,
+    ]);
+    this.traceHost = element("div", { class: "trace" });
+    this.cross = element("section", { hidden: true }, [element("h2", { "data-word": "answer.cross" }), this.traceHost]);
+    this.earlier = element("ol", { class: "earlier" });
+    const note = session.engine.about.note;
+    host.append(
+      element("div", { class: "desk" }, [
+        element("div", { class: "sheet" }, [
+          note ? element("p", { class: "note", text: note }) : null,
+          this.field,
+          element("div", { class: "row-tools" }, [this.run, this.stop, this.width]),
+          this.now,
+          this.earlier,
+        ]),
+        element("div", { class: "wide" }, [this.cross]),
+      ]),
+    );
+    this.field.addEventListener("keydown", (event) => this.keyed(event));
+    this.field.addEventListener("input", () => frame.noteState());
+    session.subscribe((changed) => {
+      if (changed.has("language")) this.render();
+      if (changed.has("language") || changed.has("theme")) this.shell?.store.set(this.looks());
+    });
+    this.render();
+  }
+
+  show() {
+    focusField(this.field);
+  }
+
+  hide() {}
+
+  /** Forget what is outside of the view. */
+  close() {
+    this.shell?.close();
+  }
+
+  state() {
+    return { text: this.field.value };
+  }
+
+  looks() {
+    return { language: this.session.language, theme: this.session.theme };
+  }
+
+  /** @param {{text?: string}} state */
+  begin({ text = "" }) {
+    this.field.value = text;
+    if (text) void this.answer();
+  }
+
+  /** @param {KeyboardEvent} event */
+  keyed(event) {
+    if (event.key === "Escape") void this.session.engine.stop();
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    void this.answer();
+  }
+
+  render() {
+    /** @type {[number, string][]} */
+    const options = BEAMS.map((n) => [n, n === 1 ? t("answer.greedy") : String(n)]);
+    const set = (/** @type {number} */ n) => {
+      this.beams = n;
+      if (this.found) void this.answer();
+    };
+    this.width.replaceChildren(choice(t("answer.beams"), options, this.beams, set, { id: "beams" }));
+    if (this.found) this.renderFound(this.found);
+  }
+
+  async answer() {
+    const { session, field } = this;
+    const text = field.value.trim();
+    if (!text || session.writing) return;
+    this.keep();
+    session.set({ writing: true });
+    this.toggle(true);
+    this.asked = text;
+    this.found = null;
+    this.result.textContent = "";
+    this.figures.textContent = "";
+    this.others.hidden = true;
+    this.now.hidden = false;
+    try {
+      const found = await session.engine.answer(text, { beams: this.beams, trace: true }, ({ added }) =>
+        this.result.append(added),
+      );
+      this.found = found;
+      this.renderFound(found);
+      this.frame.announce(found.text);
+      if (found.cross) await this.look(found.cross);
+    } catch (error) {
+      this.now.hidden = true;
+      this.frame.failed(error);
+    } finally {
+      session.set({ writing: false });
+      this.toggle(false);
+    }
+  }
+
+  /** @param {boolean} busy */
+  toggle(busy) {
+    this.run.hidden = busy;
+    this.stop.hidden = !busy;
+  }
+
+  /** An answer to another text goes below. */
+  keep() {
+    if (!this.found || this.asked === this.field.value.trim()) return;
+    this.earlier.prepend(
+      element("li", {}, [
+        element("span", { class: "earlier-source", text: this.asked }),
+        element("span", { class: "earlier-answer", text: this.found.text }),
+      ]),
+    );
+    while (this.earlier.childElementCount > KEPT) this.earlier.lastElementChild?.remove();
+  }
+
+  /** @param {Answered} found */
+  renderFound({ text, score, finish, answers = [] }) {
+    this.result.textContent = text;
+    const figures = [t("answer.score", { n: decimal(score, 2) }), finish === "length" ? t("answer.cut") : null];
+    this.figures.textContent = figures.filter(Boolean).join(" · ");
+    this.others.hidden = answers.length < 2;
+    this.others.replaceChildren(
+      element("h3", { text: t("answer.tree") }),
+      element("p", { class: "hint", text: t("answer.tree.about") }),
+      beamList(beamTrees(answers)),
+    );
+  }
+
+  /** Show where the model looked, in the viewer's views. @param {object} json */
+  async look(json) {
+    this.cross.hidden = false;
+    const trace = new Trace(/** @type {any} */ (json));
+    if (this.shell) {
+      await this.shell.replace(trace);
+      return;
+    }
+    this.shell = new Shell(trace, { view: "cross", ...this.looks() }, { root: this.traceHost });
+    await this.shell.start();
+  }
+}

@@ -1,0 +1,280 @@
+// @ts-check
+// The attention of every head on the text, in the viewer's own views, live as the text grows; heads can be switched off.
+
+import { button, element } from "../base/controls.js";
+import { percent, setLanguage, t } from "../base/words.js";
+import { Shell } from "../viewer/shell.js";
+import { Trace } from "../viewer/trace.js";
+import { movedShare, recordingPlan, sideBySide } from "./attention_numbers.js";
+import "./attention_words.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./engine_types.js").Next} Next */
+
+const COMPARED = 1000; // tokens whose probability is compared before and after
+const LISTED = 6; // of them, those that are shown
+const VISIBLE = 0.001; // a probability below this is not listed, unless the list were empty
+
+export class AttentionView {
+  /**
+   * @param {HTMLElement} host
+   * @param {Session} session
+   */
+  constructor(host, session) {
+    this.session = session;
+    this.visible = false;
+    /** @type {Shell | null} */
+    this.shell = null;
+    /** @type {Trace | null} */
+    this.trace = null;
+    /** @type {import("./attention_numbers.js").Recorded | null} */
+    this.known = null;
+    this.working = false;
+    this.turn = 0; // of comparing: a result that comes too late is not shown
+    /** @type {{before: Next, after: Next} | null} */
+    this.effect = null;
+    this.status = element("p", { class: "attention-status", role: "status" });
+    this.switches = element("div", { class: "attention-switches" });
+    this.frame = element("div", { class: "attention-frame", hidden: true });
+    this.announcer = element("p", { class: "step-announcer", "aria-live": "polite" });
+    const parts = [this.status, this.switches, this.frame, this.announcer];
+    this.root = element("section", { class: "attention", hidden: true }, parts);
+    host.append(this.root);
+    session.subscribe((changed) => this.changed(changed));
+  }
+
+  get kind() {
+    return this.session.engine.about.kind;
+  }
+
+  show() {
+    this.visible = true;
+    this.root.hidden = false;
+    this.render();
+    return this.follow();
+  }
+
+  hide() {
+    this.visible = false;
+    this.root.hidden = true;
+  }
+
+  /** Forget what is outside of the view. */
+  close() {
+    this.shell?.close();
+  }
+
+  /** Show the trace of an answer, or of another text than the session's. @param {any} json */
+  async display(json) {
+    this.known = null;
+    await this.put(new Trace(json));
+  }
+
+  // --- following the text ---
+
+  /** @param {Set<string>} changed */
+  changed(changed) {
+    const has = (/** @type {string[]} */ ...names) => names.some((name) => changed.has(name));
+    if (!this.visible) return;
+    if (has("language", "theme")) this.render();
+    if (has("path", "token", "off", "writing")) void this.follow();
+    if (!has("off")) return;
+    const list = this.session.off.map(([layer, head]) => `${layer}.${head}`).join(", ");
+    this.announcer.textContent = list ? t("attention.switchedOff", { list }) : t("attention.switchedOn");
+    this.renderSwitches();
+  }
+
+  /** Record what is not recorded yet. While that takes its time the text may grow on: it goes on until all is recorded. */
+  async follow() {
+    if (this.working || !this.visible || this.kind !== "gpt") return this.note();
+    this.working = true;
+    try {
+      while (this.visible && (await this.followOnce()));
+      this.note();
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.working = false;
+    }
+    await this.compare();
+  }
+
+  /** @returns {Promise<boolean>} whether there may be more to record */
+  async followOnce() {
+    const { engine, ids } = this.session;
+    if (!ids.length) return false;
+    const { off } = this.session;
+    const how = { off: JSON.stringify(off), context: engine.about.context_length };
+    const plan = recordingPlan(ids, this.known, how);
+    if (plan.kind === "nothing") return false;
+    if (plan.kind === "next" && this.known && this.trace) {
+      const next = [...this.known.ids, ids[plan.from]];
+      const event = /** @type {any} */ (await engine.recordNext(next));
+      this.known = { ...this.known, ids: next };
+      this.trace.append(event);
+      return true;
+    }
+    const start = plan.kind === "all" ? plan.start : 0;
+    const wanted = ids.slice(start);
+    const json = /** @type {any} */ (await engine.record(wanted, { off }));
+    this.known = { ids: wanted, start, off: how.off };
+    await this.put(new Trace(json));
+    return true;
+  }
+
+  /** @param {Trace} trace */
+  async put(trace) {
+    const { session } = this;
+    this.trace = trace;
+    this.frame.hidden = false;
+    if (this.shell) {
+      await this.shell.replace(trace);
+      return;
+    }
+    const heads = {
+      isOff: (/** @type {number} */ layer, /** @type {number} */ head) => this.isOff(layer, head),
+      toggle: (/** @type {number} */ layer, /** @type {number} */ head) => session.toggleHead(layer, head),
+    };
+    const { language, theme } = session;
+    const place = { root: this.frame, heads: this.kind === "gpt" ? heads : undefined };
+    this.shell = new Shell(trace, { language, theme }, place);
+    await this.shell.start();
+  }
+
+  /** What is to be said where there is nothing to see. */
+  note() {
+    const empty = this.kind === "gpt" ? !this.session.ids.length : !this.trace;
+    this.frame.hidden = empty || !this.trace;
+    this.status.textContent = empty
+      ? t(this.kind === "encoder-decoder" ? "attention.noAnswer" : "attention.empty")
+      : "";
+  }
+
+  /** @param {any} error */
+  failed(error) {
+    this.known = null;
+    const detail = error?.code ? t(error.code, error.values) : String(error?.message ?? error);
+    this.status.textContent = t("attention.failed", { detail });
+    if (!error?.code) throw error;
+  }
+
+  // --- heads that are switched off ---
+
+  /** @param {number} layer @param {number} head */
+  isOff(layer, head) {
+    return this.session.off.some(([l, h]) => l === layer && h === head);
+  }
+
+  /** The next token with all heads and without those that are off. */
+  async compare() {
+    const { engine, ids, off, writing } = this.session;
+    this.turn += 1;
+    const { turn } = this;
+    if (this.kind !== "gpt" || writing || !this.visible) return;
+    if (!off.length || !ids.length) {
+      this.effect = null;
+      this.renderSwitches();
+      return;
+    }
+    const text = [...ids];
+    const before = await engine.next(text, { top: COMPARED });
+    const after = await engine.next(text, { off, top: COMPARED });
+    if (turn !== this.turn) return;
+    this.effect = { before, after };
+    this.renderSwitches();
+    this.announcer.textContent += ` ${this.switches.querySelector(".attention-effect p")?.textContent ?? ""}`;
+  }
+
+  render() {
+    setLanguage(this.session.language);
+    const { language, theme } = this.session;
+    this.root.setAttribute("aria-label", t("attention.view"));
+    this.shell?.store.set({ language, theme });
+    this.note();
+    this.renderSwitches();
+  }
+
+  renderSwitches() {
+    const { off } = this.session;
+    this.switches.hidden = this.kind !== "gpt";
+    const held = this.switches.contains(document.activeElement);
+    const chips = off.map(([layer, head]) =>
+      button(`${layer}.${head} ×`, {
+        class: "attention-off",
+        "data-off": `${layer}.${head}`,
+        title: t("attention.on", { layer, head }),
+        "aria-label": t("attention.on", { layer, head }),
+        onclick: () => this.session.toggleHead(layer, head),
+      }),
+    );
+    const all =
+      off.length > 1
+        ? button(t("attention.allOn"), { "data-off": "none", onclick: () => this.session.set({ off: [] }) })
+        : null;
+    this.switches.replaceChildren(
+      element(
+        "div",
+        { class: "attention-line" },
+        [
+          element("span", { class: "control-label", text: t("attention.off") }),
+          ...(off.length
+            ? [...chips, all]
+            : [element("span", { class: "attention-hint", text: t("attention.offHint") })]),
+        ].filter(Boolean),
+      ),
+      ...(this.effect && off.length ? [this.effectElement(this.effect)] : []),
+    );
+    if (held) (this.switches.querySelector("button") ?? this.shell?.page.stage)?.focus({ preventScroll: true });
+    this.shell?.renderControls();
+  }
+
+  /** Before and after as a table with bars. @param {{before: Next, after: Next}} effect */
+  effectElement({ before, after }) {
+    const rows = sideBySide(before.alternatives, after.alternatives, COMPARED * 2);
+    const listed = rows.slice(0, LISTED).filter((row, i) => i < 2 || Math.max(row.before, row.after) >= VISIBLE);
+    const [old, token] = [before.alternatives[0], after.alternatives[0]];
+    const moved = percent(movedShare(rows));
+    const sentence = t(old.id === token.id ? "attention.effect.same" : "attention.effect.other", {
+      old: `‘${old.text}’`,
+      token: `‘${token.text}’`,
+      before: percent(old.probability),
+      after: percent(token.probability),
+      moved,
+    });
+    const bar = (/** @type {number} */ value, /** @type {string} */ name) => {
+      const made = element("i", { class: `attention-bar ${name}` });
+      made.style.width = `${100 * value}%`;
+      return element("td", { class: "attention-cell" }, [
+        element("span", { class: "attention-track", "aria-hidden": "true" }, made),
+        element("span", { class: "attention-value", text: percent(value) }),
+      ]);
+    };
+    const head = (/** @type {string} */ word) => element("th", { scope: "col", text: t(word) });
+    return element("div", { class: "attention-effect", "data-effect": moved }, [
+      element("p", { text: sentence }),
+      element("table", {}, [
+        element("caption", { text: t("attention.effect") }),
+        element(
+          "thead",
+          {},
+          element(
+            "tr",
+            {},
+            ["token", "before", "after"].map((name) => head(`attention.effect.${name}`)),
+          ),
+        ),
+        element(
+          "tbody",
+          {},
+          listed.map((row) =>
+            element("tr", { "data-id": row.id }, [
+              element("th", { scope: "row", text: row.text }),
+              bar(row.before, "before"),
+              bar(row.after, "after"),
+            ]),
+          ),
+        ),
+      ]),
+    ]);
+  }
+}

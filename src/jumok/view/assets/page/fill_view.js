@@ -1,0 +1,193 @@
+// @ts-check
+// A text with blanks: what may stand in each, with probabilities; a click puts it in.
+
+import { button, element } from "../base/controls.js";
+import { percent, t } from "../base/words.js";
+import { focusField, textField } from "./labels.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./frame.js").Frame} Frame */
+/** @typedef {import("./engine_types.js").Filled} Filled */
+
+const PAUSE = 150; // milliseconds
+const LISTED = 8; // candidates
+const MASK = "[MASK]";
+
+export class FillView {
+  /**
+   * @param {HTMLElement} host
+   * @param {Session} session
+   * @param {Frame} frame
+   */
+  constructor(host, session, frame) {
+    this.host = host;
+    this.session = session;
+    this.frame = frame;
+    this.turn = 0;
+    this.waiting = 0;
+    /** @type {Filled | null} */
+    this.found = null;
+    this.field = textField("write.text", "fill.placeholder");
+    this.insert = button("", {
+      id: "insert",
+      class: "primary",
+      "data-word": "fill.insert",
+      onclick: () => this.insertMask(),
+    });
+    this.all = button("", { id: "fill-all", "data-word": "fill.all", onclick: () => this.fillAll() });
+    this.blanks = element("div", { class: "blanks" });
+    this.none = element("p", { class: "hint", "data-word": "fill.none" });
+    this.whole = element("p", { class: "filled" });
+    this.result = element("section", { hidden: true }, [element("h2", { "data-word": "fill.filled" }), this.whole]);
+    const note = session.engine.about.note;
+    host.append(
+      element("div", { class: "desk" }, [
+        element("div", { class: "sheet" }, [
+          note ? element("p", { class: "note", text: note }) : null,
+          this.field,
+          element("div", { class: "row-tools" }, [this.insert, this.all]),
+          this.none,
+          this.blanks,
+          this.result,
+        ]),
+      ]),
+    );
+    this.field.addEventListener("input", () => this.typed());
+    this.blanks.addEventListener("click", (/** @type {MouseEvent} */ event) => this.chosen(event));
+    session.subscribe((changed) => changed.has("language") && this.render());
+  }
+
+  show() {
+    focusField(this.field);
+  }
+
+  hide() {}
+
+  state() {
+    return { text: this.field.value };
+  }
+
+  /** @param {{text?: string}} state */
+  begin({ text = "" }) {
+    this.field.value = text;
+    this.typed();
+  }
+
+  insertMask() {
+    const { field } = this;
+    field.setRangeText(MASK, field.selectionStart, field.selectionEnd, "end");
+    field.focus();
+    this.typed();
+  }
+
+  typed() {
+    this.frame.noteState();
+    clearTimeout(this.waiting);
+    this.turn += 1;
+    if (this.field.value.includes(MASK)) {
+      this.waiting = setTimeout(() => void this.predict(), PAUSE);
+      return;
+    }
+    this.found = null;
+    this.render();
+  }
+
+  async predict() {
+    const { turn } = this;
+    try {
+      const found = await this.session.engine.fill(this.field.value, { top: LISTED });
+      if (turn !== this.turn) return;
+      this.found = found;
+      this.render();
+      this.frame.announce(found.text);
+    } catch (error) {
+      if (turn === this.turn) this.frame.failed(error);
+    }
+  }
+
+  render() {
+    const { found } = this;
+    this.insert.title = t("fill.insert.about", { mask: MASK });
+    this.none.hidden = found !== null || this.field.value.includes(MASK);
+    this.all.disabled = !found;
+    this.result.hidden = !found;
+    this.blanks.replaceChildren(...(found?.masks ?? []).map(({ candidates }, i) => this.blank(candidates, i)));
+    if (found) this.whole.replaceChildren(...this.filledParts(found));
+  }
+
+  /**
+   * @param {Filled["masks"][number]["candidates"]} candidates
+   * @param {number} i
+   */
+  blank(candidates, i) {
+    const most = Math.max(1e-9, ...candidates.map(({ probability }) => probability));
+    const rows = candidates.map(({ text, probability }, place) => {
+      const bar = element("span", { class: "bar drawn" });
+      bar.style.width = `${(100 * probability) / most}%`;
+      return element("li", {}, [
+        element(
+          "button",
+          {
+            type: "button",
+            class: "candidate",
+            "data-blank": i,
+            "data-candidate": place,
+            "aria-label": t("fill.put", { text, p: percent(probability) }),
+          },
+          [
+            element("span", { class: "candidate-text", text }),
+            element("span", { class: "candidate-bars" }, [bar]),
+            element("span", { class: "candidate-values" }, [element("b", { text: percent(probability) })]),
+          ],
+        ),
+      ]);
+    });
+    return element("section", { class: "blank" }, [
+      element("h2", { text: t("fill.blank", { n: i + 1 }) }),
+      element("ol", { class: "candidates" }, rows),
+    ]);
+  }
+
+  /**
+   * The text with the likeliest candidates, which are marked.
+   * @param {Filled} found
+   */
+  filledParts({ masks }) {
+    const text = this.field.value;
+    /** @type {(string | HTMLElement)[]} */
+    const parts = [];
+    let at = 0;
+    for (const { start, end, candidates } of masks) {
+      parts.push(text.slice(at, start), element("mark", { text: plain(candidates[0]?.text ?? "") }));
+      at = end;
+    }
+    return [...parts, text.slice(at)];
+  }
+
+  /** @param {MouseEvent} event */
+  chosen({ target }) {
+    const row = /** @type {HTMLElement | null} */ (/** @type {Element} */ (target).closest("[data-blank]"));
+    const mask = row && this.found?.masks[Number(row.dataset.blank)];
+    if (!row || !mask) return;
+    this.put([[mask, mask.candidates[Number(row.dataset.candidate)].text]]);
+  }
+
+  fillAll() {
+    if (this.found) this.put(this.found.masks.map((mask) => [mask, mask.candidates[0]?.text ?? ""]));
+  }
+
+  /** @param {[Filled["masks"][number], string][]} choices */
+  put(choices) {
+    for (const [{ start, end }, text] of choices.reverse()) this.field.setRangeText(plain(text), start, end, "end");
+    this.field.focus();
+    this.typed();
+  }
+}
+
+/** A readable token as text: a space before a word stands in the text already. @param {string} text */
+function plain(text) {
+  return text
+    .replace(/^␣(?=.)/, "")
+    .replace(/␣/g, " ")
+    .replace(/⏎/g, "\n");
+}

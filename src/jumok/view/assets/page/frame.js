@@ -1,0 +1,353 @@
+// @ts-check
+// The frame of a page with a model: its name, the tabs, language and theme, messages, and the link to this state.
+
+import { hex, setColours, themeColours, warm } from "../base/colours.js";
+import { button, element } from "../base/controls.js";
+import { count, setLanguage, shortCount, t } from "../base/words.js";
+import { icon } from "../base/icons.js";
+import { TINTS } from "./cells.js";
+import { setWords } from "./labels.js";
+import { writeState } from "./state.js";
+import "./words.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./state.js").State} State */
+/** A view of the page. @typedef {{show: () => void, hide: () => void, state?: () => State}} View */
+/** @typedef {(host: HTMLElement, session: Session, frame: Frame) => View} MakeView */
+
+const TOAST = 4000; // milliseconds
+const LINKED = 400; // milliseconds after a change, the address says so
+const KEYS = Object.freeze([
+  [["Ctrl", "Enter"], "page.key.write"],
+  [["Esc"], "page.key.stop"],
+  [["←", "→"], "page.key.caret"],
+  [["Alt", "←"], ["Alt", "→"], "page.key.place"],
+  [["Ctrl", "Z"], "page.key.undo"],
+  [["↑", "↓"], "page.key.branches"],
+]);
+
+/** @param {string} id @returns {HTMLElement} */
+const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+export class Frame {
+  /**
+   * @param {Session} session
+   * @param {[string, MakeView][]} views name and maker of each, in the order of the tabs.
+   * @param {{bytes?: number}} facts bytes: the size of the parameters.
+   */
+  constructor(session, views, { bytes = 0 } = {}) {
+    this.session = session;
+    this.makers = new Map(views);
+    this.bytes = bytes;
+    /** @type {Map<string, {view: View, host: HTMLElement}>} */
+    this.made = new Map();
+    this.view = "";
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.toasting = 0;
+    this.linking = 0;
+    setLanguage(session.language);
+    this.applyTheme();
+    session.subscribe((changed) => this.changed(changed));
+    this.dark.addEventListener("change", () => {
+      this.applyTheme();
+      session.tell("theme");
+    });
+  }
+
+  /** Build what surrounds the views, and show the first one. */
+  start() {
+    for (const id of ["header", "views", "footer"]) part(id).hidden = false;
+    this.render();
+    const [first] = this.makers.keys();
+    this.open(first);
+  }
+
+  /** @param {Set<import("./session.js").Change>} changed */
+  changed(changed) {
+    if (changed.has("language")) {
+      setLanguage(this.session.language);
+      this.render();
+    }
+    if (changed.has("theme")) this.applyTheme();
+    if (["off", "sampling", "language", "theme", "writing"].some((name) => changed.has(/** @type {any} */ (name))))
+      this.noteState();
+  }
+
+  // --- what stands there ---
+
+  render() {
+    const { session } = this;
+    const { about } = session.engine;
+    document.documentElement.lang = session.language;
+    document.title = about.title || about.name;
+    part("model-name").textContent = about.title || about.name;
+    const short = t("model.short", { layers: about.n_layer, n: shortCount(about.parameters) });
+    part("model-facts").replaceChildren(
+      ...[about.title && about.title !== about.name ? about.name : null, short]
+        .filter(Boolean)
+        .map((text) => element("span", { text: String(text) })),
+    );
+    const language = session.language === "ko" ? "en" : "ko";
+    const theme = button("", {
+      id: "tool-theme",
+      class: "icon",
+      "data-title": "theme",
+      "data-label": "theme",
+      onclick: () => this.switchTheme(),
+    });
+    theme.append(icon("theme"));
+    part("tools").replaceChildren(
+      button(t("language"), {
+        id: "tool-language",
+        title: t("language.about"),
+        lang: language,
+        onclick: () => session.set({ language }),
+      }),
+      theme,
+      button("?", {
+        id: "tool-help",
+        class: "icon",
+        "data-title": "model.about",
+        "data-label": "model.about",
+        onclick: () => this.showAbout(),
+      }),
+    );
+    part("licence").textContent = about.licence ? `${t("model.row.licence")}: ${about.licence}` : "";
+    this.renderTabs();
+    setWords(document);
+  }
+
+  renderTabs() {
+    const names = [...this.makers.keys()];
+    part("views").hidden = names.length < 2;
+    part("tabs").replaceChildren(
+      ...names.map((name, i) =>
+        element("button", {
+          type: "button",
+          role: "tab",
+          class: "tab",
+          id: `tab-${name}`,
+          "data-word": `tab.${name}`,
+          "aria-controls": `panel-${name}`,
+          onclick: () => this.open(name),
+          onkeydown: (/** @type {KeyboardEvent} */ event) => this.tabKey(event, names, i),
+        }),
+      ),
+    );
+    if (this.view) this.markTab();
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {string[]} names
+   * @param {number} i
+   */
+  tabKey(event, names, i) {
+    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: names.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const name = names[(to + names.length) % names.length];
+    this.open(name);
+    part(`tab-${name}`).focus();
+  }
+
+  markTab() {
+    for (const tab of part("tabs").children) {
+      const chosen = tab.id === `tab-${this.view}`;
+      tab.setAttribute("aria-selected", String(chosen));
+      /** @type {HTMLElement} */ (tab).tabIndex = chosen ? 0 : -1;
+    }
+  }
+
+  /** @param {string} name */
+  open(name) {
+    if (name === this.view) return;
+    this.made.get(this.view)?.view.hide();
+    this.view = name;
+    if (!this.made.has(name)) {
+      const host = element("section", {
+        class: "view",
+        id: `panel-${name}`,
+        role: "tabpanel",
+        "aria-labelledby": `tab-${name}`,
+      });
+      part("main").append(host);
+      const make = /** @type {MakeView} */ (this.makers.get(name));
+      this.made.set(name, { host, view: make(host, this.session, this) });
+      setWords(host);
+    }
+    for (const [other, { host }] of this.made) host.hidden = other !== name;
+    this.made.get(name)?.view.show();
+    this.markTab();
+    this.noteState();
+  }
+
+  /** @param {Element} root */
+  setWords(root) {
+    setWords(root);
+  }
+
+  // --- theme ---
+
+  applyTheme() {
+    const { theme } = this.session;
+    const dark = theme === "auto" ? this.dark.matches : theme === "dark";
+    const colours = themeColours(dark ? "dark" : "light");
+    const { dataset, style } = document.documentElement;
+    dataset.theme = colours.name;
+    setColours(style, colours);
+    for (let i = 0; i < TINTS; i += 1)
+      style.setProperty(
+        `--tint-${i}`,
+        hex(/** @type {[number, number, number]} */ (warm((0.92 * i) / (TINTS - 1), colours))),
+      );
+  }
+
+  switchTheme() {
+    const dark = document.documentElement.dataset.theme !== "dark";
+    // Back at what the system says, the page follows the system again.
+    this.session.set({ theme: dark === this.dark.matches ? "auto" : dark ? "dark" : "light" });
+  }
+
+  // --- messages ---
+
+  /** @param {string} text */
+  toast(text) {
+    const box = part("toast");
+    box.textContent = text;
+    box.hidden = false;
+    clearTimeout(this.toasting);
+    this.toasting = setTimeout(() => {
+      box.hidden = true;
+    }, TOAST);
+  }
+
+  /** @param {string} text */
+  announce(text) {
+    part("announcer").textContent = text;
+  }
+
+  /** @param {any} error */
+  failed(error) {
+    this.toast(messageOf(error));
+  }
+
+  // --- the link ---
+
+  /** The address with the state of the page in it. */
+  address() {
+    const { session } = this;
+    const own = this.made.get(this.view)?.view.state?.() ?? {};
+    const state = {
+      view: this.view,
+      language: session.language,
+      theme: session.theme,
+      sampling: session.sampling,
+      off: session.off,
+      ...own,
+    };
+    return `#${writeState(state)}`;
+  }
+
+  noteState() {
+    clearTimeout(this.linking);
+    this.linking = setTimeout(() => {
+      try {
+        history.replaceState(null, "", this.address());
+      } catch {
+        // in a frame without an address, and where a browser allows no more changes for now
+      }
+    }, LINKED);
+  }
+
+  async copyLink() {
+    const link = location.href.split("#")[0] + this.address();
+    try {
+      await navigator.clipboard.writeText(link);
+      this.toast(t("link.copied"));
+    } catch {
+      this.noteState();
+      this.toast(t("link.failed"));
+    }
+  }
+
+  // --- what the model is ---
+
+  showAbout() {
+    const dialog = /** @type {HTMLDialogElement} */ (part("help"));
+    const keys = KEYS.flatMap((entry) => {
+      const chords = /** @type {string[][]} */ (entry.slice(0, -1));
+      const signs = chords.map((chord) =>
+        element(
+          "span",
+          { class: "chord" },
+          chord.map((sign) => element("kbd", { text: sign })),
+        ),
+      );
+      return [element("dt", {}, signs), element("dd", { text: t(/** @type {string} */ (entry[entry.length - 1])) })];
+    });
+    const shownKeys = this.makers.has("write")
+      ? [element("h3", { text: t("page.keys") }), element("dl", { class: "help-keys" }, keys)]
+      : [];
+    dialog.setAttribute("aria-label", t("model.about"));
+    dialog.replaceChildren(
+      element("div", { class: "section-head" }, [
+        element("h2", { text: t("model.about") }),
+        button("×", {
+          class: "icon quiet",
+          title: t("close"),
+          "aria-label": t("close"),
+          onclick: () => dialog.close(),
+        }),
+      ]),
+      element(
+        "dl",
+        { class: "facts-list" },
+        this.rows().flatMap(([word, text]) => [element("dt", { text: t(word) }), element("dd", { text })]),
+      ),
+      element("p", { class: "local", text: t("local") }),
+      ...shownKeys,
+    );
+    dialog.onclick = (event) => event.target === dialog && dialog.close();
+    if (!dialog.open) dialog.showModal();
+  }
+
+  /** @returns {[string, string][]} */
+  rows() {
+    const { about } = this.session.engine;
+    const { n_head: heads, n_kv_head: shared, n_decoder_layer: decoder } = about;
+    const bits = /** @type {any} */ (about).bits ?? 8;
+    const size = (this.bytes / 1e6).toFixed(1);
+    /** @type {[string, string | undefined][]} */
+    const rows = [
+      ["model.row.note", about.note],
+      ["model.row.name", about.name],
+      ["model.row.kind", t(`model.kind.${about.kind}`)],
+      ["model.row.family", about.family],
+      ["model.row.layers", decoder ? `${about.n_layer} + ${decoder}` : String(about.n_layer)],
+      [
+        "model.row.heads",
+        shared && shared !== heads ? t("model.heads.shared", { n: heads, m: shared }) : String(heads),
+      ],
+      ["model.row.width", count(about.n_embd)],
+      ["model.row.context", t("model.tokens", { n: count(about.context_length) })],
+      ["model.row.vocabulary", t("model.vocabulary", { n: count(about.vocab_size), tokenizer: about.tokenizer })],
+      ["model.row.parameters", t("model.parameters", { n: count(about.parameters), bits, size })],
+      ["model.row.licence", about.licence],
+    ];
+    return /** @type {[string, string][]} */ (rows.filter(([, text]) => text));
+  }
+}
+
+/**
+ * The sentence of an error, in the language of the page or in the one given.
+ * @param {any} error
+ * @param {string} [language]
+ * @returns {string}
+ */
+export function messageOf(error, language) {
+  const code = typeof error?.code === "string" ? error.code : "";
+  const found = code ? t(code, error.values ?? {}, language) : code;
+  if (found !== code) return found;
+  return t("error.unknown", { detail: String(error?.message ?? error) }, language);
+}

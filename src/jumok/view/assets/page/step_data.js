@@ -1,0 +1,341 @@
+// @ts-check
+// One step with what is chosen of it: what the pictures, the tables and the sums that are checked are made of.
+
+import { count, decimal, percent, t } from "../base/words.js";
+import {
+  check,
+  difference,
+  dotProducts,
+  headNumbers,
+  lengthOf,
+  softmaxParts,
+  spread,
+  strongest,
+  sumOf,
+  weightedSum,
+} from "./step_numbers.js";
+import { short } from "./step_scene.js";
+
+/** @typedef {import("./engine_types.js").About} About */
+/** @typedef {import("./engine_types.js").Next} Next */
+/** @typedef {import("./engine_types.js").Step} Step */
+/** @typedef {import("./engine_types.js").StepLayer} StepLayer */
+/** @typedef {import("./step_numbers.js").Check} Check */
+
+/**
+ * @typedef {object} StepData
+ * @property {About} about
+ * @property {Step} step
+ * @property {Next | null} next the distribution that is drawn from
+ * @property {Required<StepLayer>} layer the one that is taken apart
+ * @property {number} layerNumber
+ * @property {import("./step_numbers.js").HeadNumbers} head
+ * @property {number} focus the key that is looked at
+ * @property {Float32Array} input of the model's first layer: the embedding, with that of the position
+ * @property {boolean} off whether the head is switched off
+ * @property {(head: number) => boolean} isOff
+ * @property {{id: number, text: string} | null} following the token that comes next in the text
+ * @property {number} temperature
+ * @property {(key: number) => void} choose look at another key
+ */
+
+/**
+ * @param {Omit<StepData, "layer" | "head" | "focus" | "input" | "off"> & {headNumber: number, focus: number | null}} of
+ *   focus: null: the key with the largest weight, other than the token itself and the first if it can be
+ * @returns {StepData}
+ */
+export function stepData({ headNumber, focus, ...of }) {
+  const { step, about, layerNumber } = of;
+  const layer = /** @type {Required<StepLayer>} */ (step.layers[layerNumber]);
+  const head = headNumbers(layer, headNumber, about);
+  const positions = step.position_embedding;
+  return {
+    ...of,
+    layer,
+    head,
+    focus: focus !== null && focus < head.length ? focus : telling(head.weights),
+    input: positions ? sumOf(step.embedding, positions) : step.embedding,
+    off: of.isOff(headNumber),
+  };
+}
+
+/** @param {Float32Array} weights @returns {number} the key with the largest weight between the first and the last */
+function telling(weights) {
+  const last = weights.length - 1;
+  let best = last;
+  for (let key = 1; key < last; key += 1) if (best === last || weights[key] > weights[best]) best = key;
+  return best;
+}
+
+/** The two sentences about a part, with the numbers of this step. @param {string} part @param {StepData} data @returns {string} */
+export function sentences(part, data) {
+  const { step, about, layer, head, layerNumber, following, temperature } = data;
+  const values = {
+    position: step.position,
+    token: `‘${step.token.text}’`,
+    id: step.token.id,
+    layer: layerNumber,
+    head: head.head,
+    C: about.n_embd,
+    H: about.n_head,
+    HD: about.n_head * about.head_dim,
+    F: layer.mlp_hidden.length,
+    V: count(about.vocab_size),
+    root: short(Math.sqrt(head.d)),
+    temperature: decimal(temperature, 2),
+    next: following ? `‘${following.text}’` : "",
+  };
+  const rms = about.family === "modern";
+  if (part === "norm1" || part === "norm2") {
+    const { mean, deviation, rms: root } = spread(part === "norm1" ? layer.input : layer.residual1);
+    const figures = { mean: short(mean), deviation: short(deviation), rms: short(root) };
+    return t(rms ? "step.text.norm.rms" : "step.text.norm.layer", figures);
+  }
+  if (part === "embedding" && step.position_embedding) return t("step.text.embedding.learned", values);
+  if (part === "hidden") return t(rms ? "step.text.hidden.gated" : "step.text.hidden.plain", values);
+  if (part === "softmax") {
+    const { highest, sum } = softmaxParts(head.scores);
+    return t("step.text.softmax", { highest: short(highest), sum: short(sum) });
+  }
+  if (part === "draw" && !following) return t("step.text.draw.open", values);
+  return t(`step.text.${part}`, values);
+}
+
+/** The sums of a part, made here from what comes before it, beside the model's own. @type {Record<string, (data: StepData) => Check[]>} */
+const CHECKS = {
+  embedding: ({ layerNumber, input, layer }) =>
+    layerNumber === 0 ? [check("step.check.input", difference(input, layer.input), 0, {}, lengthOf(input))] : [],
+  rotation: ({ head }) => [check("step.check.turn", lengthOf(head.qRotated), lengthOf(head.q))],
+  scores: (data) => [scoreCheck(data)],
+  scale: (data) => [scoreCheck(data)],
+  softmax: ({ head, focus }) => {
+    const { powers, sum, weights } = softmaxParts(head.scores);
+    const total = head.weights.reduce((all, weight) => all + weight, 0);
+    return [
+      check("step.check.weight", weights[focus], head.weights[focus], { power: powers[focus], sum }),
+      check("step.check.one", total, 1),
+    ];
+  },
+  values: ({ head, off }) => {
+    if (off) return [];
+    const sum = weightedSum(head.weights, head.values, head.d);
+    return [check("step.check.values", difference(sum, head.output), 0, {}, lengthOf(sum))];
+  },
+  join: ({ head, layer }) => {
+    const from = head.head * head.d;
+    const there = layer.joined.subarray(from, from + head.d);
+    return [
+      check("step.check.join", difference(there, head.output), 0, { head: head.head, from, to: from + head.d - 1 }),
+    ];
+  },
+  residual1: ({ layer }) => [residualCheck(layer.input, layer.attention_out, layer.residual1)],
+  residual2: ({ layer }) => [residualCheck(layer.residual1, layer.mlp_out, layer.residual2)],
+  probabilities: ({ step }) => {
+    const { weights } = softmaxParts(step.logits);
+    const [best] = step.top;
+    return [check("step.check.probability", weights[best.id], best.probability, { logit: best.logit })];
+  },
+};
+
+/** @param {StepData} data */
+function scoreCheck({ head, focus }) {
+  const [product, root] = [dotProducts(head)[focus], Math.sqrt(head.d)];
+  return check("step.check.score", product / root, head.scores[focus], { dot: product, root });
+}
+
+/** @param {Float32Array} a @param {Float32Array} b @param {Float32Array} sum */
+function residualCheck(a, b, sum) {
+  return check("step.check.residual", difference(sumOf(a, b), sum), 0, {}, lengthOf(sum));
+}
+
+/** @param {string} part @param {StepData} data @returns {Check[]} */
+export function checksOf(part, data) {
+  return CHECKS[part]?.(data) ?? [];
+}
+
+/** A check as a sentence. @param {Check} found @returns {string} */
+export function checkSentence({ word, values }) {
+  const whole = new Set(["head", "from", "to"]);
+  const written = Object.entries(values).map(([name, value]) => [name, whole.has(name) ? value : exact(value)]);
+  return t(word, Object.fromEntries(written));
+}
+
+/** @param {number} value */
+function exact(value) {
+  return value !== 0 && Math.abs(value) < 0.00005 ? value.toExponential(1).replace("-", "−") : decimal(value, 4);
+}
+
+/** The vectors of a part. @type {Record<string, (data: StepData) => [string, Float32Array][]>} */
+const VECTORS = {
+  embedding: ({ step, input }) => [
+    [t("step.name.embedding"), step.embedding],
+    ...(step.position_embedding
+      ? /** @type {[string, Float32Array][]} */ ([
+          [t("step.name.position"), step.position_embedding],
+          [t("step.name.x"), input],
+        ])
+      : []),
+  ],
+  norm1: ({ layer }) => [
+    [t("step.name.input"), layer.input],
+    [t("step.name.normed"), layer.norm1],
+  ],
+  qkv: ({ head }) => [
+    [t("step.name.query"), head.q],
+    [t("step.name.key"), head.k],
+    [t("step.name.value"), head.v],
+  ],
+  rotation: ({ head }) => [
+    [t("step.name.query"), head.q],
+    [t("step.name.rotatedQ"), head.qRotated],
+    [t("step.name.key"), head.k],
+    [t("step.name.rotatedK"), head.kRotated],
+  ],
+  scores: ({ head, focus, step }) => [
+    [t("step.name.query"), head.qRotated],
+    [
+      t("step.name.keyOf", { token: `‘${step.texts[focus]}’` }),
+      head.keys.subarray(focus * head.d, (focus + 1) * head.d),
+    ],
+  ],
+  values: ({ head, focus, step }) => [
+    [
+      t("step.name.valueOf", { token: `‘${step.texts[focus]}’` }),
+      head.values.subarray(focus * head.d, (focus + 1) * head.d),
+    ],
+    [t("step.name.headOut", { head: head.head }), head.output],
+  ],
+  join: ({ layer }) => [[t("step.name.joined"), layer.joined]],
+  output: ({ layer }) => [
+    [t("step.name.joined"), layer.joined],
+    [t("step.name.attentionOut"), layer.attention_out],
+  ],
+  residual1: ({ layer }) => [
+    [t("step.name.input"), layer.input],
+    [t("step.name.attentionOut"), layer.attention_out],
+    [t("step.name.residual1"), layer.residual1],
+  ],
+  norm2: ({ layer }) => [
+    [t("step.name.residual1"), layer.residual1],
+    [t("step.name.normed"), layer.norm2],
+  ],
+  hidden: ({ layer }) => [[t("step.name.hidden"), layer.mlp_hidden]],
+  mlp: ({ layer }) => [[t("step.name.mlpOut"), layer.mlp_out]],
+  residual2: ({ layer }) => [
+    [t("step.name.residual1"), layer.residual1],
+    [t("step.name.mlpOut"), layer.mlp_out],
+    [t("step.name.residual2"), layer.residual2],
+  ],
+  norm: ({ step }) => [[t("step.name.final"), step.norm]],
+};
+const TABLED_TOKENS = 50;
+const OF_KEYS = new Set(["scores", "scale", "softmax", "values"]);
+const OF_TOKENS = new Set(["logits", "probabilities", "draw"]);
+const OF_LAYERS = new Set(["before", "after"]);
+
+/** What the picture of a part shows, in words. @param {string} part @param {StepData} data @returns {string} */
+export function summary(part, data) {
+  const { step, head } = data;
+  if (OF_KEYS.has(part)) {
+    const list = strongest(head.weights, 3).map((key) => `‘${step.texts[key]}’ ${percent(head.weights[key])}`);
+    return t("step.sum.keys", { list: list.join(", ") });
+  }
+  if (OF_TOKENS.has(part)) {
+    const list = step.top.slice(0, 3).map(({ text, probability }) => `‘${text}’ ${percent(probability)}`);
+    return t("step.sum.tokens", { list: list.join(", ") });
+  }
+  if (OF_LAYERS.has(part)) {
+    return layersOf(part, data)
+      .map(({ layer, norms }) =>
+        t("step.sum.layer", { n: layer, attention: short(norms.attention), mlp: short(norms.mlp) }),
+      )
+      .join("; ");
+  }
+  if (part === "token") return t("step.token", { position: step.position, token: `‘${step.token.text}’` });
+  return vectorsOf(part, data)
+    .map(([name, values]) => {
+      const [least, most] = [Math.min(...values), Math.max(...values)].map(short);
+      return t("step.sum.vector", { name, n: values.length, length: short(lengthOf(values)), least, most });
+    })
+    .join(" ");
+}
+
+/** @param {string} part @param {StepData} data @returns {[string, Float32Array][]} */
+function vectorsOf(part, data) {
+  return VECTORS[part]?.(data) ?? [];
+}
+
+/** @param {string} part @param {StepData} data */
+function layersOf(part, { step, layerNumber }) {
+  return step.layers.filter((_, i) => (part === "before" ? i < layerNumber : i > layerNumber));
+}
+
+/**
+ * All numbers of a part as a table.
+ * @param {string} part
+ * @param {StepData} data
+ * @returns {{caption: string, columns: string[], rows: (string | number)[][]}}
+ */
+export function tableOf(part, data) {
+  const { step, head } = data;
+  const caption = t(`step.part.${part}`);
+  if (OF_KEYS.has(part)) {
+    const dots = dotProducts(head);
+    const { powers } = softmaxParts(head.scores);
+    return {
+      caption,
+      columns: [
+        t("step.table.position"),
+        t("step.table.token"),
+        "q · k",
+        t("step.caption.scores"),
+        t("step.caption.power"),
+        t("step.caption.weight"),
+      ],
+      rows: step.texts.map((text, key) => [
+        key,
+        text,
+        ...[dots[key], head.scores[key], powers[key], head.weights[key]].map((value) => decimal(value, 4)),
+      ]),
+    };
+  }
+  if (OF_TOKENS.has(part)) {
+    const tokens = (data.next?.alternatives ?? step.top).slice(0, TABLED_TOKENS);
+    return {
+      caption,
+      columns: [t("step.table.token"), t("step.caption.logit"), t("step.caption.probability"), t("step.caption.drawn")],
+      rows: tokens.map(({ text, logit, probability, chosen_probability: drawn }) => [
+        text,
+        decimal(logit, 4),
+        decimal(probability, 5),
+        decimal(drawn ?? probability, 5),
+      ]),
+    };
+  }
+  if (OF_LAYERS.has(part)) {
+    return {
+      caption,
+      columns: [t("step.table.layer"), t("step.caption.attention"), t("step.caption.mlp"), t("step.caption.residual")],
+      rows: layersOf(part, data).map(({ layer, norms }) => [
+        layer,
+        ...[norms.attention, norms.mlp, norms.residual].map((value) => decimal(value, 3)),
+      ]),
+    };
+  }
+  if (part === "token") {
+    return {
+      caption,
+      columns: [t("step.table.position"), t("step.table.token")],
+      rows: step.texts.map((text, i) => [i, text]),
+    };
+  }
+  const vectors = vectorsOf(part, data);
+  return {
+    caption,
+    columns: [t("step.table.index"), ...vectors.map(([name]) => name)],
+    rows: Array.from({ length: Math.max(...vectors.map(([, values]) => values.length)) }, (_, i) => [
+      i,
+      ...vectors.map(([, values]) => (i < values.length ? decimal(values[i], 4) : "")),
+    ]),
+  };
+}

@@ -1,0 +1,96 @@
+// @ts-check
+// The parts of one step in their order, and which of them a model and a layer have.
+
+/** @typedef {import("./engine_types.js").Step} Step */
+
+/**
+ * Where a part belongs: to what comes in, to the attention or the MLP of the layer, or to what goes out.
+ * @typedef {"input" | "attention" | "mlp" | "output"} Group
+ */
+
+/** @type {readonly {id: string, group: Group}[]} */
+export const PARTS = Object.freeze([
+  { id: "token", group: "input" },
+  { id: "embedding", group: "input" },
+  { id: "before", group: "input" },
+  { id: "norm1", group: "attention" },
+  { id: "qkv", group: "attention" },
+  { id: "rotation", group: "attention" },
+  { id: "scores", group: "attention" },
+  { id: "scale", group: "attention" },
+  { id: "softmax", group: "attention" },
+  { id: "values", group: "attention" },
+  { id: "join", group: "attention" },
+  { id: "output", group: "attention" },
+  { id: "residual1", group: "attention" },
+  { id: "norm2", group: "mlp" },
+  { id: "hidden", group: "mlp" },
+  { id: "mlp", group: "mlp" },
+  { id: "residual2", group: "mlp" },
+  { id: "after", group: "output" },
+  { id: "norm", group: "output" },
+  { id: "logits", group: "output" },
+  { id: "probabilities", group: "output" },
+  { id: "draw", group: "output" },
+]);
+
+/** @type {readonly Group[]} */
+export const GROUPS = Object.freeze(["input", "attention", "mlp", "output"]);
+
+/**
+ * @param {{layer: number, layers: number, rotary: boolean}} of
+ * @returns {{id: string, group: Group}[]}
+ */
+export function partsOf({ layer, layers, rotary }) {
+  const absent = new Set([
+    ...(rotary ? [] : ["rotation"]),
+    ...(layer > 0 ? [] : ["before"]),
+    ...(layer < layers - 1 ? [] : ["after"]),
+  ]);
+  return PARTS.filter(({ id }) => !absent.has(id));
+}
+
+/**
+ * A place on the way through the parts: part `index`, of which the share `progress` is done. A part is done at 1, and the
+ * next begins at 0.
+ */
+export class Walk {
+  /** @param {number} count of parts */
+  constructor(count) {
+    this.count = count;
+    this.index = 0;
+    this.progress = 1;
+  }
+
+  get atEnd() {
+    return this.index === this.count - 1 && this.progress >= 1;
+  }
+
+  /** @returns {number} 0 to count, as a scrubber shows it */
+  get place() {
+    return this.index + this.progress;
+  }
+
+  /** @param {number} place */
+  moveTo(place) {
+    const bounded = Math.min(this.count, Math.max(0, place));
+    this.index = Math.min(this.count - 1, Math.max(0, Math.ceil(bounded) - 1));
+    this.progress = bounded - this.index;
+  }
+
+  /** Open a part, finished. @param {number} index */
+  open(index) {
+    this.index = Math.min(this.count - 1, Math.max(0, index));
+    this.progress = 1;
+  }
+
+  /**
+   * Go on by a share of a part.
+   * @param {number} share
+   * @returns {boolean} whether there is more to walk
+   */
+  advance(share) {
+    this.moveTo(this.place + share);
+    return !this.atEnd;
+  }
+}

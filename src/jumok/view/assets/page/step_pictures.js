@@ -1,0 +1,398 @@
+// @ts-check
+// The pictures of the parts that a token goes through outside attention: from its embedding to the next token.
+
+import { hex, sequential } from "../base/colours.js";
+import { count, decimal, percent, t } from "../base/words.js";
+import { largest, segments, spread, strongest } from "./step_numbers.js";
+import { eased, phase, short } from "./step_scene.js";
+
+/** @typedef {import("./step_data.js").StepData} StepData */
+/** @typedef {import("./step_scene.js").Scene} Scene */
+/** @typedef {(scene: Scene, data: StepData) => void} Picture */
+
+const DRAWN_TOKENS = 12; // that have a name of their own
+
+/** @param {string} text */
+export function quoted(text) {
+  return `‘${text}’`;
+}
+
+/** The tokens of the window as boxes, the one that is read in colour. @type {Picture} */
+function paintToken(scene, { step }) {
+  const { painter, theme, width, progress } = scene;
+  scene.caption(t("step.caption.window", { n: count(step.length) }));
+  const size = scene.narrow ? 15 : 19;
+  const most = scene.narrow ? 60 : 150;
+  const from = Math.max(0, step.texts.length - most);
+  const places = [];
+  let x = 0;
+  const height = size + 15;
+  for (let i = from; i < step.texts.length; i += 1) {
+    const last = i === step.texts.length - 1;
+    const wide = Math.max(22, painterWidth(step.texts[i], size) + 12);
+    if (x + wide > width) {
+      x = 0;
+      scene.y += height + 5;
+    }
+    const come = eased(phase(progress, last ? 1 : 0, 2));
+    painter.rect(x, scene.y, wide - 3, height, {
+      fill: last && come > 0 ? theme.accent : theme.panel,
+      stroke: last ? theme.accent : theme.rule,
+      radius: 5,
+    });
+    scene.text(step.texts[i], x + (wide - 3) / 2, scene.y + height / 2, {
+      align: "center",
+      size,
+      weight: last ? 700 : 400,
+      fill: last && come > 0 ? theme.accentInk : theme.ink,
+    });
+    places.push({
+      x,
+      y: scene.y,
+      width: wide,
+      height,
+      lines: [{ text: t("step.token", { position: i, token: quoted(step.texts[i]) }) }],
+    });
+    x += wide;
+  }
+  scene.y += height + 18;
+  scene.lists.push({ name: t("step.text"), places });
+  const known = phase(progress, 1, 2) > 0;
+  scene.formula(`${quoted(step.token.text)} → ${known ? step.token.id : "…"}`);
+}
+
+/** @param {string} text @param {number} size */
+function painterWidth(text, size) {
+  return [...text].reduce((sum, sign) => sum + (sign.charCodeAt(0) > 0x2e80 ? size : size * 0.6), 0);
+}
+
+/** @type {Picture} */
+function paintEmbedding(scene, { about, step, input }) {
+  const { C } = sizesOf(about);
+  const { progress } = scene;
+  paintTable(scene, { id: step.token.id, rows: about.vocab_size, columns: C });
+  const learned = step.position_embedding;
+  const scale = Math.max(largest(step.embedding), learned ? largest(learned) : 0);
+  scene.strip(t("step.caption.table", { id: step.token.id }), step.embedding, {
+    shape: `(C)`,
+    scale,
+    shown: phase(progress, 0, learned ? 3 : 1),
+  });
+  if (!learned) return;
+  scene.strip(t("step.name.position"), learned, { shape: "(C)", sign: "+", scale, shown: phase(progress, 1, 3) });
+  scene.strip(t("step.name.x"), input, { shape: "(C)", sign: "=", shown: phase(progress, 2, 3) });
+}
+
+/** The table of embeddings, with the row of the token. @param {Scene} scene @param {{id: number, rows: number, columns: number}} table */
+function paintTable(scene, { id, rows, columns }) {
+  const { painter, theme, progress, width } = scene;
+  const [wide, tall] = [Math.min(width * 0.5, 300), 132];
+  const share = eased(phase(progress, 0, 1.6));
+  const row = 5 + (tall - 10) * Math.min(1, id / Math.max(1, rows - 1));
+  const at = scene.y + row * share;
+  painter.rect(0, scene.y, wide, tall, { fill: hex(sequential(0.12, theme)), stroke: theme.accent, radius: 4 });
+  for (let line = 1; line < 16; line += 1) {
+    painter.line(0, scene.y + (line * tall) / 16, wide, scene.y + (line * tall) / 16, {
+      stroke: theme.accent,
+      opacity: 0.18,
+    });
+  }
+  painter.rect(0, at - 4, wide, 8, { fill: theme.accent });
+  scene.text(`← ${id}`, wide + 10, Math.min(scene.y + tall - 8, Math.max(scene.y + 8, at)), {
+    weight: 700,
+    size: 15,
+    fill: theme.accent,
+  });
+  const beside = wide + (scene.narrow ? 66 : 100);
+  scene.text(t("step.name.table"), beside, scene.y + 52, { size: 13.5, weight: 600, maxWidth: width - beside });
+  const letters = `(V, C) = (${count(rows)}, ${columns})`;
+  scene.text(letters, beside, scene.y + 74, {
+    size: 12.5,
+    fill: theme.muted,
+    family: "mono",
+    maxWidth: width - beside,
+  });
+  scene.y += tall + 22;
+}
+
+/** @param {import("./engine_types.js").About} about */
+export function sizesOf(about) {
+  return { C: about.n_embd, H: about.n_head, G: about.n_kv_head, D: about.head_dim, V: about.vocab_size };
+}
+
+/** What each of some layers adds to the residual stream. @param {Scene} scene @param {StepData} data @param {number[]} layers */
+function paintLayers(scene, { step }, layers) {
+  const kinds = /** @type {const} */ (["attention", "mlp", "residual"]);
+  const most = Math.max(...layers.flatMap((layer) => kinds.map((kind) => step.layers[layer].norms[kind])));
+  const rows = layers.flatMap((layer) =>
+    kinds.map((kind) => {
+      const value = step.layers[layer].norms[kind];
+      const name = t(`step.caption.${kind}`);
+      return {
+        label: kind === "attention" ? `${t("step.caption.layer", { n: layer })} · ${name}` : `\u3000${name}`,
+        text: short(value),
+        value,
+        chosen: kind === "residual",
+        lines: [{ text: `${t("step.caption.layer", { n: layer })} · ${name}`, value: decimal(value, 3) }],
+      };
+    }),
+  );
+  const label = scene.narrow ? 124 : 190;
+  scene.rows(t("step.part.before"), rows, {
+    most,
+    label,
+    shown: scene.progress,
+    head: ["", t("step.table.length"), ""],
+  });
+}
+
+/** @param {Scene} scene @param {{name: string, values: ArrayLike<number>, sign?: string, about?: string, shape?: string, colour?: string}[]} vectors */
+export function paintChain(scene, vectors) {
+  vectors.forEach(({ name, values, sign, about, shape = "(C)", colour }, i) => {
+    scene.strip(name, values, {
+      shape,
+      colour,
+      sign,
+      how: about,
+      shown: eased(phase(scene.progress, i, vectors.length)),
+    });
+  });
+}
+
+/** A vector before and after a norm, and what it is divided by. @param {Scene} scene @param {StepData} data @param {{name: string, values: Float32Array}} before @param {Float32Array} after */
+function paintNorm(scene, { about }, before, after) {
+  const { mean, deviation, rms } = spread(before.values);
+  const sign = mean < 0 ? "+" : "−";
+  const how =
+    about.family === "modern"
+      ? `x ÷ ${short(rms)} × w`
+      : `(x ${sign} ${short(Math.abs(mean))}) ÷ ${short(deviation)} × w + b`;
+  paintChain(scene, [before, { name: t("step.name.normed"), values: after, sign: "↓", about: how }]);
+}
+
+/** Vectors that are added, in one scale. @param {Scene} scene @param {{name: string, values: ArrayLike<number>}[]} vectors */
+function paintSum(scene, vectors) {
+  const scale = Math.max(...vectors.map(({ values }) => largest(values)));
+  vectors.forEach(({ name, values }, i) => {
+    const sign = i === 0 ? undefined : i === vectors.length - 1 ? "=" : "+";
+    scene.strip(name, values, { shape: "(C)", scale, sign, shown: eased(phase(scene.progress, i, vectors.length)) });
+  });
+}
+
+/** @type {Picture} */
+function paintHidden(scene, { about, layer }) {
+  const { C } = sizesOf(about);
+  const F = layer.mlp_hidden.length;
+  const letter = { name: "x", rows: 1, columns: C, letters: "C" };
+  scene.shapes([
+    letter,
+    "×",
+    { name: "W", rows: C, columns: F, letters: "C, F" },
+    "→",
+    { name: "h", rows: 1, columns: F, letters: "F" },
+  ]);
+  paintChain(scene, [
+    { name: t("step.name.normed"), values: layer.norm2 },
+    {
+      name: t("step.name.hidden"),
+      values: layer.mlp_hidden,
+      sign: "↓",
+      about: about.family === "modern" ? "SiLU(W₁x) × W₂x" : "f(Wx)",
+      shape: "(F)",
+    },
+  ]);
+  const active = Array.from(layer.mlp_hidden).filter((value) => Math.abs(value) > 0.1).length;
+  scene.caption(t("step.caption.active", { n: count(active), all: count(F) }));
+  const top = strongest(layer.mlp_hidden, 6);
+  scene.rows(
+    t("step.name.hidden"),
+    top.map((i) => ({
+      label: `h[${i}]`,
+      text: short(layer.mlp_hidden[i]),
+      value: layer.mlp_hidden[i],
+      lines: [{ text: `${t("step.name.hidden")} [${i}]`, value: decimal(layer.mlp_hidden[i], 4) }],
+    })),
+    { most: Math.abs(layer.mlp_hidden[top[0]]), shown: scene.progress, colour: scene.theme.positive },
+  );
+}
+
+/** @type {Picture} */
+function paintLogits(scene, { about, step }) {
+  const { C, V } = sizesOf(about);
+  scene.shapes([
+    { name: "x", rows: 1, columns: C, letters: "C" },
+    "×",
+    { name: "W", rows: C, columns: V, letters: "C, V" },
+    "→",
+    { name: "logits", rows: 1, columns: V, letters: "V" },
+  ]);
+  const most = Math.max(...step.top.map(({ logit }) => Math.abs(logit)));
+  scene.rows(
+    t("step.part.logits"),
+    step.top.slice(0, 10).map(({ id, text, logit }) => ({
+      label: text,
+      text: decimal(logit, 2),
+      value: logit,
+      lines: [{ text: `${quoted(text)} (${id})`, value: decimal(logit, 4) }],
+    })),
+    { most, shown: scene.progress, colour: scene.theme.positive, head: ["", t("step.caption.logit"), ""] },
+  );
+  if (step.logits.length <= 4096)
+    scene.strip(t("step.name.allLogits"), step.logits, { shape: `(V)`, shown: scene.progress });
+}
+
+/** The softmax of the logits, then what temperature and filters make of it. @type {Picture} */
+function paintProbabilities(scene, { next, step, temperature }) {
+  const tokens = (next?.alternatives ?? step.top).slice(0, 12);
+  const { progress, theme, narrow } = scene;
+  const share = eased(phase(progress, 1, 2));
+  const most = Math.max(...tokens.flatMap(({ probability, chosen_probability: drawn }) => [probability, drawn ?? 0]));
+  scene.formula(`p = e^(logit) ÷ Σ e^(logit)   →   e^(logit ÷ ${decimal(temperature, 2)}) ÷ Σ …`);
+  scene.rows(
+    t("step.part.probabilities"),
+    tokens.map(({ id, text, logit, probability, chosen_probability: drawn = probability }) => {
+      const after = drawn ? percent(drawn) : t("step.caption.cut");
+      return {
+        label: text,
+        text: share > 0 ? `${percent(probability)} → ${after}` : percent(probability),
+        value: probability + (drawn - probability) * share,
+        pale: probability,
+        lines: [
+          { text: `${quoted(text)} (${id})`, strong: true },
+          { text: t("step.caption.logit"), value: decimal(logit, 3) },
+          { text: t("step.caption.probability"), value: percent(probability) },
+          { text: t("step.caption.drawn"), value: after },
+        ],
+      };
+    }),
+    {
+      most,
+      shown: phase(progress, 0, 2),
+      colour: theme.positive,
+      text: narrow ? 132 : 170,
+      head: ["", `${t("step.caption.probability")} → ${t("step.caption.drawn")}`, ""],
+    },
+  );
+  if (next) scene.caption(t("step.caption.kept", { n: count(next.kept) }));
+}
+
+/** The tokens as segments of 0 to 1, and where the token that came lies. @type {Picture} */
+function paintDraw(scene, { next, step, following }) {
+  const { theme, painter, width, progress } = scene;
+  const tokens = (next?.alternatives ?? step.top)
+    .map((token) => ({ ...token, probability: next ? token.chosen_probability : token.probability }))
+    .filter(({ probability }) => probability > 0);
+  const parts = segments(tokens);
+  const found = following ? tokens.findIndex(({ id }) => id === following.id) : -1;
+  const [top, height] = [scene.y + 40, 70];
+  const shown = tokens.map((_, i) => i).filter((i) => i < DRAWN_TOKENS || i === found);
+  const rest = parts[Math.min(DRAWN_TOKENS, tokens.length)].from; // to 1: tokens too unlikely for a name of their own
+  const places = shown.map((i) => {
+    const { from, to } = parts[i];
+    const chosen = i === found && progress >= 1;
+    const colours = {
+      fill: chosen ? theme.accent : i % 2 ? theme.panel : theme.rule,
+      ink: chosen ? theme.accentInk : theme.ink,
+    };
+    const [x, wide] = [from * width, Math.max((to - from) * width, chosen ? 2 : 0)];
+    paintSegment(scene, { x, wide, top, height, name: tokens[i].text, share: to - from, ...colours });
+    return { x, y: top, width: wide, height, lines: [{ text: quoted(tokens[i].text), value: percent(to - from) }] };
+  });
+  if (rest < 1 && found < DRAWN_TOKENS) {
+    const at = {
+      x: rest * width,
+      wide: (1 - rest) * width,
+      top,
+      height,
+      name: t("step.caption.rest"),
+      share: 1 - rest,
+    };
+    paintSegment(scene, { ...at, fill: theme.masked, ink: theme.muted });
+    places.push({ x: at.x, y: top, width: at.wide, height, lines: [{ text: at.name, value: percent(1 - rest) }] });
+  }
+  painter.rect(0, top, width, height, { stroke: theme.faint });
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+    const align = share === 0 ? "start" : share === 1 ? "end" : "center";
+    scene.text(String(share), share * width, top + height + 15, { align, size: 12, fill: theme.muted });
+  }
+  if (found >= 0) {
+    // The needle swings over the ruler and comes to rest in the segment of the token that came.
+    const middle = (parts[found].from + parts[found].to) / 2;
+    const swing = progress >= 1 ? 0 : (1 - progress) * 0.5 * Math.sin(progress * 14);
+    const at = width * Math.min(1, Math.max(0, middle + swing));
+    painter.polygon(
+      [
+        [at - 8, top - 20],
+        [at + 8, top - 20],
+        [at, top - 4],
+      ],
+      { fill: theme.negative },
+    );
+    painter.line(at, top - 6, at, top + height, { stroke: theme.negative, width: 2 });
+  }
+  scene.lists.push({ name: t("step.part.draw"), places });
+  scene.y = top + height + 44;
+  if (following) scene.formula(`${quoted(following.text)}  ${found < 0 ? "" : percent(tokens[found].probability)}`);
+}
+
+/** @param {Scene} scene @param {{x: number, wide: number, top: number, height: number, name: string, share: number, fill: string, ink: string}} segment */
+function paintSegment(scene, { x, wide, top, height, name, share, fill, ink }) {
+  scene.painter.rect(x, top, wide, height, { fill, stroke: scene.theme.surface });
+  if (wide <= 22) return;
+  const style = { align: "center", fill: ink };
+  scene.text(name, x + wide / 2, top + 25, { ...style, size: 18, weight: 700, maxWidth: wide - 6 });
+  if (wide > 42) scene.text(percent(share), x + wide / 2, top + 51, { ...style, size: 12, maxWidth: wide - 4 });
+}
+
+/** @type {Record<string, Picture>} */
+export const PLAIN_PICTURES = {
+  token: paintToken,
+  embedding: paintEmbedding,
+  before: (scene, data) =>
+    paintLayers(
+      scene,
+      data,
+      data.step.layers.slice(0, data.layerNumber).map((_, i) => i),
+    ),
+  after: (scene, data) =>
+    paintLayers(
+      scene,
+      data,
+      data.step.layers.map((_, i) => i).filter((i) => i > data.layerNumber),
+    ),
+  norm1: (scene, data) =>
+    paintNorm(scene, data, { name: t("step.name.input"), values: data.layer.input }, data.layer.norm1),
+  norm2: (scene, data) =>
+    paintNorm(scene, data, { name: t("step.name.residual1"), values: data.layer.residual1 }, data.layer.norm2),
+  residual1: (scene, { layer }) =>
+    paintSum(scene, [
+      { name: t("step.name.input"), values: layer.input },
+      { name: t("step.name.attentionOut"), values: layer.attention_out },
+      { name: t("step.name.residual1"), values: layer.residual1 },
+    ]),
+  hidden: paintHidden,
+  mlp: (scene, { about, layer }) => {
+    const [C, F] = [about.n_embd, layer.mlp_hidden.length];
+    scene.shapes([
+      { name: "h", rows: 1, columns: F, letters: "F" },
+      "×",
+      { name: "W", rows: F, columns: C, letters: "F, C" },
+      "→",
+      { name: t("step.name.mlpOut"), rows: 1, columns: C, letters: "C" },
+    ]);
+    paintChain(scene, [
+      { name: t("step.name.hidden"), values: layer.mlp_hidden, shape: "(F)" },
+      { name: t("step.name.mlpOut"), values: layer.mlp_out, sign: "↓", about: "h · W" },
+    ]);
+  },
+  residual2: (scene, { layer }) =>
+    paintSum(scene, [
+      { name: t("step.name.residual1"), values: layer.residual1 },
+      { name: t("step.name.mlpOut"), values: layer.mlp_out },
+      { name: t("step.name.residual2"), values: layer.residual2 },
+    ]),
+  norm: (scene, { step }) => paintChain(scene, [{ name: t("step.name.final"), values: step.norm }]),
+  logits: paintLogits,
+  probabilities: paintProbabilities,
+  draw: paintDraw,
+};

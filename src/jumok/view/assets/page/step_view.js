@@ -1,0 +1,412 @@
+// @ts-check
+// One step of the model taken apart, with the real numbers of the text: a flow of parts that one walks through.
+
+import { headColour, inkOn, rgb, themeColours } from "../base/colours.js";
+import { button, element, tableElement } from "../base/controls.js";
+import { isForeignKey, keySign } from "../base/keyboard.js";
+import { download, figureName } from "../base/saving.js";
+import { t } from "../base/words.js";
+import { checksOf, checkSentence, sentences, stepData, summary, tableOf } from "./step_data.js";
+import { StepMap } from "./step_map.js";
+import { partsOf } from "./step_parts.js";
+import { Places } from "./step_places.js";
+import { Player } from "./step_player.js";
+import { Stage } from "./step_stage.js";
+import "./step_words.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./engine_types.js").Step} Step */
+/** @typedef {import("./engine_types.js").Next} Next */
+
+const LISTED_TOKENS = 12;
+const KNOWN_TOKENS = 1000; // of the distribution that is drawn from: the one that came is most likely among them
+const ONE_HEAD = new Set(["qkv", "rotation", "scores", "scale", "softmax", "values"]);
+
+export class StepView {
+  /**
+   * @param {HTMLElement} host
+   * @param {Session} session
+   */
+  constructor(host, session) {
+    this.host = host;
+    this.session = session;
+    this.visible = false;
+    this.layer = 0;
+    this.head = 0;
+    /** @type {number | null} the token that is read last; null: the last one of the text */
+    this.chosen = null;
+    /** @type {number | null} the key that is looked at; null: the most telling one */
+    this.focus = null;
+    this.part = "token";
+    /** @type {{step: Step, next: Next | null, following: {id: number, text: string} | null} | null} */
+    this.result = null;
+    /** @type {import("./step_data.js").StepData | null} */
+    this.data = null;
+    this.asked = "";
+    this.known = "";
+    this.working = false;
+    this.darkScheme = matchMedia("(prefers-color-scheme: dark)");
+    this.player = new Player((opened) => this.walked(opened));
+    this.announcer = element("p", { class: "step-announcer", "aria-live": "polite" });
+    this.stage = new Stage((text) => this.announce(text));
+    this.places = new Places((position) => this.choosePlace(position));
+    this.choosers = element("div", { class: "step-choosers" });
+    this.map = new StepMap((id) => this.openPart(id));
+    this.title = element("h3", { class: "step-title", tabindex: -1 });
+    this.where = element("span", { class: "step-where" });
+    this.counter = element("span", { class: "step-count", "aria-hidden": "true" });
+    this.sentences = element("p", { class: "step-sentences" });
+    this.checks = element("ul", { class: "step-checks" });
+    this.tableBox = element("div", { class: "step-table" });
+    this.tableName = element("summary");
+    this.table = element("details", { class: "step-numbers", ontoggle: () => this.renderTable() }, [
+      this.tableName,
+      this.tableBox,
+    ]);
+    this.saver = button("SVG", { class: "quiet", "data-step": "save", onclick: () => this.save() });
+    this.status = element("p", { class: "step-status", role: "status" });
+    this.hint = element("p", { class: "step-hint" });
+    this.partBox = element("article", { class: "step-part" }, [
+      element("div", { class: "step-head" }, [this.title, this.where, this.counter, this.saver]),
+      this.sentences,
+      this.stage.element,
+      this.checks,
+      this.table,
+    ]);
+    this.body = element("div", { class: "step-body" }, [this.map.element, this.partBox]);
+    this.root = element("section", { class: "step", hidden: true }, [
+      element("div", { class: "step-top" }, [this.places.element, this.choosers]),
+      this.player.element,
+      this.status,
+      this.body,
+      this.hint,
+      this.stage.box,
+      this.announcer,
+    ]);
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.keyed(event));
+    this.host.append(this.root);
+    this.unsubscribe = session.subscribe((changed) => this.changed(changed));
+    this.repaint = () => this.paint();
+    this.darkScheme.addEventListener("change", this.repaint);
+  }
+
+  /** Forget what is outside of the view. */
+  close() {
+    this.unsubscribe();
+    this.stage.close();
+    this.darkScheme.removeEventListener("change", this.repaint);
+  }
+
+  show() {
+    this.visible = true;
+    this.root.hidden = false;
+    this.render();
+    this.refresh();
+  }
+
+  hide() {
+    this.visible = false;
+    this.player.pause();
+    this.root.hidden = true;
+  }
+
+  get theme() {
+    const { theme } = this.session;
+    return themeColours((theme === "auto" ? this.darkScheme.matches : theme === "dark") ? "dark" : "light");
+  }
+
+  get about() {
+    return this.session.engine.about;
+  }
+
+  get parts() {
+    return partsOf({ layer: this.layer, layers: this.about.n_layer, rotary: this.about.family === "modern" });
+  }
+
+  /** @param {string} text */
+  announce(text) {
+    this.announcer.textContent = text;
+  }
+
+  // --- from a change to a picture ---
+
+  /** @param {Set<string>} changed */
+  changed(changed) {
+    const has = (/** @type {string[]} */ ...names) => names.some((name) => changed.has(name));
+    if (has("path")) [this.chosen, this.focus] = [null, null];
+    if (has("place")) {
+      const { place } = this.session;
+      this.chosen = place ? place - 1 : null; // the step that predicted the token
+      this.focus = null;
+    }
+    if (!this.visible) return;
+    if (has("language", "theme")) this.render();
+    if (has("path", "place", "off", "sampling", "writing") || (has("token") && !this.session.writing)) this.refresh();
+  }
+
+  /** The position in the path of the token that is read last. */
+  get position() {
+    const last = this.session.ids.length - 1;
+    return this.chosen === null ? last : Math.min(last, Math.max(0, this.chosen));
+  }
+
+  /** Ask for the step that is chosen; while one is computed, only the last wish is remembered. */
+  async refresh() {
+    const { session } = this;
+    const ids = session.ids.slice(0, this.position + 1);
+    this.asked = JSON.stringify([ids, this.layer, session.off, session.sampling]);
+    this.places.render(this.session.tree.path(), this.position);
+    if (!ids.length) {
+      this.result = null;
+      this.known = this.asked;
+      this.status.textContent = t("step.nothing");
+      this.body.hidden = true;
+      return;
+    }
+    if (this.working || this.asked === this.known) {
+      if (!this.working) this.rebuilt();
+      return;
+    }
+    this.working = true;
+    this.root.setAttribute("aria-busy", "true");
+    try {
+      while (this.asked !== this.known && this.visible) await this.compute();
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.working = false;
+      this.root.removeAttribute("aria-busy");
+    }
+  }
+
+  async compute() {
+    const { engine } = this.session;
+    const wish = this.asked;
+    const [ids, layer, off, sampling] = JSON.parse(wish);
+    const after = this.session.tree.path()[ids.length] ?? null;
+    const step = await engine.step(ids, { layer, off, top: LISTED_TOKENS });
+    const next = await engine.next(ids, { off, sampling, top: KNOWN_TOKENS });
+    this.known = wish;
+    const text = after
+      ? (after.text ?? next.alternatives.find(({ id }) => id === after.id)?.text ?? `#${after.id}`)
+      : "";
+    this.result = { step, next, following: after && { id: after.id, text } };
+    this.status.textContent = "";
+    this.body.hidden = false;
+    this.rebuilt();
+  }
+
+  /** @param {any} error */
+  failed(error) {
+    this.known = this.asked;
+    const detail = error?.code ? t(error.code, error.values) : String(error?.message ?? error);
+    this.status.textContent = t("step.failed", { detail });
+    if (!error?.code) throw error;
+  }
+
+  /** New data from the step there is and what is chosen of it. */
+  rebuilt() {
+    if (!this.result || this.result.step.layer !== this.layer) return;
+    const { about, session } = this;
+    this.data = stepData({
+      ...this.result,
+      about,
+      layerNumber: this.layer,
+      headNumber: this.head,
+      focus: this.focus,
+      isOff: (head) => session.off.some(([layer, other]) => layer === this.layer && other === head),
+      temperature: session.sampling.temperature ?? 1,
+      choose: (key) => {
+        this.focus = key;
+        this.rebuilt();
+      },
+    });
+    this.renderChoosers();
+    this.renderPart();
+  }
+
+  // --- rendering ---
+
+  /** Everything in words, in the language and colours of the page. */
+  render() {
+    this.root.setAttribute("aria-label", t("step.view"));
+    this.tableName.textContent = t("step.numbers");
+    this.saver.setAttribute("aria-label", t("step.save"));
+    this.saver.title = t("step.save");
+    this.hint.textContent = t("step.keys");
+    this.places.render(this.session.tree.path(), this.position);
+    this.renderChoosers();
+    this.renderMap();
+    this.player.label();
+    if (this.data) this.renderPart();
+  }
+
+  renderChoosers() {
+    const held = document.activeElement?.id;
+    const { about, theme } = this;
+    const chip = (
+      /** @type {string} */ kind,
+      /** @type {number} */ n,
+      /** @type {boolean} */ pressed,
+      /** @type {string} */ colour,
+    ) => {
+      const off = kind === "head" && this.session.off.some(([layer, head]) => layer === this.layer && head === n);
+      const made = element("button", {
+        type: "button",
+        class: `chip${off ? " off" : ""}`,
+        id: `step-${kind}-${n}`,
+        text: String(n),
+        "aria-pressed": String(pressed),
+        "aria-label": `${t(`step.${kind}`)} ${n}${off ? `, ${t("step.off")}` : ""}`,
+        onclick: () => this.choose({ [kind]: n }),
+      });
+      made.style.setProperty("--chip", colour);
+      made.style.setProperty("--chip-parts", rgb(colour).join(" "));
+      made.style.setProperty("--chip-ink", inkOn(rgb(colour)));
+      return made;
+    };
+    const row = (
+      /** @type {"layer" | "head"} */ kind,
+      /** @type {number} */ n,
+      /** @type {(i: number) => string} */ colour,
+    ) =>
+      element("div", { class: "step-chooser", role: "group", "aria-label": t(`step.${kind}`) }, [
+        element("span", { class: "control-label", text: t(`step.${kind}`) }),
+        element(
+          "div",
+          { class: "chips" },
+          Array.from({ length: n }, (_, i) => chip(kind, i, this[kind] === i, colour(i))),
+        ),
+      ]);
+    this.choosers.replaceChildren(
+      row("layer", about.n_layer, () => theme.accent),
+      row("head", about.n_head, (head) => headColour(head, theme)),
+    );
+    if (held?.startsWith("step-")) document.getElementById(held)?.focus({ preventScroll: true });
+  }
+
+  /** The parts that this model and layer have; the one that is open stays open if it can. */
+  renderMap() {
+    const { parts } = this;
+    const at = Math.max(
+      0,
+      parts.findIndex(({ id }) => id === this.part),
+    );
+    this.part = parts[at].id;
+    const titles = parts.map(({ id }) => t(`step.part.${id}`));
+    this.player.setParts(titles, at);
+    this.map.render(parts, this.layer);
+    this.map.mark(at);
+  }
+
+  renderPart() {
+    const { part, data } = this;
+    if (!data) return;
+    this.title.textContent = t(`step.part.${part}`);
+    this.sentences.textContent = sentences(part, data);
+    this.counter.textContent = t("step.count", { n: this.player.walk.index + 1, all: this.parts.length });
+    this.renderWhere();
+    this.checks.replaceChildren(
+      ...checksOf(part, data).map((found) =>
+        element("li", { class: found.agrees ? "agrees" : "differs", "data-check": found.word }, [
+          element("span", { class: "step-verdict", text: found.agrees ? "✓" : "≠", "aria-hidden": "true" }),
+          element("span", { text: checkSentence(found) }),
+          element("span", { class: "step-unseen", text: t(found.agrees ? "step.check.agrees" : "step.check.differs") }),
+        ]),
+      ),
+    );
+    const picture = t("step.picture", { title: t(`step.part.${part}`), summary: summary(part, data) });
+    this.stage.element.setAttribute("aria-label", picture);
+    this.renderTable();
+    this.paint();
+  }
+
+  /** Which layer and head the part belongs to. */
+  renderWhere() {
+    const { group } = this.parts[this.player.walk.index];
+    const kind = ONE_HEAD.has(this.part) ? "head" : group === "attention" || group === "mlp" ? "layer" : null;
+    this.where.textContent = kind ? t(`step.where.${kind}`, { layer: this.layer, head: this.head }) : "";
+    this.where.style.borderColor = kind === "head" ? headColour(this.head, this.theme) : "";
+  }
+
+  renderTable() {
+    if (this.table.open && this.data) this.tableBox.replaceChildren(tableElement(tableOf(this.part, this.data)));
+    else this.tableBox.replaceChildren();
+  }
+
+  paint() {
+    if (!this.data || !this.visible) return;
+    const { player, partBox } = this;
+    this.stage.show(this.part, this.data, this.theme, player.progress);
+    // What comes last may lie below the edge: while it plays, the picture moves up with it.
+    if (player.playing) partBox.scrollTop = player.progress * (partBox.scrollHeight - partBox.clientHeight);
+  }
+
+  // --- what one does ---
+
+  /** @param {boolean} opened */
+  walked(opened) {
+    if (opened) {
+      this.partBox.scrollTop = 0;
+      this.part = this.parts[this.player.walk.index].id;
+      this.map.mark(this.player.walk.index);
+      this.renderPart();
+      this.announce(`${t(`step.part.${this.part}`)}. ${this.sentences.textContent}`);
+    } else {
+      this.paint();
+    }
+  }
+
+  /** @param {string} id */
+  openPart(id) {
+    this.player.pause();
+    this.player.open(this.parts.findIndex((part) => part.id === id));
+  }
+
+  /** @param {{layer?: number, head?: number, position?: number | null}} wish */
+  choose({ layer = this.layer, head = this.head, position = this.chosen }) {
+    const bounded = (/** @type {number} */ n, /** @type {number} */ count) => Math.min(count - 1, Math.max(0, n));
+    if (position !== this.chosen) this.focus = null;
+    this.layer = bounded(layer, this.about.n_layer);
+    this.head = (head + this.about.n_head) % this.about.n_head;
+    this.chosen = position;
+    this.renderMap();
+    this.renderChoosers();
+    this.refresh();
+  }
+
+  /** @param {KeyboardEvent} event */
+  keyed(event) {
+    if (isForeignKey(event) && /** @type {HTMLElement} */ (event.target).getAttribute("type") !== "range") return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const onButton = /** @type {HTMLElement} */ (event.target).closest("button, summary, input");
+    const actions = /** @type {Record<string, () => void>} */ ({
+      p: () => this.player.move(-1),
+      n: () => this.player.move(1),
+      "[": () => this.choose({ layer: this.layer - 1 }),
+      "]": () => this.choose({ layer: this.layer + 1 }),
+      ",": () => this.choose({ head: this.head - 1 }),
+      ".": () => this.choose({ head: this.head + 1 }),
+      ...(onButton ? {} : { " ": () => this.player.toggle() }),
+    });
+    const action = actions[keySign(event)];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+
+  /** @param {number} position */
+  choosePlace(position) {
+    this.choose({ position });
+    const token = this.session.tree.path()[this.position];
+    this.announce(t("step.token", { position: this.position, token: `‘${token?.text ?? ""}’` }));
+  }
+
+  save() {
+    if (!this.data) return;
+    download(
+      this.stage.svg(),
+      figureName(["jumok", this.about.name, this.part, `L${this.layer}`, `H${this.head}`], "svg"),
+    );
+  }
+}

@@ -1,0 +1,162 @@
+// The row under inspection as a list of bars beside the picture, and as a table: the head and the matrix view share it.
+
+import { button, element } from "../base/controls.js";
+import { headColour } from "../base/colours.js";
+import { decimal, percent, t } from "../base/words.js";
+
+/** @import { Theme } from "../base/colours.js" */
+/** @import { Attention, Token, Weights } from "./trace.js" */
+
+/** @typedef {{head: number, weights: Weights}} Shown */
+/** @typedef {{shown: Shown[], side: string, token: Token|null, others: Token[]}} Inspecting */
+/** @typedef {{index: number, values: number[], mean: number}} Inspected */
+/** @typedef {{shown: Shown[], side: string, token: Token, others: Token[]}} Row */
+
+const INSPECTED_MOST = 14;
+
+/**
+ * How many decimals of a weight are written; the notes of the page say how far off they may be.
+ * @param {Attention} attention
+ */
+export function weightDigits(attention) {
+  return attention.bits === 16 ? 4 : 3;
+}
+
+/**
+ * A token as a short name for a sentence: “나” and where it stands.
+ * @param {Token} token
+ */
+export function tokenName(token) {
+  return `‘${token.text}’`;
+}
+
+/**
+ * Whether a query may look at a key: of a causal text, at what does not come later. Groups keep the order.
+ * @param {Token} query
+ * @param {Token} key
+ * @param {boolean} causal
+ */
+export function mayLook(query, key, causal) {
+  return !causal || key.first <= query.last;
+}
+
+/**
+ * What one token looks at, or who looks at it, in each of some heads.
+ * @param {Shown[]} shown with weights of the same shape
+ * @param {string} side "query" (row `index`) or "key" (column `index`)
+ * @param {number} index
+ * @returns {Inspected[]} with one value per head, in order of position
+ */
+export function inspectRow(shown, side, index) {
+  if (!shown.length) return [];
+  const { t: rows, s: columns } = shown[0].weights;
+  const count = side === "query" ? columns : rows;
+  const list = [];
+  for (let other = 0; other < count; other += 1) {
+    const at = side === "query" ? index * columns + other : other * columns + index;
+    const values = shown.map(({ weights }) => weights.data[at]);
+    list.push({ index: other, values, mean: values.reduce((sum, value) => sum + value, 0) / values.length });
+  }
+  return list;
+}
+
+/** One sentence on the strongest of a row or of a column. @param {Row} row */
+export function inspectorSummary({ shown, side, token, others }) {
+  const list = inspectRow(shown, side, token.index).sort((a, b) => b.mean - a.mean);
+  const best = list
+    .slice(0, 3)
+    .filter(({ mean }) => mean >= 0.005)
+    .map(({ index, mean }) => `${tokenName(others[index])} ${percent(mean)}`);
+  const name = tokenName(token);
+  if (best.length) return t(`summary.${side}`, { token: name, list: best.join(", ") });
+  return t(`summary.${side}None`, { token: name, share: percent(list[0]?.mean ?? 0) });
+}
+
+/**
+ * What the bars do not show: for a query the rest of its row, for a key all that it receives.
+ * @param {Row & {list: Inspected[], listed: Inspected[]}} row
+ */
+function inspectedRest({ shown, side, token, others, list, listed }) {
+  const sum = (/** @type {Inspected[]} */ some) => some.reduce((total, { mean }) => total + mean, 0);
+  const { causal } = shown[0].weights;
+  const seen = others.filter((other) =>
+    side === "query" ? mayLook(token, other, causal) : mayLook(other, token, causal),
+  );
+  const total = sum(list);
+  if (side === "key") return t("inspect.received", { n: seen.length, sum: decimal(total, 2) });
+  if (!total) return t("inspect.nothing");
+  const rest = total - sum(listed);
+  const n = seen.length - listed.length;
+  return n > 0 && rest >= 0.00005 ? t("inspect.rest", { n, share: percent(rest) }) : "";
+}
+
+/**
+ * The strongest of a row as bars, each made of the heads' colours.
+ * @param {Inspecting & {place: string, theme: Theme, onchoose: (token: Token) => void}} options
+ */
+export function inspectorElement({ shown, side, token, others, place, theme, onchoose }) {
+  const body = element("div", { class: "panel-body", "data-inspector": side });
+  if (token === null) {
+    body.append(element("p", { class: "muted", text: t("hoverHint") }));
+    return body;
+  }
+  const [before, after] = t(side === "query" ? "inspect.query" : "inspect.key").split("{token}");
+  body.append(
+    element("h2", {}, [before, element("span", { class: "token-sign", text: token.text }), after]),
+    element("p", { class: "muted", text: `${t("position.n", { n: token.first })} · ${place}` }),
+  );
+  const list = inspectRow(shown, side, token.index);
+  const strongest = list.filter(({ mean }) => mean >= 0.0005).sort((a, b) => b.mean - a.mean);
+  const largest = Math.max(strongest[0]?.mean ?? 1, 1e-9);
+  const bars = element("ol", { class: "bars" });
+  const listed = strongest.slice(0, INSPECTED_MOST);
+  for (const { index, values, mean } of listed) {
+    const track = element("span", { class: "bar-track" });
+    values.forEach((value, i) => {
+      if (value < 0.0005) return;
+      const part = element("i");
+      part.style.width = `${(100 * value) / (shown.length * largest)}%`;
+      part.style.background = headColour(shown[i].head, theme);
+      track.append(part);
+    });
+    bars.append(
+      element("li", { "data-key": others[index].first }, [
+        button(others[index].text, {
+          class: "quiet bar-text",
+          title: t("position.n", { n: others[index].first }),
+          "aria-label": others[index].text,
+          onclick: () => onchoose(others[index]),
+        }),
+        track,
+        element("span", { class: "bar-value", text: percent(mean) }),
+      ]),
+    );
+  }
+  body.append(bars);
+  const rest = shown.length ? inspectedRest({ shown, side, token, others, list, listed }) : t("heads.empty");
+  const notes = rest ? [rest] : [];
+  if (shown.length > 1) notes.push(t("inspect.mean", { n: shown.length }));
+  if (notes.length) body.append(element("p", { class: "muted", text: notes.join(" ") }));
+  return body;
+}
+
+/**
+ * The same row as a table: every position, every head.
+ * @param {Inspecting & {digits: number}} options
+ */
+export function inspectorTable({ shown, side, token, others, digits }) {
+  if (token === null || !shown.length) return null;
+  const columns = [t("table.position"), t("table.token"), ...shown.map(({ head }) => t("head.n", { n: head }))];
+  if (shown.length > 1) columns.push(t("weight.mean"));
+  const rows = inspectRow(shown, side, token.index).map(({ index, values, mean }) => [
+    others[index].first,
+    others[index].text,
+    ...values.map((value) => decimal(value, digits)),
+    ...(shown.length > 1 ? [decimal(mean, digits)] : []),
+  ]);
+  return {
+    caption: t(side === "query" ? "table.caption" : "table.captionKey", { token: tokenName(token) }),
+    columns,
+    rows,
+  };
+}

@@ -1,0 +1,791 @@
+// The trace a page shows: the JSON object "jumok-trace" (docs/viewer.md), checked, decoded when looked at.
+// Nothing here knows about a document, so it runs wherever JavaScript runs.
+
+const TRACE_FORMAT = "jumok-trace";
+const TRACE_VERSION = 1;
+const GROUPINGS = ["token", "character", "word"];
+
+/**
+ * @typedef {{text: string, index: number, first: number, last: number, start: number, stop: number, special: boolean,
+ *   generated: boolean, piece: string|null, id: number|null}} Token a token, or a group of them
+ * @typedef {{text: string, start: number, stop: number, special: boolean, piece: string|null, id: number|null,
+ *   added?: string}} TokenJson
+ * @typedef {{name: string, text?: string, prompt?: number, tokens: TokenJson[], groups?: Record<string, number[]>,
+ *   group_texts?: Record<string, string[]>}} Sequence
+ * @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads?: number[],
+ *   n_head: number, n_head_model?: number, n_kv_head?: number, t: number, s: number, bits: number, encoding: string,
+ *   weights: string[][], stats?: Record<string, (number|null)[][]>, error?: {max: number, mean: number}}} Attention
+ * @typedef {{t: number, s: number, causal: boolean, data: Float32Array}} Weights t·s numbers, row after row
+ * @typedef {[id: number, text: string, p: number]} Alternative
+ * @typedef {{p: number|null, rank: number|null, nats: number|null, top: Alternative[]}} Prediction
+ * @typedef {{q: Float32Array, k: Float32Array, d: number, t: number, s: number, scale: number, bits: number}} Vectors
+ * @typedef {{head_dim?: number, scale?: number, q: string[], k: string[], q_scale: number[], k_scale: number[]}} NeuronsJson
+ * @typedef {{block: string, layer: number, head: number, delta_nats: number}} Ablation
+ */
+
+/**
+ * @typedef {object} TraceJson the object that docs/viewer.md describes
+ * @property {string} format
+ * @property {number} version
+ * @property {Record<string, any>} model
+ * @property {Sequence[]} sequences
+ * @property {Attention[]} attentions
+ * @property {{bits?: number, head_dim: number, scale: number, layers: Record<string, Record<string, NeuronsJson>>}|null} [neurons]
+ * @property {{sequence: number, kind: string, tokens: (Prediction|null)[], after?: Prediction|null}|null} [predictions]
+ * @property {{sequence: number, names: string[], top: Alternative[][][], p: (number|null)[][]}|null} [lens]
+ * @property {{baseline_nats: number, tokens: number, ablation: Ablation[], rollout: string|null, rollout_block?: string,
+ *   induction: Record<string, number[][]>|null, previous: Record<string, number[][]>|null}|null} [probes]
+ * @property {{ko: string, en: string}[]} [notes]
+ */
+
+/**
+ * @typedef {object} TraceEvent one event of a live stream
+ * @property {string} event "token" or "end"
+ * @property {number} [sequence]
+ * @property {TokenJson} [token]
+ * @property {Record<string, string[][]>} [rows]
+ * @property {Prediction|null} [prediction]
+ * @property {Prediction|null} [after]
+ * @property {Record<string, number>} [groups]
+ * @property {Record<string, string>} [group_texts]
+ */
+
+/** @typedef {TraceEvent & {sequence: number, token: TokenJson}} TokenEvent */
+
+// How a head is written, the first byte of its stream.
+const WEIGHTS_UP = 1;
+const WEIGHTS_AS_FACTORS = 2;
+
+// What is kept decoded: enough for two layers of sixteen heads at 1,024 tokens.
+const DECODED_BYTES = 160 * 2 ** 20;
+
+/** What is wrong with the data, as a key of words.js with its values. */
+export class TraceError extends Error {
+  /**
+   * @param {string} code
+   * @param {Record<string, unknown>} [values]
+   */
+  constructor(code, values = {}) {
+    super(`${code} ${JSON.stringify(values)}`);
+    this.name = "TraceError";
+    this.code = code;
+    this.values = values;
+  }
+}
+
+/**
+ * A Trace of the JSON text, or a TraceError that a reader understands.
+ * @param {string} text
+ */
+export function readTrace(text) {
+  let json;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new TraceError("error.data", { detail: messageOf(error) });
+  }
+  return new Trace(json);
+}
+
+const messageOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
+
+/** @param {string} text */
+function fromBase64(text) {
+  let binary;
+  try {
+    binary = atob(text);
+  } catch {
+    throw new TraceError("error.data", { detail: "base64" });
+  }
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes */
+async function inflate(bytes) {
+  if (typeof DecompressionStream === "undefined") throw new TraceError("error.stream");
+  let stream;
+  try {
+    stream = new DecompressionStream("deflate-raw");
+  } catch {
+    throw new TraceError("error.stream"); // old browsers know only "deflate" and "gzip"
+  }
+  try {
+    // Not by way of a Blob: WebKit cannot read one in a worker of a page that was opened from disk.
+    const writer = stream.writable.getWriter();
+    const written = writer.write(bytes).then(() => writer.close());
+    const [found] = await Promise.all([new Response(stream.readable).arrayBuffer(), written]);
+    return new Uint8Array(found);
+  } catch (error) {
+    throw new TraceError("error.data", { detail: `deflate: ${messageOf(error)}` });
+  }
+}
+
+/**
+ * The value of one half-precision number, given its sixteen bits.
+ * @param {number} bits
+ */
+export function halfToNumber(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/**
+ * How many keys row i of t rows may look at.
+ * @param {number} i
+ * @param {number} t
+ * @param {number} s
+ * @param {boolean} causal
+ */
+function rowLength(i, t, s, causal) {
+  return causal ? Math.max(0, Math.min(s, s - t + i + 1)) : s;
+}
+
+/**
+ * One row of square roots in bytes -> weights that sum to one; a row of zeros stays zeros.
+ * @param {Float32Array} data
+ * @param {number} at
+ * @param {Uint8Array} bytes
+ * @param {number} from
+ * @param {number} count
+ */
+function fillRow(data, at, bytes, from, count) {
+  let sum = 0;
+  for (let j = 0; j < count; j += 1) {
+    const root = bytes[from + j];
+    sum += root * root;
+  }
+  if (sum === 0) return;
+  for (let j = 0; j < count; j += 1) {
+    const root = bytes[from + j];
+    data[at + j] = (root * root) / sum;
+  }
+}
+
+/**
+ * A row of shares that are known up to a factor -> weights that sum to one.
+ * @param {Float32Array} data
+ * @param {number} at
+ * @param {number} count
+ */
+function normaliseRow(data, at, count) {
+  let sum = 0;
+  for (let j = at; j < at + count; j += 1) sum += data[j];
+  if (sum > 0) for (let j = at; j < at + count; j += 1) data[j] /= sum;
+  else data.fill(0, at, at + count);
+}
+
+/**
+ * The weights (t, s) in row-major order out of one uncompressed stream, whose first byte says how they are written:
+ * as roots, as roots less those of the row above, or as factors of the scores (jumok/view/weight_encoding.py).
+ * @param {Uint8Array<ArrayBuffer>} stream
+ * @param {number} t
+ * @param {number} s
+ * @param {boolean} causal
+ * @param {string} encoding
+ */
+export function decodeWeights(stream, t, s, causal, encoding) {
+  if (encoding === "sqrt-u8" && stream[0] === WEIGHTS_AS_FACTORS) return decodeFactors(stream, t, s, causal);
+  const data = new Float32Array(t * s);
+  checkLength(stream, 1 + countEntries(t, s, causal) * (encoding === "float16" ? 2 : 1), t, s);
+  if (encoding === "float16") {
+    const view = new DataView(stream.buffer, stream.byteOffset + 1);
+    let at = 0;
+    for (let i = 0; i < t; i += 1) {
+      const count = rowLength(i, t, s, causal);
+      for (let j = 0; j < count; j += 1, at += 2) data[i * s + j] = halfToNumber(view.getUint16(at, true));
+      normaliseRow(data, i * s, count);
+    }
+    return data;
+  }
+  const bytes = stream.subarray(1);
+  const up = stream[0] === WEIGHTS_UP;
+  let at = 0;
+  let above = 0;
+  let aboveCount = 0;
+  for (let i = 0; i < t; i += 1) {
+    const count = rowLength(i, t, s, causal);
+    if (up) for (let j = 0; j < Math.min(count, aboveCount); j += 1) bytes[at + j] += bytes[above + j]; // mod 256
+    fillRow(data, i * s, bytes, at, count);
+    above = at;
+    aboveCount = count;
+    at += count;
+  }
+  return data;
+}
+
+/**
+ * @param {number} t
+ * @param {number} s
+ * @param {boolean} causal
+ */
+function countEntries(t, s, causal) {
+  let entries = 0;
+  for (let i = 0; i < t; i += 1) entries += rowLength(i, t, s, causal);
+  return entries;
+}
+
+/**
+ * @param {Uint8Array<ArrayBuffer>} stream
+ * @param {number} expected
+ * @param {number} t
+ * @param {number} s
+ */
+function checkLength(stream, expected, t, s) {
+  if (stream.length !== expected) {
+    throw new TraceError("error.data", { detail: `${stream.length} bytes for ${t}×${s} weights` });
+  }
+}
+
+/**
+ * Scores as a sum of products of a few numbers per query and per key; their softmax; then corrections of its root.
+ * @param {Uint8Array<ArrayBuffer>} stream
+ * @param {number} t
+ * @param {number} s
+ * @param {boolean} causal
+ */
+function decodeFactors(stream, t, s, causal) {
+  const [, rank, correcting] = stream;
+  checkLength(stream, 3 + rank * (4 + t + s) + countEntries(t, s, causal), t, s);
+  const scales = new DataView(stream.buffer, stream.byteOffset + 3, 4 * rank);
+  const signed = new Int8Array(stream.buffer, stream.byteOffset + 3 + 4 * rank);
+  const wide = rank + ((8 - (rank % 8)) % 8); // components of nought make it a multiple of eight
+  const b = new Float32Array(wide * s);
+  b.set(signed.subarray(rank * t, rank * (t + s)));
+  const corrections = signed.subarray(rank * (t + s));
+  const a = new Float32Array(wide);
+  const data = new Float32Array(t * s);
+  let at = 0;
+  for (let i = 0; i < t; i += 1) {
+    const count = rowLength(i, t, s, causal);
+    const row = data.subarray(i * s, i * s + count);
+    for (let r = 0; r < rank; r += 1) a[r] = signed[r * t + i] * scales.getFloat32(4 * r, true);
+    for (let r = 0; r < wide; r += 8) {
+      // Eight at a time: a row is then read and written an eighth as often. This loop is where the time goes.
+      const [a0, a1, a2, a3] = [a[r], a[r + 1], a[r + 2], a[r + 3]];
+      const [a4, a5, a6, a7] = [a[r + 4], a[r + 5], a[r + 6], a[r + 7]];
+      let from = r * s;
+      for (let j = 0; j < count; j += 1, from += 1) {
+        row[j] +=
+          a0 * b[from]
+          + a1 * b[from + s]
+          + a2 * b[from + 2 * s]
+          + a3 * b[from + 3 * s]
+          + a4 * b[from + 4 * s]
+          + a5 * b[from + 5 * s]
+          + a6 * b[from + 6 * s]
+          + a7 * b[from + 7 * s];
+      }
+    }
+    let highest = -Infinity;
+    for (let j = 0; j < count; j += 1) if (row[j] > highest) highest = row[j];
+    let sum = 0;
+    for (let j = 0; j < count; j += 1) {
+      row[j] = Math.exp(row[j] - highest);
+      sum += row[j];
+    }
+    for (let j = 0; j < count; j += 1, at += 1) {
+      const root = Math.sqrt(row[j] / sum) + (correcting ? corrections[at] / correcting : 0);
+      row[j] = root > 0 ? root * root : 0;
+    }
+    normaliseRow(data, i * s, count);
+  }
+  return data;
+}
+
+/**
+ * Weights between groups of tokens: summed over the keys of a group, averaged over its queries.
+ * @param {Weights} weights
+ * @param {number[]} queryGroups
+ * @param {number} queryCount
+ * @param {number[]} keyGroups
+ * @param {number} keyCount
+ */
+export function groupWeights(weights, queryGroups, queryCount, keyGroups, keyCount) {
+  const { t, s, data } = weights;
+  const grouped = new Float32Array(queryCount * keyCount);
+  const sizes = new Float32Array(queryCount);
+  for (let i = 0; i < t; i += 1) sizes[queryGroups[i]] += 1;
+  for (let i = 0; i < t; i += 1) {
+    const row = queryGroups[i] * keyCount;
+    const share = 1 / sizes[queryGroups[i]];
+    for (let j = 0; j < s; j += 1) grouped[row + keyGroups[j]] += data[i * s + j] * share;
+  }
+  return { t: queryCount, s: keyCount, causal: weights.causal, data: grouped };
+}
+
+export class Trace {
+  /** @param {object} found the object of docs/viewer.md, which is checked */
+  constructor(found) {
+    const json = /** @type {TraceJson} */ (found);
+    if (json === null || typeof json !== "object" || json.format !== TRACE_FORMAT) throw new TraceError("error.format");
+    if (json.version !== TRACE_VERSION) {
+      throw new TraceError("error.version", { version: String(json.version), known: TRACE_VERSION });
+    }
+    if (!Array.isArray(json.sequences) || !Array.isArray(json.attentions) || !json.attentions.length) {
+      throw new TraceError("error.data", { detail: "sequences, attentions" });
+    }
+    for (const { block, queries, keys, t, s, layers, weights } of json.attentions) {
+      const rows = json.sequences[queries]?.tokens?.length;
+      const columns = json.sequences[keys]?.tokens?.length;
+      if (rows !== t || columns !== s || layers?.length !== weights?.length) {
+        throw new TraceError("error.data", { detail: `${block}: ${t}×${s} weights, ${rows}×${columns} tokens` });
+      }
+    }
+    this.json = json;
+    this.model = json.model;
+    this.sequences = json.sequences;
+    this.predictions = json.predictions ?? null;
+    this.lens = json.lens ?? null;
+    this.probes = json.probes ?? null;
+    this.notes = json.notes ?? [];
+    this.blocks = json.attentions.map(({ block }) => block);
+    this.version = 0;
+    this.ended = true;
+    /** @type {Set<(event: TraceEvent) => void>} */
+    this.listeners = new Set();
+    /** @type {Map<string, Weights>} */
+    this.decoded = new Map(); // key -> weights; the order is that of the last use
+    this.decodedBytes = 0;
+    /** @type {Map<string, Promise<Weights>>} */
+    this.decoding = new Map(); // key -> promise, so that nothing is decoded twice at once
+    /** @type {Map<string, Uint8Array[][][]>} */
+    this.appended = new Map(); // block -> rows that came live: [layer index][head] -> bytes
+    /** @type {Map<string, Token[]>} */
+    this.tokenLists = new Map();
+  }
+
+  /** @param {string} block */
+  attention(block) {
+    const found = this.json.attentions.find((attention) => attention.block === block);
+    if (!found) throw new TraceError("error.data", { detail: `block ${block}` });
+    return found;
+  }
+
+  /**
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  has(block, layer, head) {
+    if (!this.blocks.includes(block)) return false;
+    const [i, place] = this.place(block, layer, head);
+    return typeof this.attention(block).weights[i]?.[place] === "string";
+  }
+
+  /**
+   * The heads of a layer that are in the file, by their numbers in the model.
+   * @param {string} block
+   * @param {number} layer
+   */
+  heads(block, layer) {
+    const { heads, n_head: count } = this.attention(block);
+    const all = heads ?? Array.from({ length: count }, (_, head) => head);
+    return all.filter((head) => this.has(block, layer, head));
+  }
+
+  /**
+   * Where a layer and a head stand in the lists of a block; -1 if it is not there.
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  place(block, layer, head) {
+    const { layers, heads } = this.attention(block);
+    return [layers.indexOf(layer), heads ? heads.indexOf(head) : head];
+  }
+
+  /** @param {string} block */
+  queries(block) {
+    return this.attention(block).queries;
+  }
+
+  /** @param {string} block */
+  keys(block) {
+    return this.attention(block).keys;
+  }
+
+  /**
+   * The ways to group that make a difference for this block.
+   * @param {string} block
+   */
+  groupings(block) {
+    const used = [this.sequences[this.queries(block)], this.sequences[this.keys(block)]];
+    return GROUPINGS.filter((name) => name === "token" || used.some((sequence) => sequence.groups?.[name]));
+  }
+
+  /**
+   * @param {number} sequence
+   * @param {string} [grouping]
+   */
+  tokens(sequence, grouping = "token") {
+    const key = `${sequence}/${grouping}`;
+    const known = this.tokenLists.get(key);
+    if (known) return known;
+    const { tokens, groups, group_texts: texts, prompt } = this.sequences[sequence];
+    const numbers = groups?.[grouping];
+    /** @type {Token[]} */
+    let list;
+    if (!numbers) {
+      list = tokens.map((token, index) => ({
+        ...token,
+        index,
+        first: index,
+        last: index,
+        generated: index >= (prompt ?? tokens.length),
+      }));
+    } else {
+      list = [];
+      numbers.forEach((group, position) => {
+        const token = tokens[position];
+        const entry = list[group];
+        if (entry) {
+          entry.last = position;
+          entry.stop = Math.max(entry.stop, token.stop);
+          entry.special &&= token.special;
+        } else {
+          list[group] = {
+            index: group,
+            text: texts?.[grouping]?.[group] ?? token.text,
+            piece: null,
+            id: null,
+            first: position,
+            last: position,
+            start: token.start,
+            stop: token.stop,
+            special: token.special,
+            generated: position >= (prompt ?? tokens.length),
+          };
+        }
+      });
+    }
+    this.tokenLists.set(key, list);
+    return list;
+  }
+
+  /**
+   * @param {number} sequence
+   * @param {string} grouping
+   * @param {number} token
+   */
+  groupOf(sequence, grouping, token) {
+    return this.sequences[sequence].groups?.[grouping]?.[token] ?? token;
+  }
+
+  /**
+   * @param {number} sequence
+   * @param {string} grouping
+   * @param {number} group
+   */
+  tokenOf(sequence, grouping, group) {
+    return this.tokens(sequence, grouping)[group]?.first ?? null;
+  }
+
+  /**
+   * The weights of one head: {t, s, causal, data (t·s, row after row)}; decoded when first asked for.
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  async weights(block, layer, head) {
+    return this.peek(block, layer, head) ?? (await this.decode(block, layer, head));
+  }
+
+  /**
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  decode(block, layer, head) {
+    const key = `${block}/${layer}/${head}/token`;
+    const running = this.decoding.get(key);
+    if (running) return running;
+    const work = this.inflateWeights(block, layer, head)
+      .then((weights) => this.remember(key, weights))
+      .finally(() => this.decoding.delete(key));
+    this.decoding.set(key, work);
+    return work;
+  }
+
+  /**
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  async inflateWeights(block, layer, head) {
+    const attention = this.attention(block);
+    const [index, place] = this.place(block, layer, head);
+    const text = attention.weights[index]?.[place];
+    if (typeof text !== "string") throw new TraceError("error.data", { detail: `${block} ${layer}.${head}` });
+    const stream = await inflate(fromBase64(text));
+    const rows = this.appended.get(block) ?? [];
+    const t = attention.t - rows.length; // what came live is not in the compressed part
+    const s = this.queries(block) === this.keys(block) ? attention.s - rows.length : attention.s;
+    const { causal, encoding } = attention;
+    let weights = { t, s, causal, data: decodeWeights(stream, t, s, causal, encoding) };
+    if (rows.length)
+      weights = extended(
+        weights,
+        rows.map((row) => row[index][place]),
+        attention.s,
+      );
+    return weights;
+  }
+
+  /**
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   * @param {string} grouping
+   */
+  async grouped(block, layer, head, grouping) {
+    if (grouping === "token") return this.weights(block, layer, head);
+    const known = this.peek(block, layer, head, grouping);
+    if (known) return known;
+    const weights = await this.weights(block, layer, head);
+    const [queryGroups, queryCount] = this.groupNumbers(this.queries(block), grouping);
+    const [keyGroups, keyCount] = this.groupNumbers(this.keys(block), grouping);
+    const grouped = groupWeights(weights, queryGroups, queryCount, keyGroups, keyCount);
+    return this.remember(`${block}/${layer}/${head}/${grouping}`, grouped);
+  }
+
+  /**
+   * @param {number} sequence
+   * @param {string} grouping
+   * @returns {[number[], number]} the group of each token, and how many groups there are
+   */
+  groupNumbers(sequence, grouping) {
+    const list = this.tokens(sequence, grouping);
+    const numbers = this.sequences[sequence].groups?.[grouping] ?? list.map(({ index }) => index);
+    return [numbers, list.length];
+  }
+
+  /**
+   * What is decoded already, else null.
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   * @param {string} [grouping]
+   */
+  peek(block, layer, head, grouping = "token") {
+    const key = `${block}/${layer}/${head}/${grouping}`;
+    const found = this.decoded.get(key);
+    if (!found) return null;
+    this.decoded.delete(key);
+    this.decoded.set(key, found);
+    return found;
+  }
+
+  /**
+   * @param {string} key
+   * @param {Weights} weights
+   */
+  remember(key, weights) {
+    this.forget(key);
+    this.decoded.set(key, weights);
+    this.decodedBytes += weights.data.byteLength;
+    for (const oldest of this.decoded.keys()) {
+      if (this.decodedBytes <= DECODED_BYTES || oldest === key) break;
+      this.forget(oldest);
+    }
+    return weights;
+  }
+
+  /** Whether more cannot be kept without forgetting what was looked at lately. */
+  isFull() {
+    return this.decodedBytes > 0.8 * DECODED_BYTES;
+  }
+
+  /** @param {string} key */
+  forget(key) {
+    this.decodedBytes -= this.decoded.get(key)?.data.byteLength ?? 0;
+    this.decoded.delete(key);
+  }
+
+  /**
+   * @param {string} block
+   * @param {number} layer
+   */
+  hasNeurons(block, layer) {
+    return Boolean(this.json.neurons?.layers?.[block]?.[layer]);
+  }
+
+  /**
+   * q (t, d) and k (s, d) of one head as the seam saw them, and the scale of their product; null if not in the file.
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  async neurons(block, layer, head) {
+    const { neurons } = this.json;
+    const stored = neurons?.layers?.[block]?.[layer];
+    if (!neurons || !stored) return null;
+    const d = stored.head_dim ?? neurons.head_dim;
+    const scale = stored.head_dim ? d ** -0.5 : neurons.scale;
+    const [, place] = this.place(block, layer, head);
+    const keyPlace = Math.floor((place * stored.k.length) / stored.q.length); // grouped-query heads share keys
+    if (typeof stored.q[place] !== "string" || typeof stored.k[keyPlace] !== "string") return null;
+    const bits = neurons.bits ?? 8;
+    const [q, k] = await Promise.all([
+      scaledVectors(stored.q[place], stored.q_scale[place], bits),
+      scaledVectors(stored.k[keyPlace], stored.k_scale[keyPlace], bits),
+    ]);
+    return { q, k, d, t: q.length / d, s: k.length / d, scale, bits };
+  }
+
+  /**
+   * The number in the model of the key-value head that a head uses; null where each head has its own.
+   * @param {string} block
+   * @param {number} head
+   */
+  keyHead(block, head) {
+    const { n_head_model: heads, n_kv_head: shared } = this.attention(block);
+    return heads && shared && shared < heads ? Math.floor((head * shared) / heads) : null;
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} block
+   * @param {number} layer
+   * @param {number} head
+   */
+  stat(name, block, layer, head) {
+    const [index, place] = this.place(block, layer, head);
+    return this.attention(block).stats?.[name]?.[index]?.[place] ?? null;
+  }
+
+  /** Attention rollout (t, s) of the first block, if the file has it; in 8 bits, whatever the weights have. */
+  async rollout() {
+    const text = this.probes?.rollout;
+    if (typeof text !== "string") return null;
+    const { t, s, causal } = this.attention(this.probes?.rollout_block ?? this.blocks[0]);
+    const stream = await inflate(fromBase64(text));
+    return { t, s, causal, data: decodeWeights(stream, t, s, causal, "sqrt-u8") };
+  }
+
+  /** @param {(event: TraceEvent) => void} listener */
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /**
+   * One event of a live stream: a token with its rows of weights, or the end.
+   * @param {object} sent as docs/viewer.md describes it
+   */
+  append(sent) {
+    const event = /** @type {TraceEvent} */ (sent);
+    if (event.event === "token") this.appendToken(/** @type {TokenEvent} */ (event));
+    else if (event.event === "end") {
+      this.ended = true;
+      if (this.predictions && event.after !== undefined) this.predictions.after = event.after;
+    }
+    this.version += 1;
+    for (const listener of this.listeners) listener(event);
+  }
+
+  /**
+   * @param {{sequence: number, token: TokenJson, rows?: Record<string, string[][]>, prediction?: Prediction|null, groups?: Record<string, number>, group_texts?: Record<string, string>}} options
+   */
+  appendToken({ sequence, token, rows = {}, prediction = null, groups = {}, group_texts: texts = {} }) {
+    const target = this.sequences[sequence];
+    const position = target.tokens.length;
+    target.tokens.push(token);
+    target.text = (target.text ?? "") + (token.special ? "" : (token.added ?? token.text));
+    for (const [name, numbers] of Object.entries(target.groups ?? {})) {
+      // Without word from the sender a token is a group of its own: never joined to what it may not belong to.
+      const group = groups[name] ?? (position ? numbers[position - 1] + 1 : 0);
+      numbers.push(group);
+      const known = target.group_texts?.[name];
+      if (known) known[group] = texts[name] ?? (known[group] ?? "") + token.text;
+    }
+    this.tokenLists.clear();
+    for (const [block, layers] of Object.entries(rows)) {
+      const attention = this.attention(block);
+      attention.t += 1;
+      if (attention.queries === attention.keys) attention.s += 1;
+      const decoded = layers.map((heads) => heads.map(fromBase64));
+      updateStats(attention, decoded);
+      const known = this.appended.get(block);
+      if (known) known.push(decoded);
+      else this.appended.set(block, [decoded]);
+      for (const [key, weights] of [...this.decoded]) {
+        const [name, layer, head, grouping] = key.split("/");
+        if (name !== block) continue;
+        this.forget(key);
+        if (grouping !== "token") continue;
+        const [index, place] = this.place(block, Number(layer), Number(head));
+        const row = decoded[index][place];
+        this.remember(key, extended(weights, [row], attention.s));
+      }
+    }
+    if (this.predictions?.sequence === sequence) {
+      this.predictions.tokens.push(prediction);
+      this.predictions.after = null; // it was of the place that is now taken
+    }
+  }
+}
+
+/**
+ * @param {string} text
+ * @param {number} scale
+ * @param {number} bits
+ */
+async function scaledVectors(text, scale, bits) {
+  const { buffer, byteOffset, length } = await inflate(fromBase64(text));
+  if (bits === 8) return Float32Array.from(new Int8Array(buffer, byteOffset, length), (value) => value * scale);
+  const view = new DataView(buffer, byteOffset, length);
+  return Float32Array.from({ length: length / 2 }, (_, i) => view.getInt16(2 * i, true) * scale);
+}
+
+/**
+ * The numbers of each head, means over its queries, taken on by the row that came (jumok/view/trace.py).
+ * @param {Attention} attention
+ * @param {Uint8Array[][]} row
+ */
+function updateStats(attention, row) {
+  const { stats, causal, queries, keys, t, s } = attention;
+  if (!stats) return;
+  const place = s - 1; // of the new query among the keys of its own text
+  const counted = t - 1 - (causal && queries === keys && t > 2 ? 1 : 0); // the first query had no choice
+  const restart = causal && queries === keys && t === 2;
+  const share = restart ? 1 : 1 / (counted + 1);
+  row.forEach((heads, index) =>
+    heads.forEach((bytes, head) => {
+      const weights = new Float32Array(bytes.length);
+      fillRow(weights, 0, bytes, 0, bytes.length);
+      const [first, previous, self] = [0, place - 1, place].map((j) => weights[j] ?? 0);
+      /** @type {Record<string, number>} */
+      const found = { entropy: 0, distance: 0, first, previous, self };
+      weights.forEach((weight, j) => {
+        if (weight > 0) found.entropy -= weight * Math.log(weight);
+        found.distance += weight * Math.abs(place - j);
+      });
+      for (const [name, layers] of Object.entries(stats)) {
+        const known = layers[index]?.[head];
+        if (typeof known === "number") layers[index][head] = known + (found[name] - known) * share;
+      }
+    }),
+  );
+}
+
+/**
+ * Weights with rows added below, each given as bytes of square roots, and columns added on the right up to s.
+ * @param {Weights} weights
+ * @param {Uint8Array[]} rows
+ * @param {number} s
+ */
+function extended(weights, rows, s) {
+  const t = weights.t + rows.length;
+  const data = new Float32Array(t * s);
+  for (let i = 0; i < weights.t; i += 1) {
+    data.set(weights.data.subarray(i * weights.s, (i + 1) * weights.s), i * s);
+  }
+  rows.forEach((bytes, i) => fillRow(data, (weights.t + i) * s, bytes, 0, Math.min(bytes.length, s)));
+  return { t, s, causal: weights.causal, data };
+}

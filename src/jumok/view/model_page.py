@@ -1,0 +1,246 @@
+"""A page that holds a whole model: its parameters in 8 or 16 bits, its tokenizer, and the program that runs it.
+
+The page needs no network and no installation. `assets/model/reader.js` reads what is written here: a JSON header that
+describes the model and names the place of each parameter in a sequence of bytes, and these bytes, compressed (raw
+deflate) and in base64. Nothing else of a run folder enters the page: no text that the model was trained on, no samples,
+no figures, no paths. What is the model's own can still tell something about its texts: the vocabulary of the tokenizer
+and the names of the labels.
+
+A matrix is rounded to 8 bits with a factor for each of its rows: q = round(w / scale), scale = max|row| / 127. Vectors,
+such as biases and the weights of norms, stay float32. With `exact`, matrices are float16, or float32 where a number is
+too large for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTVariantConfig, RungConfig, to_dict
+from jumok.errors import ViewError
+from jumok.inference.sampling import Sampling
+from jumok.messages import tr
+from jumok.models import Model, build_blank, kind_of, task_of
+from jumok.models.checks import require_tokenizer
+from jumok.view.bundle import script
+from jumok.view.page import HTMLFile, embedded, filled, visible
+from jumok.view.page_tokenizer import require_readable
+
+FORMAT, VERSION = "jumok-model-page", 1
+LARGEST_PAGE = 100e6  # bytes; more is slow to open, and phones have too little memory for it
+LARGE_PAGE = 30e6  # bytes; too much for many mail programs and messengers
+BASE64 = 4 / 3  # characters for each byte
+LARGEST_INTEGER = 127
+LARGEST_HALF = 65504.0
+ALIGNMENT = 16  # bytes
+
+ENTRY = "view/assets/page/app.js"
+WORKER = "view/assets/model/worker.js"
+HTML = "page/page.html"
+STYLES = ("base/base.css", "viewer/viewer.css", "page/page.css", "page/explain.css")
+
+
+class ModelPage(HTMLFile):
+    """A page with a model in it. The same model gives the same file.
+
+    Args:
+        model: with its tokenizer, as `jumok.load` returns it.
+        name: of the model, that of its run folder for example.
+        exact: keep matrices in 16 bits instead of 8.
+        prompt: the text that the page begins with; None: an empty one.
+        title, note, licence: of the page, what its author says about it, and the licence of the texts that the model
+            was trained on. They are shown as text.
+        language: "ko" or "en"; None: that of the browser.
+
+    Raises:
+        TokenizerError: the model has no tokenizer.
+        ViewError: the model cannot be in a page: it is too large, a model of the ladder or a variant, its parameters
+            are not finite, or its tokenizer is one that pages do not read (`jumok.view.page_tokenizer`).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        *,
+        exact: bool = False,
+        prompt: str | None = None,
+        title: str | None = None,
+        note: str | None = None,
+        licence: str | None = None,
+        language: str | None = None,
+    ) -> None:
+        super().__init__(title or name)
+        tokenizer = require_tokenizer(model)
+        require_readable(tokenizer, answers=isinstance(model.config, EncoderDecoderConfig))
+        _require_possible(model, exact)
+        texts = {"title": title or name, "note": note or "", "licence": licence or ""}
+        entries, self._parameters = packed_parameters(model, exact=exact)
+        self.header: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "language": language,
+            "prompt": prompt,
+            "about": {"name": visible(name), **texts, **describe(model), "bits": 16 if exact else 8},
+            "config": {"type": kind_of(model.config), **to_dict(model.config)},
+            "tokenizer": json.loads(tokenizer.to_json()),
+            **entries,
+        }
+
+    @cached_property
+    def html(self) -> str:
+        """The whole file."""
+        code, header = script(ENTRY), embedded(self.header)
+        parts = {
+            "model": header,
+            "checksum": str(zlib.crc32(header.encode())),
+            "parameters": self._parameters,
+            "worker": script(WORKER),
+            "script": code,
+        }
+        return filled(HTML, self.title, STYLES, code, parts, worker=True)
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """What a page says about its model, as in the type About of `assets/page/engine_types.js`."""
+    config, shape = model.config, to_dict(model.config)
+    seq2seq = isinstance(config, EncoderDecoderConfig)
+    kind = "encoder-decoder" if seq2seq else "bert" if isinstance(config, BERTConfig) else "gpt"
+    same = ("n_layer", "n_head", "n_embd", "context_length", "vocab_size")
+    return {
+        "kind": "classifier" if shape.get("labels") else kind,
+        "family": shape.get("family", "bert"),
+        **{name: shape[name] for name in same},
+        "n_kv_head": shape.get("n_kv_head", config.n_head),
+        "head_dim": shape.get("head_dim", config.n_embd // config.n_head),
+        "n_decoder_layer": shape.get("n_decoder_layer"),
+        "n_decoder_head": shape.get("n_decoder_head"),
+        "parameters": model.parameter_count(),
+        "labels": list(shape.get("labels", ())),
+        "tokenizer": require_tokenizer(model).kind,
+        "task": task_of(model),
+        "sampling": {"temperature": 0.0 if seq2seq else Sampling().temperature, "top_k": 0, "top_p": 1.0},
+    }
+
+
+def _require_possible(model: Model, exact: bool) -> None:
+    """Raise ViewError for a model that cannot be in a page."""
+    if isinstance(model.config, RungConfig):
+        raise ViewError(
+            "this is a model of the ladder, which lacks parts of a GPT; a page shows a whole GPT, a BERT or an "
+            "encoder-decoder. To look at it: `jumok view`."
+        )
+    if isinstance(model.config, BERTConfig) and model.config.family != "bert":
+        raise ViewError(
+            "this is a BERT of the family {family!r}, and a page can only hold one of the family 'bert'. To look at "
+            "it: `jumok view`.",
+            family=model.config.family,
+        )
+    if isinstance(model.config, GPTVariantConfig):
+        raise ViewError(
+            "this is a {architecture} model, and a page computes only GPTs of the families modern and classic, BERT "
+            "and encoder-decoders. To share it, use `jumok convert --to hf`; to look at it, `jumok view`.",
+            architecture=model.config.architecture,
+        )
+    numbers = sum({id(one): one.numel() for one in model.state_dict(keep_vars=True).values()}.values())
+    size = numbers * BASE64
+    if (2 if exact else 1) * size > LARGEST_PAGE:
+        other = tr(" In 8 bits it would have {megabytes:,.0f} MB.", megabytes=size / 1e6) if exact else ""
+        raise ViewError(
+            "a page of this model would have about {megabytes:,.0f} MB, and the most that browsers open well is "
+            "{most:,.0f} MB.{other} Share the run folder, and open it with `jumok serve`.",
+            megabytes=(2 if exact else 1) * size / 1e6,
+            most=LARGEST_PAGE / 1e6,
+            other=other if size <= LARGEST_PAGE else "",
+        )
+    if not all(bool(one.isfinite().all()) for one in model.parameters()):
+        raise ViewError(
+            "the parameters of this model are not finite: they are damaged, or its training diverged. Train again "
+            "with a lower learning rate, or load an earlier copy."
+        )
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A parameter as a page holds it.
+
+    numbers: int8, float16 or float32, of the shape of the parameter. scales: (rows,), float32, of an int8 matrix.
+    """
+
+    name: str
+    numbers: NDArray[Any]
+    scales: NDArray[np.float32] | None = None
+
+    def values(self) -> Tensor:
+        """What the page computes with, float32."""
+        floats = torch.from_numpy(self.numbers.astype(np.float32))
+        return floats if self.scales is None else floats * torch.from_numpy(self.scales)[:, None]
+
+
+def stored_parameters(model: Model, *, exact: bool) -> Iterator[Stored]:
+    """The parameters of a model as a page holds them; a shared matrix once."""
+    seen = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        values = tensor.detach().cpu().float().numpy()
+        if values.ndim < 2:
+            yield Stored(name, values)
+        elif exact:
+            fits = bool(np.abs(values).max(initial=0) <= LARGEST_HALF)
+            yield Stored(name, values.astype(np.float16) if fits else values)
+        else:
+            largest = np.abs(values).max(axis=1)  # (rows,)
+            scales = np.maximum(largest / LARGEST_INTEGER, np.finfo(np.float32).tiny)  # a row can be all zeros
+            yield Stored(name, np.round(values / scales[:, None]).astype(np.int8), scales)
+
+
+def rounded(model: Model, *, exact: bool = False) -> Model:
+    """A copy of a model with the parameters that a page of it has, in float32 and in eval mode.
+
+    It computes what the page computes, so it tells what is lost by rounding.
+    """
+    found = build_blank(model.config).float()
+    values = {one.name: one.values() for one in stored_parameters(model, exact=exact)}
+    found.load_state_dict(values, strict=False)  # a shared matrix has two names, one of which is missing
+    found.tokenizer = model.tokenizer
+    return found.eval()
+
+
+def packed_parameters(model: Model, *, exact: bool) -> tuple[dict[str, Any], str]:
+    """The entries of the header that describe the parameters, and the text of the parameters."""
+    raw = bytearray()
+    entries: list[dict[str, Any]] = []
+    for one in stored_parameters(model, exact=exact):
+        entry: dict[str, Any] = {"name": one.name, "shape": list(one.numbers.shape), "type": one.numbers.dtype.name}
+        entry["offset"] = _append(raw, one.numbers)
+        if one.scales is not None:
+            entry["scale_offset"] = _append(raw, one.scales)
+        entries.append(entry)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15, 9, zlib.Z_HUFFMAN_ONLY)  # nothing repeats
+    text = base64.b64encode(packer.compress(raw) + packer.flush()).decode()
+    sums = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "crc32": zlib.crc32(raw)}
+    return {"parameters": entries, **sums}, text
+
+
+def _append(raw: bytearray, numbers: NDArray[Any]) -> int:
+    """Append numbers in little-endian order; where they begin."""
+    raw += bytes(-len(raw) % ALIGNMENT)
+    start = len(raw)
+    raw += numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
+    return start

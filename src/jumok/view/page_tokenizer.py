@@ -1,0 +1,96 @@
+"""Which tokenizers the program of a page reads: `assets/model/tokenizer.js` gives the same ids and texts for them.
+
+These are the kinds char, jamo and bpe of jumok, and other byte-level BPE tokenizers such as those of GPT-2 and Llama 3.
+WordPiece and Unigram tokenizers are not among them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from jumok.errors import ViewError
+from jumok.tokenizers import Tokenizer
+from jumok.tokenizers._pipeline import BYTE_LETTERS
+
+NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+# Escapes and quantifiers of Oniguruma that JavaScript has too, once \s, \S and \d are replaced.
+_COMMON = re.compile(r"\\[sSdnrt^$.*+?()\[\]{}|/\\]|\\[pP]\{[LMN][a-z]?\}|\{\d+(?:,\d*)?\}")
+# A group without regard to case may hold letters, apostrophes and bars, as that of the tokenizer of Llama 3.
+_ANY_CASE = re.compile(r"\(\?i:[a-z'|]*\)")
+# What is left must have no other escape or brace, lookbehind, flag, possessive quantifier, or class inside a class.
+_OTHER = re.compile(r"[\\{}]|\(\?(?![:!=])|[*+?]\+|&&|\[[^\]]*\[")
+
+
+def require_readable(tokenizer: Tokenizer, *, answers: bool = False) -> None:
+    """Raise ViewError unless a page can read the tokenizer.
+
+    Args:
+        answers: for an encoder–decoder.
+    """
+    strange = unreadable_part(tokenizer, answers=answers)
+    if strange is not None:
+        raise ViewError(
+            "a page cannot read this tokenizer because of its part {part}; it reads char, jamo and byte-level bpe. "
+            "Train a model with one of these, or use this one with `jumok serve`.",
+            part=strange,
+        )
+
+
+def unreadable_part(tokenizer: Tokenizer, *, answers: bool = False) -> str | None:
+    """The name of a part of the tokenizer that a page cannot read; None: it reads the tokenizer."""
+    content = json.loads(tokenizer.to_json())
+    if answers and any(tokenizer.around):  # a page writes [EOS] after a source, and nothing else
+        return str(content["post_processor"]["type"])
+    return None if tokenizer.kind != "other" else next(_strange_parts(content), None)
+
+
+def _strange_parts(content: dict[str, Any]) -> Iterator[str]:
+    model = content["model"]
+    if model["type"] != "BPE":
+        yield model["type"]
+        return
+    for name in ("byte_fallback", "fuse_unk", "dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            yield name
+    if not model["vocab"].keys() >= set(BYTE_LETTERS):
+        yield "BPE without bytes"
+    for part in _parts(content["normalizer"]):
+        if part["type"] not in NORMAL_FORMS:
+            yield part["type"]
+    cuts = list(_parts(content["pre_tokenizer"]))
+    if [part["type"] for part in cuts][-1:] != ["ByteLevel"]:
+        yield "BPE without ByteLevel"
+    for i, part in enumerate(cuts):
+        plain = part["type"] == "Split" and part["behavior"] == "Isolated" and not part["invert"]
+        if not (plain and _is_common(part["pattern"])) and not (part["type"] == "ByteLevel" and i == len(cuts) - 1):
+            yield part["type"]
+    decoder = content["decoder"] or {"type": "no decoder"}
+    if decoder["type"] != "ByteLevel":
+        yield decoder["type"]
+    for token in content["added_tokens"]:
+        if (
+            token["lstrip"]
+            or token["rstrip"]
+            or token["single_word"]
+            or (token["normalized"] and content["normalizer"])
+        ):
+            yield token["content"]
+
+
+def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The parts of a normalizer or pre-tokenizer, which may be a sequence."""
+    if part is None:
+        return
+    if part["type"] == "Sequence":
+        for inner in part.get("normalizers") or part.get("pretokenizers") or ():
+            yield from _parts(inner)
+    else:
+        yield part
+
+
+def _is_common(pattern: dict[str, str]) -> bool:
+    """Whether a pattern means the same in a page."""
+    return "Regex" in pattern and not _OTHER.search(_ANY_CASE.sub("()", _COMMON.sub("x", pattern["Regex"])))

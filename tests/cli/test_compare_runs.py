@@ -1,0 +1,134 @@
+"""`jumok evaluate` with several runs and folders."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import jumok as package
+from conftest import Jumok
+from jumok.cli.compare_runs import names_of
+from jumok.config import BERTConfig, GPTConfig
+from jumok.evaluation.by_position import loss_by_position
+from jumok.interop.huggingface import to_hf
+from jumok.models import build
+from jumok.tokenizers import train_tokenizer
+
+pytestmark = pytest.mark.slow
+
+TEXT = "옛날에 토끼가 살았어요.\n거북이와 함께 달렸어요.\n" * 6
+
+
+def save(path: str, kind: str = "char", *, hf: bool = False, **changes: Any) -> None:
+    tokenizer = train_tokenizer(TEXT, kind)
+    torch.manual_seed(0)
+    shape = {"context_length": 16, "n_layer": 1, "n_head": 2, "n_embd": 16, **changes}
+    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, **shape))
+    model.tokenizer = tokenizer
+    to_hf(model, path) if hf else package.save(model, path)
+
+
+@pytest.fixture
+def text(own_folder: Path) -> str:
+    (own_folder / "글.txt").write_text(TEXT, encoding="utf-8")
+    return "글.txt"
+
+
+def test_a_table_of_runs_and_folders(jumok: Jumok, text: str) -> None:
+    save("글자 모델")
+    save("models/자모", "jamo")
+    save("stock", hf=True)
+    end = jumok("evaluate", "글자 모델", "models/자모", "stock", text, "--json")
+    assert end.code == 0, end.err
+    found = end.json
+    assert found["task"] == "lm"
+    assert [each["name"] for each in found["models"]] == ["글자 모델", "자모", "stock"]
+    for each in found["models"]:
+        alone = jumok("evaluate", each["run"], text, "--json").json
+        assert alone.items() <= each.items()
+        assert each["parameters"] == package.load(each["run"]).parameter_count()
+        assert each["tokens_per_second"] > 0
+        curve = loss_by_position(package.load(each["run"]), TEXT)
+        assert each["by_position"]["context_chars"] == pytest.approx(curve.context_chars, abs=1e-5)
+        assert each["by_position"]["nats_per_char"] == pytest.approx(curve.nats_per_char, abs=1e-5)
+    char, jamo, stock = found["models"]
+    assert jamo["tokens_per_char"] > 1.5 * char["tokens_per_char"]
+    assert stock["nats_per_char"] == pytest.approx(char["nats_per_char"], abs=1e-5)
+    assert found["picture"] == "loss-by-position.png"
+    assert Path("loss-by-position.png").read_bytes().startswith(b"\x89PNG")
+    shown = jumok("evaluate", "글자 모델", "models/자모", text, "--picture", "그림.svg")
+    assert "loss by position: 그림.svg" in shown.err
+    assert Path("그림.svg").is_file()
+    heading, *lines = shown.out.splitlines()
+    assert heading.split() == [
+        "model", "parameters", "nats/char", "bits/char", "bits/byte", "tokens/char", "tokens/s",
+    ]  # fmt: skip
+    assert lines[0].startswith("글자 모델")
+    assert f"{jamo['bits_per_char']:.4f}" in lines[1]
+
+
+def test_one_run_has_a_picture_if_it_is_asked_for(jumok: Jumok, text: str) -> None:
+    save("run")
+    plain = jumok("evaluate", "run", text)
+    assert not Path("loss-by-position.png").exists()
+    drawn = jumok("evaluate", "run", text, "--picture", "loss.png")
+    assert drawn.out == plain.out
+    assert "loss by position: loss.png" in drawn.err
+    assert Path("loss.png").is_file()
+
+
+def test_classifiers_in_a_table(jumok: Jumok, own_folder: Path) -> None:
+    for name, labels in (("a", ("좋음", "싫음")), ("b", ("싫음", "좋음"))):
+        save(name, labels=labels)
+    Path("table.tsv").write_text("text\tlabel\n토끼가 좋아요\t좋음\n거북이\t싫음\n", encoding="utf-8")
+    end = jumok("evaluate", "a", "b", "table.tsv", "--json")
+    assert end.code == 0, end.err
+    assert end.json["picture"] is None
+    assert {0.0, 0.5, 1.0} >= {each["accuracy"] for each in end.json["models"]}
+    shown = jumok("evaluate", "a", "b", "table.tsv")
+    assert shown.out.splitlines()[0].split() == ["model", "parameters", "accuracy", "f1_macro", "loss", "tokens/s"]
+    end = jumok("evaluate", "a", "b", "table.tsv", "--picture", "a.png")
+    assert end.code == 2
+    assert "the loss by position of language models, but the task is classify" in end.err
+
+
+def test_names_that_are_alike() -> None:
+    assert names_of([Path("/a/b/run"), Path("/a/c/run"), Path("/a/other")]) == ["b/run", "c/run", "other"]
+    assert names_of([Path("/a/x/run"), Path("/b/x/run")]) == ["a/x/run", "b/x/run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "missing", "글.txt"], 1, "missing does not exist"),
+        (["missing", "run", "글.txt"], 1, "there is no run folder missing"),
+        (["run", "./run", "글.txt"], 2, "run was given twice; give each model once"),
+        (["run", "other"], 2, "every argument is the folder of a model"),
+        (["run", "글.txt", "other"], 1, "Give the folders of all models first"),
+        (["run", "bert", "글.txt"], 2, "run is a model for the task lm, and bert one for the task mlm"),
+        (["run", "other", "글.txt", "--picture", "a.gif"], 2, "a picture ends in .png"),
+        (["run", "other", "글.txt", "--beam", "2"], 2, "--beam does not apply"),
+        (["run", "no-tokenizer", "글.txt"], 1, "no-tokenizer: "),
+        (["run", "other", "empty.txt"], 1, "empty.txt is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input(jumok: Jumok, text: str, arguments: list[str], code: int, message: str) -> None:
+    Path("empty.txt").touch()
+    save("run")
+    save("no-tokenizer", hf=True)
+    Path("no-tokenizer/tokenizer.json").unlink()
+    shutil.copytree("run", "other")
+    tokenizer = train_tokenizer(TEXT, "char", special_tokens=("[MASK]",)) if "bert" in arguments else None
+    if tokenizer is not None:
+        bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=2, n_embd=16, context_length=16))
+        bert.tokenizer = tokenizer
+        package.save(bert, "bert")
+    end = jumok("evaluate", *arguments)
+    assert end.code == code, end.err
+    assert message in end.err
+    assert not Path("loss-by-position.png").exists()

@@ -1,0 +1,181 @@
+"""`jumok share` and `jumok convert --to page`: what they print and write, and bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import Jumok
+from jumok.config import GPTConfig, ModelConfig, RungConfig
+from jumok.models import build
+from jumok.runs.load import save
+from jumok.tokenizers import train_tokenizer
+from jumok.view import model_page, page
+
+TEXT = "바람이 불고 비가 왔다. "
+TEMPLATE = '<meta name="generator" content="jumok"><script>{{model}}</script>{{parameters}}{{csp}}{{script}}{{worker}}'
+SIZES: dict[str, Any] = {"context_length": 16, "n_layer": 1, "n_head": 2, "n_embd": 16}
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folder")]
+
+
+@pytest.fixture(autouse=True)
+def _own_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are about the commands, not about how a page looks."""
+    monkeypatch.setattr(page, "asset", lambda name: TEMPLATE)
+    monkeypatch.setattr(model_page, "script", lambda entry: "")
+
+
+def run_of(config: ModelConfig, folder: str) -> Path:
+    model: Any = build(config)
+    model.tokenizer = train_tokenizer(TEXT * 4)
+    save(model, folder)
+    return Path(folder)
+
+
+@pytest.fixture
+def run() -> Path:
+    words = train_tokenizer(TEXT * 4)
+    return run_of(GPTConfig(vocab_size=words.vocab_size, **SIZES), "novel")
+
+
+def header_of(path: str) -> Any:
+    return json.loads(Path(path).read_text(encoding="utf-8").split("<script>")[1].split("</script>")[0])
+
+
+def test_share(jumok: Jumok, run: Path) -> None:
+    end = jumok("share", run, "--json")
+    assert end.code == 0, end.err
+    size = Path("novel.html").stat().st_size
+    assert end.json == {"run": "novel", "page": "novel.html", "bytes": size}
+    assert "Wrote novel.html (0.0 MB)." in end.err
+    assert "parameters in 8 bits and a tokenizer of" in end.err
+    assert "none of the texts" in end.err
+    assert header_of("novel.html")["about"]["title"] == "novel"
+    again = jumok("share", run, "--quiet", "--prompt", "그날 밤")
+    assert header_of("novel.html")["prompt"] == "그날 밤"
+    assert (again.code, again.out, again.err) == (0, "", "")
+
+
+def test_share_the_folder_one_is_in(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run)
+    assert jumok("share", ".", "--out", "../here.html").code == 0
+    assert header_of("../here.html")["about"]["name"] == "novel"
+
+
+def test_convert_to_a_page(jumok: Jumok, run: Path) -> None:
+    said = {"title": "나의 모델", "note": "<b>첫 모델</b>", "licence": "CC BY 4.0"}
+    options = [word for name, text in said.items() for word in (f"--{name}", text)]
+    end = jumok("convert", run, "page.html", "--to", "page", "--exact", "--language", "ko", *options, "--json")
+    assert end.code == 0, end.err
+    assert end.json == {"source": "novel", "target": "page.html", "to": "page"}
+    header = header_of("page.html")
+    assert {name: header["about"][name] for name in said} == said
+    assert (header["language"], header["about"]["bits"]) == ("ko", 16)
+    assert "parameters in 16 bits" in end.err
+
+
+def test_a_classifier_says_that_its_labels_are_in_the_page(jumok: Jumok) -> None:
+    words = train_tokenizer(TEXT * 4)
+    run_of(GPTConfig(vocab_size=words.vocab_size, labels=("비", "눈", "해"), **SIZES), "weather")
+    assert "The names of its 3 labels are in it." in jumok("share", "weather").err
+
+
+def test_a_large_page_is_written_with_a_warning(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_page, "LARGE_PAGE", 1000)
+    end = jumok("share", run)
+    assert end.code == 0
+    assert "many mail programs refuse it" in end.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["share", "nothing"], 1, "there is no run folder nothing"),
+        (["share", "text.txt"], 1, "text.txt"),
+        (["share", "novel", "--out", "novel"], 2, "it is a folder. Name a file in it: novel/page.html"),
+        (["share", "novel", "--out", "none/page.html"], 2, "there is no folder none"),
+        (["share", "novel", "--out", "text.txt"], 2, "was not written by jumok; give another name, or --force"),
+        (["share", "novel", "--language", "fr"], 2, "'fr'"),
+        (["share", "rung"], 1, "a model of the ladder"),
+        (["convert", "novel", "novel", "--to", "page"], 2, "it is a folder"),
+        (["convert", "nothing", "page.html", "--to", "page"], 1, "there is no run folder nothing"),
+        (["convert", "novel", "hf", "--to", "hf", "--exact"], 2, "--exact is not for --to hf; leave it out"),
+        (["convert", "novel", "hf", "--to", "hf", "--title", "제목"], 2, "--title is not for --to hf"),
+    ],
+)  # fmt: skip
+def test_bad_input(jumok: Jumok, run: Path, arguments: list[str], code: int, message: str) -> None:
+    words = train_tokenizer(TEXT * 4)
+    run_of(RungConfig(vocab_size=words.vocab_size, mixing="average", **SIZES), "rung")
+    Path("text.txt").write_text("a text of mine", encoding="utf-8")
+    before = {path.name for path in Path().iterdir()}
+    end = jumok(*arguments, "--json")
+    assert end.code == code, end.err
+    assert message in end.err
+    assert message in end.json["error"] or code == 2
+    assert {path.name for path in Path().iterdir()} == before
+    assert Path("text.txt").read_text(encoding="utf-8") == "a text of mine"
+
+
+def test_force_replaces_a_file(jumok: Jumok, run: Path) -> None:
+    Path("text.txt").write_text("a text of mine", encoding="utf-8")
+    assert jumok("share", run, "--out", "text.txt", "--force").code == 0
+    assert header_of("text.txt")["about"]["name"] == "novel"
+
+
+def test_a_run_that_is_too_large(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_page, "LARGEST_PAGE", 5000)
+    end = jumok("share", run)
+    assert end.code == 1
+    assert "the most that browsers open well" in end.err
+    assert "jumok serve" in end.err
+    assert not Path("novel.html").exists()
+
+
+def test_damaged_parameters(jumok: Jumok, run: Path) -> None:
+    (run / "model.safetensors").write_bytes(b"no tensors")
+    end = jumok("share", run)
+    assert end.code == 1
+    assert "model.safetensors" in end.err
+
+
+def test_the_browser_is_opened(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or True)
+    assert jumok("share", run, "--open").code == 0
+    assert opened == [Path("novel.html").resolve().as_uri()]
+    monkeypatch.setattr("webbrowser.open", lambda uri: False)
+    end = jumok("share", run, "--open")
+    assert (end.code, "no browser could be opened" in end.err) == (1, True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are bytes on POSIX")
+def test_a_folder_whose_name_is_no_text(jumok: Jumok, run: Path) -> None:
+    odd = os.fsdecode("가나".encode("cp949"))
+    try:
+        run.rename(odd)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    end = jumok("share", odd, "--title", "\ud800", "--out", "page.html")
+    assert end.code == 0, end.err
+    assert header_of("page.html")["about"]["title"] == "\ud800"
+
+
+def test_what_a_page_computes_with_is_what_was_trained(jumok: Jumok, run: Path) -> None:
+    """The parameters of the run, rounded; not others, such as those that the model is built with."""
+    from jumok.runs.load import load
+
+    assert jumok("share", run).code == 0
+    entries = {entry["name"]: entry for entry in header_of("novel.html")["parameters"]}
+    assert list(entries) == [name for name in load(run).state_dict() if name != "head.weight"]
+    with torch.no_grad():
+        model = load(run)
+        model.norm.weight.fill_(0.0)
+    save(model, "other")
+    assert jumok("share", "other").code == 0
+    assert header_of("other.html")["sha256"] != header_of("novel.html")["sha256"]

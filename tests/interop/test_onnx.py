@@ -1,0 +1,287 @@
+"""Export to ONNX, and what onnxruntime computes with it. Skipped without the packages onnx and onnxruntime."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from conftest import Jumok
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig, RungConfig
+from jumok.config._variant import RopeScaling
+from jumok.errors import JumokError, RunError
+from jumok.inference.generate import generate
+from jumok.interop.onnx import to_onnx
+from jumok.models import Model, build
+from jumok.models.bert import BERT
+from jumok.models.framing import SPECIAL_TOKENS, Framing
+from jumok.models.gpt import GPT
+from jumok.runs.load import save
+from jumok.tokenizers import train_tokenizer
+from tokenizers import Tokenizer as HFTokenizer
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
+SIZES = {"vocab_size": 90, "context_length": 48, "n_layer": 2, "n_head": 4, "n_embd": 32}
+SHAPES: dict[str, GPTConfig] = {
+    "modern": GPTConfig(**SIZES),
+    "modern grouped, untied": GPTConfig(**SIZES, n_kv_head=2, head_dim=6, tie_embeddings=False, rope_theta=500.0),
+    "classic": GPTConfig(**SIZES, family="classic"),
+    "classic narrow heads, relu": GPTConfig(**SIZES, family="classic", head_dim=3, activation="relu"),
+    "Llama 3": GPTVariantConfig(
+        **SIZES,
+        n_kv_head=2,
+        rope_scaling=RopeScaling(
+            kind="llama3", factor=8.0, original_context=16, low_freq_factor=1.0, high_freq_factor=4.0
+        ),
+    ),
+    "Mistral": GPTVariantConfig(**SIZES, architecture="Mistral", sliding_window=7, sliding_layers=(1,)),
+    "Qwen2": GPTVariantConfig(**SIZES, architecture="Qwen2", qkv_bias=True),
+    "GPT-NeoX": GPTVariantConfig(
+        **SIZES, architecture="GPTNeoX", norm="layer", gated=False, activation="gelu", qkv_bias=True, out_bias=True,
+        mlp_bias=True, parallel=True, rotary_dim=4, tie_embeddings=False,
+    ),
+    "longrope": GPTVariantConfig(
+        **SIZES,
+        rope_scaling=RopeScaling(
+            kind="longrope", factor=2.0, original_context=24, short_factor=(1.0,) * 4, long_factor=(1.0, 2.0, 3.0, 4.0)
+        ),
+    ),
+}  # fmt: skip
+
+
+def tiny(config: ModelConfig, seed: int = 0) -> Any:
+    """A small model with random parameters."""
+    torch.manual_seed(seed)
+    model = build(config).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def with_tokenizer(kind: str = "char", **changes: Any) -> GPT:
+    tokenizer = train_tokenizer(TEXT, kind)
+    model = tiny(GPTConfig(**{**SIZES, "vocab_size": tokenizer.vocab_size, **changes}), seed=3)
+    with torch.no_grad():
+        for i, piece in enumerate(tokenizer.bytes_of(range(tokenizer.vocab_size)) or ()):
+            model.head.weight[i] *= 4.0 * ("\ufffd" not in piece.decode(errors="replace"))  # sharp, and text only
+    model.tokenizer = tokenizer
+    return model
+
+
+class Session:
+    """An export in onnxruntime."""
+
+    def __init__(self, model: Model, path: Path, **settings: Any) -> None:
+        self.written = to_onnx(model, path, **settings)
+        self._session = ort.InferenceSession(path)
+        self.inputs = {one.name: one.shape for one in self._session.get_inputs()}
+        self.outputs = {one.name: one.shape for one in self._session.get_outputs()}
+        self.facts = self._session.get_modelmeta().custom_metadata_map
+
+    def __call__(self, **inputs: Tensor | NDArray[Any]) -> dict[str, NDArray[np.float32]]:
+        given = {name: np.asarray(one) for name, one in inputs.items()}
+        return dict(zip(self.outputs, self._session.run(None, given), strict=True))
+
+    def empty(self, batch: int) -> dict[str, NDArray[np.float32]]:
+        """The cache of texts that have not begun."""
+        past = {name: shape for name, shape in self.inputs.items() if name.startswith("past")}
+        return {name: np.zeros((batch, g, 0, d), np.float32) for name, (_, g, _, d) in past.items()}
+
+    def cache(self, outputs: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        return {name.replace("present", "past_key_values"): one for name, one in outputs.items() if name != "logits"}
+
+
+def some_ids(batch: int, length: int, most: int = SIZES["vocab_size"]) -> Tensor:
+    return torch.randint(most, (batch, length), generator=torch.Generator().manual_seed(length))
+
+
+def close(found: NDArray[np.float32], wanted: Tensor) -> None:
+    np.testing.assert_allclose(found, wanted.numpy(), rtol=0, atol=1e-4)
+
+
+# --- GPT --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@torch.no_grad()
+def test_logits_of_whole_texts_and_of_single_steps(shape: str, tmp_path: Path) -> None:
+    model = tiny(SHAPES[shape])
+    session = Session(model, tmp_path / "m.onnx")
+    for batch, length in ((1, 1), (1, 2), (3, 17), (2, 48)):
+        ids = some_ids(batch, length)
+        whole = session(input_ids=ids, **session.empty(batch))
+        close(whole["logits"], model(ids))
+        assert whole["present.1.key"].shape[:3] == (batch, model.config.n_kv_head, length)
+    ids = some_ids(2, 20)
+    cache, found = session.empty(2), []
+    for part in (ids[:, :5], ids[:, 5:9], *ids[:, 9:].split(1, dim=1)):
+        step = session(input_ids=part, **cache)
+        cache = session.cache(step)
+        found.append(step["logits"])
+    close(np.concatenate(found, axis=1), model(ids))
+
+
+def test_the_file_describes_itself(tmp_path: Path) -> None:
+    model = with_tokenizer()
+    session = Session(model, tmp_path / "m.onnx")
+    made = onnx.load(tmp_path / "m.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert session.inputs["input_ids"] == ["batch", "tokens"]
+    assert session.inputs["past_key_values.0.key"] == ["batch", 4, "past", 8]
+    assert session.outputs["present.1.value"] == ["batch", 4, "past + tokens", 8]
+    assert session.facts["kind"] == "gpt"
+    assert session.facts["context_length"] == "48"
+    assert {one.name for one in made.graph.initializer} >= {"blocks.0.attention.q_proj.weight", "norm.weight"}
+    shared = [one for one in made.graph.initializer if list(one.dims) == [model.config.vocab_size, 32]]
+    assert len(shared) == 1  # the output layer is the embedding
+    assert session.written.paths == (tmp_path / "m.onnx", tmp_path / "m.tokenizer.json")
+
+
+def test_the_text_is_the_same_with_the_tokenizer_beside_the_file(tmp_path: Path) -> None:
+    model = with_tokenizer()
+    session = Session(model, tmp_path / "m.onnx")
+    tokenizer = HFTokenizer.from_file(str(tmp_path / "m.tokenizer.json"))
+    (ours,) = generate(model, "나는 ", tokens=30, temperature=0)
+    ids, found, cache = tokenizer.encode("나는 ").ids, [], session.empty(1)
+    for _ in range(30):
+        step = session(input_ids=np.array([ids]), **cache)
+        ids, cache = [int(step["logits"][0, -1].argmax())], session.cache(step)
+        found += ids
+    assert found == list(ours.ids)
+    assert tokenizer.decode(found) == ours.text
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+@torch.no_grad()
+def test_a_gpt_that_classifies(pooling: str, tmp_path: Path) -> None:
+    config = GPTConfig(**SIZES, n_kv_head=2, labels=("좋음", 'a"b'), pooling=pooling)
+    model = tiny(config)
+    session = Session(model, tmp_path / "m.onnx")
+    ids = some_ids(3, 21)
+    mask = torch.arange(21) < torch.tensor([[21], [1], [9]])
+    found = session(input_ids=ids, attention_mask=mask.long())["logits"]
+    close(found, model.classify(model.hidden(ids), mask))
+    assert json.loads(session.facts["labels"]) == ["좋음", 'a"b']
+
+
+def test_the_tokenizer_of_a_classifier_adds_what_the_model_was_trained_with(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(TEXT, "char", special_tokens=list(SPECIAL_TOKENS))
+    model = tiny(BERTConfig(**{**SIZES, "vocab_size": tokenizer.vocab_size}, head="classify", labels=("a", "b")))
+    model.tokenizer = tokenizer
+    to_onnx(model, tmp_path / "m.onnx")
+    found = HFTokenizer.from_file(str(tmp_path / "m.tokenizer.json")).encode("나는").ids
+    assert found == Framing.of(model.config, tokenizer).frame(tokenizer.encode("나는")).ids.tolist()
+
+
+# --- BERT -------------------------------------------------------------------------------------------------------------
+
+
+def outputs(model: BERT, ids: Tensor, mask: Tensor, types: Tensor) -> dict[str, Tensor]:
+    hidden = model(ids, mask, types)
+    if model.config.head == "mlm":
+        return {"logits": model.mlm_logits(hidden)}
+    if model.config.head == "classify":
+        return {"logits": model.classify(hidden, mask)}
+    pooled = {"pooler_output": model.pooled(hidden, mask)} if model.config.head == "pooler" else {}
+    return {"last_hidden_state": hidden, **pooled}
+
+
+ENCODERS = [(f, h) for f in ("bert", "roberta", "electra") for h in ("none", "pooler", "mlm", "classify")]
+ENCODERS.remove(("electra", "pooler"))  # it has none
+
+
+@pytest.mark.parametrize(("family", "head"), ENCODERS)
+@torch.no_grad()
+def test_all_heads_of_encoders_in_a_batch_with_padding(family: Any, head: Any, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"electra": {"embedding_width": 16}, "roberta": {"pad_id": 1}}.get(family, {})
+    labels = ("a", "b", "c") if head == "classify" else ()
+    model = tiny(BERTConfig(**SIZES, head=head, labels=labels, family=family, **more))
+    session = Session(model, tmp_path / "m.onnx")
+    for batch, length in ((1, 1), (3, 30), (2, 48)):
+        ids, types = some_ids(batch, length), some_ids(batch, length, 2)
+        mask = torch.arange(length) < torch.tensor([[length], [4], [1]])[:batch]
+        ids = ids.where(mask, 1)  # padding
+        wanted = outputs(model, ids, mask, types)
+        found = session(input_ids=ids, attention_mask=mask.long(), token_type_ids=types)
+        assert found.keys() == wanted.keys()
+        for name, one in wanted.items():
+            close(found[name][mask.numpy()] if one.dim() == 3 else found[name], one[mask] if one.dim() == 3 else one)
+
+
+# --- files and errors -------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_parameters_of_a_large_model_are_in_a_second_file(tmp_path: Path) -> None:
+    model = with_tokenizer(family="classic").bfloat16()
+    session = Session(model, tmp_path / "m.onnx", largest_file=1_000)
+    one, data, tokenizer = session.written.paths
+    assert (one.name, data.name, tokenizer.name) == ("m.onnx", "m.onnx.data", "m.tokenizer.json")
+    assert one.stat().st_size < 40_000 < 4 * model.parameter_count() <= data.stat().st_size
+    ids = some_ids(1, 20, 20)
+    close(session(input_ids=ids, **session.empty(1))["logits"], model.float()(ids))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (EncoderDecoderConfig(**{**SIZES, "pad_id": 0, "bos_id": 1, "eos_id": 2}), "an encoder-decoder"),
+        (RungConfig(**SIZES), "a model of the ladder"),
+    ],
+    ids=["encoder-decoder", "rung"],
+)
+def test_other_models_are_refused_with_the_reason(config: ModelConfig, message: str, tmp_path: Path) -> None:
+    with pytest.raises(JumokError, match=message):
+        to_onnx(build(config), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jumok.interop.onnx.find_spec", lambda _: None)
+    with pytest.raises(JumokError, match=re.escape("pip install 'jumok[onnx]'")):
+        to_onnx(tiny(SHAPES["modern"]), tmp_path / "m.onnx")
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    to_onnx(tiny(SHAPES["modern"]), path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        to_onnx(tiny(SHAPES["classic"]), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_the_command_replaces_only_its_own_files(tmp_path: Path, jumok: Jumok) -> None:
+    run, path = tmp_path / "소설", tmp_path / "novel.onnx"
+    save(with_tokenizer(), run)
+    convert = ["convert", run, path, "--to", "onnx"]
+    for _ in range(2):
+        done = jumok(*convert, "--json")
+        assert done.code == 0, done.err
+    assert "novel.tokenizer.json" in done.err
+    assert json.loads(done.out.splitlines()[-1]) == {"source": str(run), "target": str(path), "to": "onnx"}
+    path.unlink()
+    assert jumok(*convert).code == 2  # the tokenizer may be somebody else's
+    path.write_bytes(b"somebody else's")
+    assert jumok(*convert).code == 2
+    assert jumok(*convert, "--force").code == 0
+    assert jumok(*convert, "--licence", "MIT").code == 2
+    assert jumok("convert", run, tmp_path, "--to", "onnx").code == 2

@@ -1,0 +1,61 @@
+// @ts-check
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { beamSearch } from "../../src/jumok/view/assets/model/beam_search.js";
+import { drawn, filtered, likeliest, Random, settingsOf } from "../../src/jumok/view/assets/model/sampling.js";
+
+test("tokens are drawn as often as their probabilities say, and never one that was ruled out", () => {
+  const logits = Float32Array.of(Math.log(0.5), Math.log(0.3), Math.log(0.15), Math.log(0.05));
+  const settings = settingsOf({ temperature: 1, top_k: 3 });
+  const choice = filtered(logits, settings);
+  const random = new Random(1);
+  const counts = [0, 0, 0, 0];
+  for (let round = 0; round < 20_000; round += 1) counts[drawn(choice, settings, random)] += 1;
+  [0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0].forEach((share, id) =>
+    assert.ok(Math.abs(counts[id] / 20_000 - share) < 0.015),
+  );
+  assert.equal(counts[3], 0);
+});
+
+test("random numbers are the same for a seed, at least 0 and below 1, and even", () => {
+  const [random, same] = [new Random(5), new Random(5)];
+  const numbers = Array.from({ length: 10_000 }, () => random.next());
+  assert.deepEqual(
+    numbers.slice(0, 9),
+    Array.from({ length: 9 }, () => same.next()),
+  );
+  assert.ok(Math.min(...numbers) >= 0 && Math.max(...numbers) < 1);
+  assert.ok(Math.abs(numbers.reduce((sum, one) => sum + one, 0) / numbers.length - 0.5) < 0.01);
+});
+
+test("the likeliest come first, the lower id of two that are equal", () => {
+  const logits = Float32Array.from({ length: 100 }, (_, id) => [3, 1, 3, 2][id % 4]);
+  assert.deepEqual(likeliest(logits, 3), [0, 2, 4]);
+  assert.deepEqual(likeliest(logits, 100).slice(0, 3), [0, 2, 4]);
+  assert.deepEqual(likeliest(Float32Array.of(-Infinity, -Infinity, 1), 2), [2, 0]);
+});
+
+test("settings out of range are named", () => {
+  for (const sampling of [{ temperature: -1 }, { top_p: 0 }, { top_p: 1.1 }, { min_p: NaN }, { top_k: -2 }]) {
+    assert.throws(() => settingsOf(sampling), { code: "engine.sampling" });
+  }
+});
+
+test("beam search finds an answer that the greedy choice misses", async () => {
+  // After 1 nothing is certain, after 2 the end (0) is: 0.4 * 1 is more than 0.6 * 0.5.
+  /** @type {Record<string, number[]>} */
+  const shares = { "": [0, 0.6, 0.4], 1: [0.5, 0.5, 0], 2: [1, 0, 0] };
+  const search = {
+    state: null,
+    limit: 4,
+    end: 0,
+    logProbabilities: (/** @type {{ids: number[]}} */ { ids }) =>
+      Float32Array.from(shares[ids.slice(-1).join("")], (share) => Math.log(share)),
+    copy: () => null,
+    pause: async () => false,
+  };
+  assert.deepEqual((await beamSearch({ ...search, beams: 1 }))[0].ids, [1, 0]);
+  assert.deepEqual((await beamSearch({ ...search, beams: 2 }))[0].ids, [2, 0]);
+  assert.deepEqual(await beamSearch({ ...search, beams: 2, pause: async () => true }), []);
+});

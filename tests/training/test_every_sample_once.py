@@ -1,0 +1,95 @@
+"""An epoch contains each sample once, over all ranks, however often the run was stopped and with how many processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jumok.data.batches import Batches, LengthBatches
+from jumok.data.shards import ShardedIds
+from jumok.training.distributed import World
+
+worlds = st.integers(1, 5)
+
+
+def sharded(tokens: int, count: int) -> ShardedIds:
+    """The ids 0, 1, 2, ... in so many files."""
+    ends = np.linspace(0, tokens, count + 1).astype(int).tolist()
+    return ShardedIds([np.arange(start, stop, dtype=np.uint32) for start, stop in pairwise(ends)])
+
+
+@st.composite
+def resumed(draw: st.DrawFn, batches: int) -> list[tuple[int, range]]:
+    """Stretches of so many batches, each with a number of processes: the run was stopped and resumed in between."""
+    stops = sorted(draw(st.lists(st.integers(0, batches), max_size=3)))
+    return [(draw(worlds), range(*ends)) for ends in pairwise([0, *stops, batches])]
+
+
+def windows_of(world: World, batches: Batches, number: int) -> list[int]:
+    """The windows that a rank computes of a batch, by their first tokens."""
+    starts: list[int] = world.share(batches.batch(number))[0][:, 0].tolist()
+    return starts
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_every_window_once_in_an_epoch(data: st.DataObject) -> None:
+    """Batches cross the ends of epochs and shards, and a step may accumulate several of them."""
+    context, size = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 13))
+    tokens = data.draw(st.integers(context + 1, 90))
+    ids, accumulate, epochs = sharded(tokens, data.draw(st.integers(1, 4))), data.draw(st.integers(1, 3)), 3
+    whole = Batches(np.arange(tokens, dtype=np.uint32), context, size, seed=1)
+    steps = -(-epochs * whole.windows // (size * accumulate))
+    seen: list[int] = []
+    for processes, stretch in data.draw(resumed(steps)):
+        ranks = [(World(rank, processes), Batches(ids, context, size, seed=1)) for rank in range(processes)]
+        for step in stretch:
+            for number in range(step * accumulate, (step + 1) * accumulate):
+                seen += [start for world, batches in ranks for start in windows_of(world, batches, number)]
+    for epoch in range(epochs):
+        part = seen[epoch * whole.windows : (epoch + 1) * whole.windows]
+        first = min(part)
+        assert sorted(part) == [first + i * context for i in range(whole.windows)]
+        assert first + whole.windows * context < tokens
+    assert len(seen) == steps * size * accumulate
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_every_row_once_in_an_epoch(data: st.DataObject) -> None:
+    """Rows of different lengths, in batches that are computed in parts."""
+    lengths = np.array(data.draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)))
+    tokens, weighted = data.draw(st.integers(16, 400)), data.draw(st.booleans())
+    weights = lengths[:, 1] if weighted else None
+
+    def batches() -> LengthBatches:
+        return LengthBatches(lengths, tokens, seed=1, weights=weights)
+
+    count, epochs = batches().count, 3
+    seen: list[list[int]] = [[] for _ in range(epochs)]
+    for processes, stretch in data.draw(resumed(epochs * count)):
+        ranks = [(World(rank, processes), batches()) for rank in range(processes)]
+        for number in stretch:
+            for world, of_rank in ranks:
+                rows = of_rank.rows(number)
+                for part in of_rank.parts(number):
+                    [mine] = world.share((torch.from_numpy(rows[part]),))
+                    seen[number // count] += mine.tolist()
+    for epoch in seen:
+        assert Counter(epoch) == Counter(range(len(lengths)))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), worlds)
+def test_shares_differ_by_one_row_at_most(rows: int, processes: int) -> None:
+    batch = (torch.arange(rows), torch.arange(rows) * 2)
+    shares = [World(rank, processes).share(batch) for rank in range(processes)]
+    assert torch.equal(torch.cat([share[0] for share in shares]), batch[0])
+    assert torch.equal(torch.cat([share[1] for share in shares]), batch[1])
+    sizes = [len(share[0]) for share in shares]
+    assert max(sizes) - min(sizes) <= 1

@@ -1,0 +1,440 @@
+"""The engine of a page writes, scores, records, classifies, answers and fills as Python does with the same parameters.
+
+Tiny models are written as for a page; Node opens them with the engine of the page (tests/js/engine_driver.mjs).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from base64 import b64encode
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
+from jumok.corpora import stories
+from jumok.inference.answer import answer
+from jumok.inference.classify import predict
+from jumok.inference.fill_mask import fill_mask
+from jumok.inference.generate import generate
+from jumok.inference.sampling import Sampling, filtered
+from jumok.models import Model, build
+from jumok.models.framing import SPECIAL_TOKENS
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.view.bundle import bundle, packaged
+from jumok.view.live import live
+from jumok.view.model_page import ModelPage, packed_parameters, rounded
+from jumok.view.page import embedded
+from jumok.view.schema import to_json
+from jumok.view.trace import trace
+
+DRIVER = Path(__file__).resolve().parents[1] / "js" / "engine_driver.mjs"
+CONTEXT = 48
+PROMPT = "옛날 어느 마을에"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed"),
+]
+
+
+def tokenizer_of(kind: str, special: tuple[str, ...] = ()) -> Tokenizer:
+    text = "".join(stories.write(6_000, seed=1))
+    return train_tokenizer(text, kind, special_tokens=special, vocab_size=420 if kind == "bpe" else None)
+
+
+def model_of(kind: type[ModelConfig], tokenizer: Tokenizer, **settings: Any) -> Model:
+    """A tiny model with random parameters, whose predictions are far from even."""
+    torch.manual_seed(5)
+    sizes = {"vocab_size": tokenizer.vocab_size, "context_length": CONTEXT, "n_layer": 2, "n_embd": 32, "n_head": 4}
+    model = build(kind(**{**sizes, **settings}))
+    for parameter in model.parameters():
+        scale = 2 * parameter.shape[-1] ** -0.5 if parameter.dim() == 2 else 0.2
+        parameter.data = parameter.data + scale * torch.randn_like(parameter)
+    model.tokenizer = tokenizer
+    return model.eval()
+
+
+def ask(model: Model, *asks: tuple[Any, ...]) -> list[Any]:
+    """What the engine of a page of this model answers; an error is its code and values."""
+    header = ModelPage(model, "tiny").header
+    base64 = packed_parameters(model, exact=False)[1]
+    job = {"header": header, "base64": base64, "asks": [{"method": one[0], "args": one[1:]} for one in asks]}
+    command = ["node", "--no-warnings", str(DRIVER)]
+    done = subprocess.run(command, input=json.dumps([job]), capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout)
+    for one in answers:
+        assert "found" in one or one.get("code"), one
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("modern", "char")]
+    + [
+        pytest.param(*each, marks=pytest.mark.long)
+        for each in product(("modern", "classic"), ("char", "jamo", "bpe"))
+        if each != ("modern", "char")
+    ],
+)
+def test_greedy_text_is_that_of_pytorch(kind: str, family: str) -> None:
+    model = model_of(GPTConfig, tokenizer_of(kind), family=family)
+    ids = model.tokenizer.encode(PROMPT).tolist()
+    (written,) = ask(model, ("write", ids, {"tokens": 500, "sampling": {"temperature": 0}, "top": 3}))
+    [expected] = generate(rounded(model), PROMPT, tokens=500, temperature=0)
+    assert written["found"]["ids"] == [*ids, *expected.ids]
+    text = "".join(event["added"] for event in written["events"]) + written["found"]["rest"]
+    assert text == expected.text
+    assert written["found"]["ended"] == "length"
+
+
+def test_the_distribution_of_the_next_token_is_that_of_pytorch() -> None:
+    model = model_of(GPTConfig, tokenizer_of("char"))
+    ids = model.tokenizer.encode(PROMPT * 12).tolist()  # longer than the context
+    settings = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
+    found, raw, greedy = (
+        one["found"]
+        for one in ask(
+            model,
+            ("next", ids, {"sampling": settings, "top": 20}),
+            ("next", ids, {"sampling": {"temperature": 1}, "top": 20}),
+            ("next", ids, {"sampling": {"temperature": 0}}),
+        )
+    )
+    window = ids[-(-(len(ids) - CONTEXT) // (CONTEXT // 2)) * (CONTEXT // 2) :]
+    with torch.inference_mode():
+        logits = rounded(model)(torch.tensor([window]))[:, -1]
+    shares = logits.softmax(-1)[0]
+    chosen = filtered(logits, Sampling(**settings)).softmax(-1)[0]
+    for one in found["alternatives"]:
+        assert one["logit"] == pytest.approx(float(logits[0, one["id"]]), abs=1e-3)
+        assert one["probability"] == pytest.approx(float(shares[one["id"]]), abs=1e-4)
+        assert one["chosen_probability"] == pytest.approx(float(chosen[one["id"]]), abs=1e-4)
+    assert [one["id"] for one in found["alternatives"]] == shares.topk(20).indices.tolist()
+    assert found["kept"] == int((chosen > 0).sum())
+    assert found["entropy"] == pytest.approx(float(torch.special.entr(shares).sum()), abs=1e-3)
+    assert raw["kept"] == model.tokenizer.vocab_size
+    assert [one["chosen_probability"] for one in greedy["alternatives"]][:2] == [1, 0]
+
+
+def test_the_kept_tokens_are_those_of_python() -> None:
+    model = model_of(GPTConfig, tokenizer_of("char"), n_layer=1)
+    draw = np.random.default_rng(3)
+    asks = []
+    for _ in range(60):
+        logits = np.round(draw.normal(size=40) * draw.choice([1, 3, 8]), 2)  # with ties
+        settings = {
+            "temperature": float(draw.choice([0.3, 0.8, 1.0, 1.7])),
+            "top_k": int(draw.choice([0, 1, 5, 30, 100])),
+            "top_p": float(draw.choice([1.0, 0.95, 0.5, 0.01])),
+            "min_p": float(draw.choice([0.0, 0.05, 0.4])),
+            "repetition_penalty": float(draw.choice([1.0, 1.3, 0.7])),
+        }
+        asks.append((logits.astype(np.float32), settings, draw.integers(0, 40, 7).tolist()))
+    found = ask(model, *(("sampled", one.tolist(), {**settings, "seen": seen}) for one, settings, seen in asks))
+    for (logits, settings, ids), one in zip(asks, found, strict=True):
+        seen = torch.zeros(1, 40, dtype=torch.bool)
+        seen[0, ids] = True
+        expected = filtered(torch.from_numpy(logits)[None], Sampling(**settings), seen).softmax(-1)[0]
+        shares = torch.tensor(one["found"], dtype=torch.float32)
+        assert torch.equal(shares > 0, expected > 0), settings
+        torch.testing.assert_close(shares, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_scores_are_those_of_pytorch_also_after_changes() -> None:
+    model = model_of(GPTConfig, tokenizer_of("char"))
+    ids = model.tokenizer.encode(PROMPT * 4).tolist()[:CONTEXT]
+    changed = [*ids[:20], ids[30], *ids[21:40]]
+    texts = [ids[:30], ids, changed, ids[:5], ids[:6], [*ids[:5], ids[9]], ids + ids]
+    found = ask(model, ("scoredAgain", texts))[0]["found"]
+    for text, scores in zip(texts, found, strict=True):
+        start = 0 if len(text) <= CONTEXT else -(-(len(text) - CONTEXT) // (CONTEXT // 2)) * (CONTEXT // 2)
+        assert scores[:start] == [None] * start
+        window = torch.tensor([text[start:]])
+        with torch.inference_mode():
+            logs = rounded(model)(window).log_softmax(-1)[0]
+        assert len(scores) == len(text) - 1
+        for i, one in enumerate(scores[start:]):
+            token = text[start + i + 1]
+            assert one["id"] == token
+            assert one["surprise"] == pytest.approx(-float(logs[i, token]), abs=1e-3)
+            assert one["rank"] == 1 + int((logs[i] > logs[i, token]).sum())
+
+
+def test_calls_between_tokens_do_not_change_the_text() -> None:
+    model = model_of(GPTConfig, tokenizer_of("jamo"))
+    ids = model.tokenizer.encode(PROMPT).tolist()
+    settings = {"tokens": 120, "sampling": {"temperature": 1, "seed": 4}}
+    alone, among, other, stopped = ask(
+        model,
+        ("write", ids, settings),
+        ("interleaved", ids, settings, [ids[:3], ids[2:], ids * 3]),
+        ("write", ids, {"tokens": 120, "sampling": {"temperature": 1, "seed": 5}}),
+        ("stoppedAfter", ids, 40),
+    )
+    assert alone["found"]["ids"] == among["found"]["ids"]
+    assert alone["found"]["ids"] != other["found"]["ids"]
+    assert stopped["found"]["ended"] == "stop"
+    assert len(ids) + 40 <= len(stopped["found"]["ids"]) < 100_000
+
+
+def test_a_recording_is_the_trace_of_python() -> None:
+    model = model_of(GPTConfig, tokenizer_of("bpe"), n_kv_head=2)
+    ids = model.tokenizer.encode(PROMPT + " 한 사람이 살았습니다.\n😀").tolist()[:CONTEXT]
+    text = model.tokenizer.decode(ids)
+    viewed, part, grown = (
+        one["found"] for one in ask(model, ("viewed", ids), ("viewed", ids, {"layers": [1]}), ("grown", ids, 6))
+    )
+    found = trace(rounded(model), text, lens=False)
+    expected = to_json(found)
+    for one in (viewed, part, grown):
+        for kind in ("character", "word"):  # left out by Python where each token is a group
+            expected["sequences"][0]["groups"].setdefault(kind, list(range(len(ids))))
+        # As in Python, what tokens add one by one is not always the text that they make together.
+        for name in ("tokens", "groups") if one is grown else ("tokens", "text", "groups"):
+            shown = one["sequences"][0][name]
+            if name == "tokens":
+                shown = [{key: token[key] for key in token if key != "added"} for token in shown]
+            assert shown == expected["sequences"][0][name], name
+        for layer in range(2):
+            for head, weights in enumerate(found.attentions[0].weights(layer)):
+                if f"self {layer} {head}" in one["weights"]:
+                    np.testing.assert_allclose(one["weights"][f"self {layer} {head}"], weights.ravel(), atol=0.006)
+        for mine, theirs in zip(one["predictions"]["tokens"][1:], expected["predictions"]["tokens"][1:], strict=True):
+            assert mine["nats"] == pytest.approx(theirs["nats"], rel=2e-3, abs=1e-3)
+            assert mine["rank"] == theirs["rank"]
+            assert [top[:2] for top in mine["top"]] == [list(top[:2]) for top in theirs["top"]]
+    assert set(part["weights"]) == {f"{what}self 1 {head}" for what in ("", "q ") for head in range(4)}
+    queries = found.attentions[0].queries_of(1)
+    np.testing.assert_allclose(viewed["weights"]["q self 1 2"], queries[2].ravel(), atol=1e-3)
+    for name, layers in viewed["stats"][0].items():
+        np.testing.assert_allclose(layers, expected["attentions"][0]["stats"][name], rtol=2e-3, atol=1e-4)
+
+
+def test_token_events_are_those_of_python() -> None:
+    model = model_of(GPTConfig, tokenizer_of("jamo"))
+    ids = model.tokenizer.encode(PROMPT).tolist()
+    events = list(live(rounded(model), PROMPT, tokens=12, sampling=Sampling(temperature=0)))
+    written = [event["token"]["id"] for event in events[1:-1]]
+    asks = [("recordNext", [*ids, *written[: i + 1]]) for i in range(len(written))]
+    _, *found = ask(model, ("record", ids), *asks, ("recordNext", ids))[:-1]
+    for one, expected in zip(found, events[1:-1], strict=True):
+        for name in ("token", "groups", "group_texts"):
+            assert one["found"][name] == expected[name]
+        assert one["found"]["prediction"]["rank"] == expected["prediction"]["rank"]
+
+
+def test_one_step_has_all_its_parts() -> None:
+    model = model_of(GPTConfig, tokenizer_of("char"))
+    ids = model.tokenizer.encode(PROMPT * 12).tolist()
+    step = ask(model, ("step", ids, {"layer": 1}))[0]["found"]
+    assert step["texts"][-1] == step["token"]["text"] == "에"
+    assert step["length"] == len(step["texts"]) == step["position"] + 1
+    layer = step["layers"][1]
+    scores, weights = np.array(layer["scores"]).reshape(4, -1), np.array(layer["weights"]).reshape(4, -1)
+    keys = np.array(layer["keys"]).reshape(4, step["length"], 8)
+    queries = np.array(layer["q_rotated"]).reshape(4, 8)
+    np.testing.assert_allclose(np.einsum("hd,htd->ht", queries, keys) / 8**0.5, scores, atol=1e-4)
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+    assert step["top"][0]["id"] == int(np.argmax(step["logits"]))
+
+
+@pytest.mark.parametrize("config", [GPTConfig, BERTConfig])
+def test_classes_are_those_of_python(config: type[ModelConfig]) -> None:
+    labels = ("나쁨", "<b>보통</b>", "좋음")
+    kind = {"head": "classify"} if config is BERTConfig else {}
+    model = model_of(config, tokenizer_of("char", SPECIAL_TOKENS), labels=labels, **kind)
+    texts = ["옛날 어느 마을에 한 아이가", "  바람이\x1c ", "나무 " * 40]
+    *found, words, empty = ask(
+        model,
+        *(("classify", text) for text in texts),
+        ("classify", texts[0], {"words": True}),
+        ("classify", " \n"),
+    )
+    expected = predict(rounded(model), texts)
+    for one, theirs in zip(found, expected, strict=True):
+        shares = {label["label"]: label["probability"] for label in one["found"]["labels"]}
+        assert shares == pytest.approx(theirs.probabilities, abs=1e-3)
+        assert one["found"]["tokens"] > one["found"]["read"] or not theirs.cut
+    assert empty["code"] == "engine.empty_text"
+    effects = words["found"]["words"]
+    assert [one["text"] for one in effects] == texts[0].split()
+    [whole, without] = predict(rounded(model), [texts[0], "옛날 마을에 한 아이가"])
+    change = np.log(without.probabilities[whole.label]) - np.log(whole.probabilities[whole.label])
+    assert effects[1]["effect"] == pytest.approx(change, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_blanks_are_filled_as_in_python(kind: str) -> None:
+    model = model_of(BERTConfig, tokenizer_of(kind, SPECIAL_TOKENS), head="mlm")
+    texts = [
+        "옛날 [MASK] 마을에 한[MASK] 살았[MASK]다.",
+        "[MASK]",
+        "바람이 불고 " * 20 + "[MASK] 나무가 [MASK]" + " 자라고" * 20,
+    ]
+    *found, none = ask(model, *(("fill", text, {"top": 4}) for text in texts), ("fill", "없다"))
+    assert none["code"] == "engine.no_mask_in_text"
+    for text, one in zip(texts, found, strict=True):
+        expected = fill_mask(rounded(model), text, top=4)
+        assert one["found"]["text"] == expected.text
+        for mine, theirs in zip(one["found"]["masks"], expected.masks, strict=True):
+            assert text[mine["start"] : mine["end"]] == "[MASK]"
+            assert mine["start"] == theirs.position
+            assert [candidate["id"] for candidate in mine["candidates"]] == [each.id for each in theirs.candidates]
+            for candidate, each in zip(mine["candidates"], theirs.candidates, strict=True):
+                assert candidate["probability"] == pytest.approx(each.probability, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("family", "bias", "forced"),
+    [
+        ("classic", 4.5, None),
+        pytest.param("classic", 0.0, 2, marks=pytest.mark.long),
+        pytest.param("original", 7.0, None, marks=pytest.mark.long),
+    ],
+)
+def test_answers_are_those_of_python(family: str, bias: float, forced: int | None) -> None:
+    """Some answers end after a few tokens, and others use all of theirs up."""
+    tokenizer = tokenizer_of("char", ("[PAD]", "[BOS]", "[EOS]"))
+    ids = tokenizer.special_tokens
+    model = model_of(
+        EncoderDecoderConfig,
+        tokenizer,
+        family=family,
+        context_length=24,
+        pad_id=ids["[PAD]"],
+        decoder_start_id=ids["[BOS]"],
+        eos_id=ids["[EOS]"],
+        forced_eos_id=forced,
+    )
+    model.output_bias[ids["[EOS]"]] = bias
+    texts = ["마을에", "옛날 어느", "바람이 분다", "나무"]
+    for beams in (1, 3):
+        found = ask(model, *(("answer", text, {"beams": beams}) for text in texts))
+        expected = answer(rounded(model), texts, beam=beams)
+        for one, [best] in zip(found, expected, strict=True):
+            assert one["found"]["ids"] == list(best.ids)
+            assert one["found"]["text"] == best.text
+            assert one["found"]["score"] == pytest.approx(best.score, abs=1e-3)
+            assert one["found"]["finish"] == best.finish
+    long, viewed = ask(model, ("answer", "가" * 30), ("answeredTrace", texts[0]))
+    assert (long["code"], long["values"]) == ("engine.source_too_long", {"count": 31, "most": 24})
+    theirs = trace(rounded(model), texts[0], lens=False)
+    for attention in theirs.attentions:
+        for layer in attention.layers:
+            for head, weights in enumerate(attention.weights(layer)):
+                mine = viewed["found"]["weights"][f"{attention.block} {layer} {head}"]
+                np.testing.assert_allclose(mine, weights.ravel(), atol=0.006)
+
+
+@pytest.mark.long
+def test_a_prompt_of_100_000_characters_is_read_where_the_model_can_see_it() -> None:
+    model = model_of(GPTConfig, tokenizer_of("bpe"))
+    text = "가" * 50_000 + " 나무가" * 12_500
+    encoded = ask(model, ("encode", text))[0]["found"]
+    ids = model.tokenizer.encode(text).tolist()
+    assert encoded["ids"] == ids
+    assert 0 < encoded["read"] <= CONTEXT
+    assert encoded["pieces"][-1]["end"] == len(text)
+    written = ask(model, ("write", ids, {"tokens": 3, "sampling": {"temperature": 0}}))[0]["found"]
+    [expected] = generate(rounded(model), text, tokens=3, temperature=0)
+    assert written["ids"][len(ids) :] == list(expected.ids)
+
+
+def test_what_a_model_cannot_do_has_a_code() -> None:
+    model = model_of(GPTConfig, tokenizer_of("char"))
+    vocab = model.tokenizer.vocab_size
+    found = ask(
+        model,
+        ("fill", "가"),
+        ("next", [vocab]),
+        ("next", [1], {"sampling": {"top_p": 0}}),
+        ("step", [1], {"layer": 2}),
+        ("recordNext", [1, 2]),
+        ("write", []),
+        ("encode", ""),
+        ("decode", model.tokenizer.encode("가\u1112").tolist()[:-1]),
+    )
+    codes = [one.get("code") for one in found]
+    assert codes[:6] == [
+        "engine.not_this_model",
+        "engine.id",
+        "engine.sampling",
+        "engine.no_layer",
+        "engine.not_next",
+        "engine.empty_text",
+    ]
+    assert found[1]["values"] == {"id": vocab, "last": vocab - 1}
+    assert found[6]["found"]["ids"] == model.tokenizer.encode("\n").tolist()
+    assert found[7]["found"] == "가"
+
+
+ENTRY = """
+import {openEngine} from "../view/assets/page/engine.js";
+
+window.opened = openEngine();
+"""
+
+
+def page_of(model: Model, folder: Path, *, worker: str) -> str:
+    """The address of a page that opens the engine of a model, and does nothing else.
+
+    Args:
+        worker: "allowed", or "refused" by the policy of the page.
+    """
+    code = bundle("tests/entry.js", lambda path: ENTRY if path == "tests/entry.js" else packaged(path))
+    digest = b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    source = "blob:" if worker == "allowed" else "'none'"
+    policy = f"default-src 'none'; script-src 'sha256-{digest}' 'wasm-unsafe-eval'; worker-src {source}"
+    scripts = {
+        'type="application/json" id="jumok-model"': embedded(ModelPage(model, "tiny").header),
+        'type="text/plain" id="jumok-parameters"': packed_parameters(model, exact=False)[1],
+        'type="text/plain" id="jumok-worker"': bundle("view/assets/model/worker.js"),
+        "": code,
+    }
+    html = f'<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+    html += "".join(f"<script {how}>{content}</script>" for how, content in scripts.items())
+    path = folder / f"{worker}.html"
+    path.write_text(html, encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.mark.browser
+@pytest.mark.long
+@pytest.mark.parametrize("worker", ["allowed", "refused"])
+def test_a_browser_writes_the_text_of_pytorch(worker: str, tmp_path: Path) -> None:
+    """From disk, with a policy as strict as that of a page; where workers are refused, the page computes itself."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    model = model_of(GPTConfig, tokenizer_of("jamo"))
+    [expected] = generate(rounded(model), PROMPT, tokens=100, temperature=0)
+    with sync_api.sync_playwright() as play, play.chromium.launch(executable_path=chromium) as browser:
+        page = browser.new_page()
+        page.goto(page_of(model, tmp_path, worker=worker))
+        found = page.evaluate(
+            """async (prompt) => {
+                const engine = await window.opened;
+                const {ids} = await engine.encode(prompt);
+                let text = "";
+                const settings = {tokens: 100, sampling: {temperature: 0}};
+                const {rest} = await engine.write(ids, settings, ({added}) => (text += added));
+                const error = await engine.fill("가").catch(({code, values}) => ({code, values}));
+                const endless = engine.write(ids, {tokens: 1e9}, () => engine.stop());
+                return {text: text + rest, kind: engine.constructor.name, error, ended: (await endless).ended};
+            }""",
+            PROMPT,
+        )
+    assert found["text"] == expected.text
+    assert found["kind"] == ("WorkerEngine" if worker == "allowed" else "LocalEngine")
+    assert found["error"] == {"code": "engine.not_this_model", "values": {"method": "fill", "kind": "gpt"}}
+    assert found["ended"] == "stop"
