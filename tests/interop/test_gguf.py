@@ -29,6 +29,7 @@ from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.runs.load import save
 from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers._pipeline import EARLIER_PIECES
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -298,16 +299,6 @@ def started(model: GPT, folder: Path, kind: Any = "f32") -> Any:
     return llama.started(folder / "m.gguf", slots=1, context=256, threads=1, exact=True)
 
 
-def is_plain(text: str) -> bool:
-    """Whether `bpe` and Qwen2 must cut a text so that the ids are the same: no mark, and no apostrophe, sign or white
-    space that is not ASCII directly before a letter."""
-    kinds = [unicodedata.category(char)[0] for char in text]
-    return "M" not in kinds and not any(
-        kind == "L" and before not in "LN" and (char == "'" or ord(char) > 127)
-        for char, before, kind in zip(text, kinds, kinds[1:], strict=False)
-    )
-
-
 @WITH_LLAMA
 @pytest.mark.slow
 def test_char_has_the_same_ids_and_texts(tmp_path: Path) -> None:
@@ -332,21 +323,12 @@ def test_char_with_another_alphabet_has_the_same_ids(tmp_path: Path, text: str) 
 
 @WITH_LLAMA
 @pytest.mark.long
-def test_bpe_has_the_same_ids_where_qwen2_cuts_alike(tmp_path: Path, tales: str) -> None:
+def test_bpe_has_the_same_ids(tmp_path: Path, tales: str) -> None:
+    """It cut texts in a way of its own, and 9 of 3,000 hostile texts had other ids."""
     tokenizer = tokenizer_of("bpe", TEXT + "".join(ATOMS) * 2)
-    content = json.loads(tokenizer.to_json())
-    content["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = QWEN2
-    content["added_tokens"] = []
-    alike = HFTokenizer.from_str(json.dumps(content))
-    texts = hostile(600)
     with started(tiny(tokenizer, n_layer=1), tmp_path) as other:
-        for text in texts:
-            found = ids_of(other, text, special=True)
-            ours = tokenizer.encode(text).tolist()
-            assert found == alike.encode(text, add_special_tokens=False).ids, repr(text)
-            assert found == ours or not is_plain(text), repr(text)
-        assert ids_of(other, tales, special=True) == tokenizer.encode(tales).tolist()
-    assert sum(map(is_plain, texts)) > 150
+        for text in [*hostile(600), tales]:
+            assert ids_of(other, text, special=True) == tokenizer.encode(text).tolist(), repr(text)
 
 
 @WITH_LLAMA
@@ -376,6 +358,9 @@ def test_tokenizers_that_llama_cpp_cannot_use_are_refused(tmp_path: Path) -> Non
     blank = HFTokenizer(models.BPE({"<unk>": 0, "가": 1}, [], unk_token="<unk>"))
     padded = byte_level(specials=False)
     padded.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    earlier = json.loads(tokenizer_of("bpe").to_json())
+    earlier["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = EARLIER_PIECES
+    assert Tokenizer(HFTokenizer.from_str(json.dumps(earlier))).kind == "bpe"
     refused = {
         "Unigram": unigram,
         "WordPiece": wordpiece,
@@ -383,6 +368,7 @@ def test_tokenizers_that_llama_cpp_cannot_use_are_refused(tmp_path: Path) -> Non
         "<mask>": padded,
         "Lowercase": changed(byte_level(), normalizer=normalizers.Lowercase()),
         "pre_tokenizer": byte_level(regex(r"\p{L}+")),
+        "part pre_tokenizer": HFTokenizer.from_str(json.dumps(earlier)),
         "Whitespace": changed(llama2(), pre_tokenizer=pre_tokenizers.Whitespace()),
         "Strip": changed(llama2(), normalizer=normalizers.Strip()),
     }

@@ -29,7 +29,7 @@ class Masking:
         self.rate, self.whole_words = rate, whole_words
         self.ordinary = ordinary_ids(tokenizer)
         self._ordinary_ids = np.flatnonzero(self.ordinary)
-        self._begins, self._blank = _word_marks(tokenizer)
+        self._begins, self._ends, self._blank = _word_marks(tokenizer)
 
     def choose(self, block: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
         """Places to mask: block (B, W) of ids -> (B, M), rising in each row, NOTHING where a row has no more.
@@ -54,7 +54,8 @@ class Masking:
         inside = ordinary & ~self._blank[block]
         empty = ~inside.any(axis=1, keepdims=True)  # (B, 1)
         inside |= empty & ordinary
-        before = np.pad(inside, ((0, 0), (1, 0)))[:, :-1]  # (B, W): whether the token before is in a word
+        goes_on = inside & ~self._ends[block]  # (B, W): whether the next token can be of the same word
+        before = np.pad(goes_on, ((0, 0), (1, 0)))[:, :-1]  # (B, W)
         begins = inside & (self._begins[block] | ~before | empty)
         return np.where(inside, np.cumsum(begins, axis=1), 0)
 
@@ -99,11 +100,12 @@ def _places_of_words(words: NDArray[np.int64], most: int, random: np.random.Gene
     return np.concatenate((np.full(most - len(chosen), NOTHING), chosen))
 
 
-def _word_marks(tokenizer: Tokenizer) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which ids begin a word whatever stands before them, and which are white space: (V,) each."""
+def _word_marks(tokenizer: Tokenizer) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which ids begin a word whatever stands before them, which end one, and which are white space: (V,) each."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     if tokenizer.kind == "other":  # its pieces are those of its own words, and white space is none of them
         joined = np.array([piece.startswith(JOINED) for piece in pieces])
-        return ~joined, np.zeros_like(joined)
+        return ~joined, np.zeros_like(joined), np.zeros_like(joined)
     blank = np.array([piece.isspace() for piece in pieces])
-    return np.array([piece[:1].isspace() for piece in pieces]) & ~blank, blank
+    begins, ends = (np.array([piece[place].isspace() for piece in pieces]) for place in (slice(1), slice(-1, None)))
+    return begins & ~blank, ends & ~blank, blank

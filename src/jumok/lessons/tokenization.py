@@ -21,7 +21,7 @@ from jumok.text.hangul import nfc
 
 Symbol = TypeVar("Symbol", str, bytes)
 
-PIECE = re.compile(r" ?[^\W\d_]+|\d| ?[^\w\s]+|\s+")
+PIECE = re.compile(r"[^\r\n\w]?[^\W\d_]+|\d| ?[^\w\s]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 # Bytes that are printable characters of Latin-1 come first, the others after them. This is the order of ids in
 # byte-level vocabularies; it decides between pairs of the same frequency.

@@ -20,17 +20,22 @@ from tokenizers import Tokenizer as HFTokenizer
 
 KINDS = ("char", "jamo", "bpe")
 
-# A word with the space before it; one digit; other characters with the space before them; newlines; other white
-# space, whose last character belongs to the following word. White space occurs only at the start of a piece, so a cut
-# before it does not change the pieces on either side (see `last_blank`).
-PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
+# How a text is cut into pieces before merges: that of Qwen2, for which other programs have a name. A word with one
+# character before it, such as a space or a quotation mark; one digit; other characters with the space before them and
+# the newlines after them; newlines with the white space before them; other white space, whose last character belongs to
+# the following word.
+PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# That of the `bpe` tokenizers that jumok trained before; llama.cpp has no name for it.
+EARLIER_PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
 
-# White space always starts a new piece of the bpe pipeline.
-_BEFORE_BLANK = re.compile(r"(?<=\S)(?=[ \n])")
+# No piece, of either kind, crosses these positions, and the pieces on one side do not depend on the other side.
+_SAFE_CUT = re.compile(r"(?<=\S)(?= )|(?<=\n)(?=\S)")
 
 # Learning merges takes time that is quadratic in the length of a piece, so in training long pieces are split. Encoding
 # uses whole pieces.
-LEARNED = PIECES.replace("+", "{1,256}")
+LEARNED = PIECES.replace("+", "{1,256}").replace("*", "{0,256}")
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -128,14 +133,18 @@ def recognise(pipeline: HFTokenizer) -> str:
         return "other"
     plain = vocab.keys() - set(special_tokens)
     found = canonical(pipeline)
-    for kind in KINDS:
+    for kind, pieces in (*((kind, PIECES) for kind in KINDS), ("bpe", EARLIER_PIECES)):
         needed = BYTE_LETTERS if kind == "bpe" else BYTE_TOKENS
         spelled = (
             set("".join(plain)) <= set(BYTE_LETTERS)
             if kind == "bpe"
             else not merges and all(len(token) == 1 for token in plain - set(BYTE_TOKENS))
         )
-        if spelled and plain.issuperset(needed) and canonical(build(kind, vocab, merges, special_tokens)) == found:
+        if (
+            spelled
+            and plain.issuperset(needed)
+            and canonical(build(kind, vocab, merges, special_tokens, pieces)) == found
+        ):
             return kind
     return "other"
 
@@ -155,16 +164,16 @@ def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str])
     return [spelled(token) for token in sorted(vocab, key=vocab.__getitem__)]
 
 
-def last_blank(text: str) -> int:
-    """Return the last position where white space follows another character, or -1.
+def last_cut(text: str) -> int:
+    """Return the last position where the bpe pipeline can encode both parts separately, or -1.
 
-    The bpe pipeline can encode the parts before and after it separately.
+    It is before a space that follows another character, or after a newline that another character follows.
     """
     # Search from the right in growing windows: the position is usually within one word of the end.
     window = 256
     while True:
         start = max(0, len(text) - window)
-        cuts = [match.start() for match in _BEFORE_BLANK.finditer(text, start)]
+        cuts = [match.start() for match in _SAFE_CUT.finditer(text, start)]
         if cuts or start == 0:
             return cuts[-1] if cuts else -1
         window *= 8

@@ -152,7 +152,7 @@ class Tokenizer:
         if self.kind == "jamo":
             return self._encode_characters(nfd(text))
         if self.kind == "bpe":
-            return self._run(recut(slices(nfc(text), _BPE_SLICE), _pipeline.last_blank))
+            return self._run(recut(slices(nfc(text), _BPE_SLICE), _pipeline.last_cut))
         return self._run([text])
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[Ids]:
@@ -227,7 +227,7 @@ class Tokenizer:
     def _find_cut(self) -> Callable[[str], int]:
         if self.kind == "other":
             return _after_last_newline
-        return _pipeline.last_blank if self.kind == "bpe" else last_fresh_start
+        return _pipeline.last_cut if self.kind == "bpe" else last_fresh_start
 
     def _encode_characters(self, text: str) -> Ids:
         """Look up all code points at once, then replace the unknown ones by their bytes."""

@@ -115,7 +115,7 @@ def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tup
     )
     # The library reads 256 pieces ahead, so large chunks would take much memory.
     short = (part for chunk in chunks for part in slices(chunk, _BPE_SLICE))
-    _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, _pipeline.last_blank))
+    _interruptibly(lambda pieces: learner.train_from_iterator(pieces, trainer), recut(short, _pipeline.last_cut))
     model = json.loads(learner.to_str())["model"]
     merges = [(left, right) for left, right in model["merges"]]
     return sorted(model["vocab"], key=model["vocab"].__getitem__), merges

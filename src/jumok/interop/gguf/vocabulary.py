@@ -10,9 +10,7 @@ It does not normalise a text, so its ids are those of jumok for texts in NFC.
 `char` is a SentencePiece BPE that never merges. This algorithm writes a space as U+2581 and cannot tell the two apart,
 so both are "user-defined" tokens, which are found in a text before anything else is done.
 
-`bpe` cuts a text in its own way (`PIECES`), for which llama.cpp has no name. That of Qwen2 is the next: a merge of a
-`bpe` tokenizer almost never crosses the places where only one of the two cuts. See docs/interop.md for those where one
-does.
+`bpe` cuts a text as Qwen2 does.
 """
 
 from __future__ import annotations
@@ -26,17 +24,15 @@ from gguf import GGUFWriter, TokenType
 
 from jumok.errors import JumokError
 from jumok.tokenizers import Tokenizer
-from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS
+from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS, PIECES
 
 LOWER_BLOCK = "\u2581"  # what SentencePiece writes for a space
 NEVER = 0xFF  # a byte that occurs in no text in UTF-8
 ENDS = ("[EOS]", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
 
-CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 GPT2, DIGITS = "GPT-2", "digits, GPT-2"
-LLAMA3 = rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{REST}"
-QWEN2 = rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{REST}"
+QWEN2 = PIECES
+LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
 # The name that llama.cpp has for a way to cut a text, by the way and by whether a piece that is a token is not merged.
 NAMES = {
     (GPT2, False): "gpt-2",
@@ -107,8 +103,6 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     content = json.loads(tokenizer.to_json())
     if tokenizer.kind == "char":
         return _characters(tokenizer, content)
-    if tokenizer.kind == "bpe":
-        return _byte_level(content, "qwen2", dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
     obstacle = next(_obstacles(content), None)
     if obstacle is not None:
         raise JumokError(
@@ -120,10 +114,12 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
         token["content"]: TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
         for token in content["added_tokens"]
     }
+    if tokenizer.kind == "bpe":
+        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
     before, _ = tokenizer.around
     start = before[0] if len(before) == 1 else None
     if _is_byte_level(content):
-        return _byte_level(content, _pieces(content) or "", added, start)
+        return _byte_level(content, added, start)
     return _sentencepiece(content, added, start)
 
 
@@ -154,9 +150,7 @@ def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
     )
 
 
-def _byte_level(
-    content: dict[str, Any], pieces: str, added: dict[str, TokenType], start: int | None = None
-) -> Vocabulary:
+def _byte_level(content: dict[str, Any], added: dict[str, TokenType], start: int | None = None) -> Vocabulary:
     tokens = _by_id(content)
     end = _end(tokens, BYTE_LETTERS[NEVER])
     added = added | ({tokens[end]: TokenType.CONTROL} if tokens[end] in added else {})
@@ -166,7 +160,7 @@ def _byte_level(
         types=tuple(added.get(token, TokenType.NORMAL) for token in tokens),
         end=end,
         merges=tuple(map(" ".join, _merges(content))),
-        pieces=pieces,
+        pieces=_pieces(content) or "",
         start=start,
     )
 
