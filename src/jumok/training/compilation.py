@@ -69,8 +69,8 @@ class Compilation:
 def keep_code_private() -> None:
     """Let torch keep what it compiles in the cache folder of jumok, unless TORCHINDUCTOR_CACHE_DIR names another one.
 
-    The default of torch is torchinductor_USER in the folder for temporary files. Any user of the machine can create that
-    folder first, and torch runs the libraries and unpickles the graphs that it finds there.
+    The default of torch is torchinductor_USER in the folder for temporary files. Any user of the machine can create
+    that folder first, and torch runs the libraries and unpickles the graphs that it finds there.
 
     Raises:
         JumokError, OSError: there is no folder that nobody else can write to.
