@@ -73,11 +73,11 @@ package: $(READY)         ## build wheel and sdist, install each in an empty env
 	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/package/*.tar.gz
 	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
 
-sbom: package             ## write build/jumok.cdx.json: what an installation consists of (CycloneDX)
+sbom: package             ## write build/sbom.cdx.json: what an installation consists of (CycloneDX)
 	$(PYTHON) -m venv build/tools
 	build/tools/$(notdir $(BIN))/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
 	build/tools/$(notdir $(BIN))/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
-	  -o build/jumok.cdx.json $(EMPTY)
+	  -o build/sbom.cdx.json $(EMPTY)
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py
