@@ -77,7 +77,7 @@ sbom: package             ## write build/sbom.cdx.json: what an installation con
 	$(PYTHON) -m venv build/tools
 	build/tools/$(notdir $(BIN))/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
 	build/tools/$(notdir $(BIN))/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
-	  -o build/sbom.cdx.json $(EMPTY)
+	  -o build/sbom.cdx.json build/package/venv
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py
