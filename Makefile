@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long check pages docs package bench clean
+.PHONY: help demo quick test long check pages docs package sbom bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,14 +60,24 @@ docs: $(READY)            ## build the documentation site in build/site
 	$(BIN)/python -m pagefind --quiet --site build/site --exclude-selectors .headerlink
 	@echo 'build/site is complete. To read it: $(BIN)/python -m http.server --directory build/site'
 
+# Two builds of a commit are the same bytes.
+package: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 package: $(READY)         ## build wheel and sdist, install each in an empty environment and train with it
-	rm -rf build/package
-	$(BIN)/python -m build --outdir build/package .
+	rm -rf build/package build/again
+	$(BIN)/python -m build --no-isolation --outdir build/package .
+	$(BIN)/python -m build --no-isolation --outdir build/again .
+	diff -r build/package build/again
 	$(PYTHON) -m venv build/package/venv
 	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt build/package/*.whl
 	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
 	$(EMPTY)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/package/*.tar.gz
 	cd build/package && ../../.ci/smoke $(abspath $(EMPTY))/jumok
+
+sbom: package             ## write build/sbom.cdx.json: what an installation consists of (CycloneDX)
+	$(PYTHON) -m venv build/tools
+	build/tools/$(notdir $(BIN))/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
+	build/tools/$(notdir $(BIN))/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
+	  -o build/sbom.cdx.json build/package/venv
 
 bench: $(READY)           ## measure the speed of the tokenizers
 	$(BIN)/python bench/tokenizer_speed.py

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from matplotlib.figure import Figure
+from platformdirs import user_cache_path
 
 import jumok
 from jumok import cli
@@ -106,6 +107,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("JUMOK_NATIVE", "0")  # or each worker compiles the C++ step; see native_cache
+        # Or each worker compiles what others have compiled.
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("jumok") / "tests" / "torchinductor"))
         yield
 
 

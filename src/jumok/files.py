@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from jumok.errors import ConfigError
+from jumok.errors import ConfigError, JumokError
 from jumok.messages import tr
 
 
@@ -24,6 +25,29 @@ def cache_folder() -> Path:
     """Return the folder for downloads: $JUMOK_CACHE, or the cache folder of the platform."""
     chosen = os.environ.get("JUMOK_CACHE")
     return Path(chosen) if chosen else user_cache_path("jumok")
+
+
+def private_folder(path: Path) -> Path:
+    """Create a folder for machine code, and return it. Who can write to it can run code as this user.
+
+    On POSIX its mode is 0700. Windows has folders of the user instead.
+
+    Raises:
+        JumokError: others own it, or may enter it. OSError: it cannot be created.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    require_private(path)
+    return path
+
+
+def require_private(path: Path) -> None:
+    """Raise JumokError for a folder that others own or may enter; see `private_folder`."""
+    if os.name != "posix":
+        return
+    state = path.stat()
+    if state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077:
+        raise JumokError("others can write to {folder}; its mode must be 0700, and you must be its owner", folder=path)
 
 
 def require_writable(path: str | os.PathLike[str], example: str = "page.html") -> Path:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from jumok.files import cache_folder, private_folder
 from jumok.messages import tr
 from jumok.nn.blocks import Block
 from jumok.training.state import TrainingRun
@@ -32,6 +36,7 @@ class Compilation:
         self._run.report(tr("compiling, which can take a minute"))
         blocks = [part for part in self._run.trained.modules() if isinstance(part, Block)]
         try:
+            keep_code_private()
             for block in blocks:
                 block.compile(dynamic=False, options={"fallback_random": True})
             self._run.task.compile()
@@ -59,3 +64,18 @@ class Compilation:
         finally:
             for block in self._calls:
                 block._compiled_call_impl = None
+
+
+def keep_code_private() -> None:
+    """Let torch keep what it compiles in the cache folder of jumok, unless TORCHINDUCTOR_CACHE_DIR names another one.
+
+    The default of torch is torchinductor_USER in the folder for temporary files. Any user of the machine can create
+    that folder first, and torch runs the libraries and unpickles the graphs that it finds there.
+
+    Raises:
+        JumokError, OSError: there is no folder that nobody else can write to.
+    """
+    name = "TORCHINDUCTOR_CACHE_DIR"  # torch itself sets it to its default
+    chosen = os.environ.get(name)
+    if chosen is None or Path(chosen).parent == Path(tempfile.gettempdir()):
+        os.environ[name] = str(private_folder(cache_folder() / "torchinductor"))

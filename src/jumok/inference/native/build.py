@@ -12,7 +12,6 @@ import hashlib
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import threading
@@ -20,7 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jumok.errors import JumokError
-from jumok.files import atomic_path, cache_folder, locked, sha256_of, write_atomic
+from jumok.files import (
+    atomic_path,
+    cache_folder,
+    locked,
+    private_folder,
+    require_private,
+    sha256_of,
+    write_atomic,
+)
 from jumok.messages import tr
 
 SOURCE = Path(__file__).with_name("step.cpp")
@@ -106,27 +113,14 @@ def _existing(path: Path) -> ctypes.CDLL | None:
     digest = path.with_suffix(".sha256")
     if not path.is_file() or not digest.is_file():
         return None
-    _require_private(path.parent)
+    require_private(path.parent)
     if digest.read_text(encoding="utf-8") != sha256_of(path):
         return None
     return ctypes.CDLL(str(path))
 
 
-def _require_private(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    state = folder.stat()
-    if state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077:
-        raise JumokError(
-            "others can write to {folder}; its mode must be 0700, and you must be its owner", folder=folder
-        )
-
-
 def _built(compiler: Path, path: Path) -> ctypes.CDLL:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if os.name == "posix" and not any(path.parent.iterdir()):
-        path.parent.chmod(0o700)
-    _require_private(path.parent)
+    private_folder(path.parent)
     with locked(path.with_suffix(".lock"), wait=True):
         found = _existing(path)  # another process was faster
         if found is None:
