@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jumok.view.training_pictures import _smoothed, draw_loss, loss_limits
+from jumok.view.training_pictures import MOST_POINTS, _means, _smoothed, draw_loss, loss_limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
@@ -78,6 +78,17 @@ def test_a_picture_replaces_the_one_before(tmp_path: Path) -> None:
     path.write_text("old")
     draw_loss([step(1, 5.0)], path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_long_run_is_drawn_by_means() -> None:
+    """The picture of a run of a million steps had a million points, and all its events were in memory."""
+    assert _means([]) == []
+    assert _means([3.0, 1.0]) == [3.0, 1.0]
+    values = [float(n) for n in range(2 * MOST_POINTS + 1)]
+    means = _means(values)
+    assert len(means) <= MOST_POINTS
+    assert means[:2] == [1.0, 4.0]
+    assert means[-1] == pytest.approx(sum(values[len(means) * 3 - 3 :]) / len(values[len(means) * 3 - 3 :]))
 
 
 def test_the_mean_starts_where_the_losses_do() -> None:

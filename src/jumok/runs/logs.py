@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -66,16 +67,21 @@ class Logs:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the events of metrics.jsonl; invalid lines, as after a kill or a power failure, are skipped."""
-        return [event for event in self._events() if event is not None]
+        return list(self.events())
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events of metrics.jsonl one by one, as `metrics` returns them."""
+        return (event for event in self._events() if event is not None)
 
     def has_damaged_metrics(self) -> bool:
         """Return whether metrics.jsonl has an invalid line, other than an incomplete last one."""
         return None in self._events()
 
-    def _events(self) -> list[dict[str, Any] | None]:
+    def _events(self) -> Iterator[dict[str, Any] | None]:
         path = self._folder / "metrics.jsonl"
-        content = path.read_bytes() if path.exists() else b""
-        return [_event(line) for line in content.split(b"\n")[:-1]]  # not splitlines: a sample can contain U+2028
+        if path.exists():
+            with path.open("rb") as file:  # bytes: a sample can contain U+2028, which ends a line of text
+                yield from (_event(line) for line in file if line.endswith(b"\n"))
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

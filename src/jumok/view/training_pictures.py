@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from jumok.view.canvas import INK, canvas, line_look
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_POINTS = 4_000  # of the training loss; the picture has fewer pixels
 FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
 
 
@@ -24,22 +26,28 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
     Args:
         events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
             held-out loss. The training loss per token is converted to it if the validations have both.
+
+    Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    events = list(events)
-    steps = [e for e in events if e["event"] == "step" and not e["skipped"] and _is_finite(e["loss"])]
-    evals = [e for e in events if e["event"] == "eval" and _is_finite(e["figures"]["loss"])]
-    stages = [e["step"] for e in events if e["event"] == "stage"]
+    steps, losses, evals, stages = array("d"), array("d"), list[Mapping[str, Any]](), list[int]()
+    for event in events:
+        if event["event"] == "step" and not event["skipped"] and _is_finite(event["loss"]):
+            steps.append(event["step"])
+            losses.append(event["loss"])
+        elif event["event"] == "eval" and _is_finite(event["figures"]["loss"]):
+            evals.append(event)
+        elif event["event"] == "stage":
+            stages.append(event["step"])
     figures = evals[-1]["figures"] if evals else {}
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
-    training = [e["loss"] * unit for e in steps]
+    x, training = _means(steps), [loss * unit for loss in _means(losses)]
     mean = _smoothed(training)
     best = next((e for e in reversed(evals) if e["best"]), evals[-1] if evals else None)  # not always of the least loss
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
         for step in stages:
             axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label="start of a stage")
-        if steps:
-            x = [e["step"] for e in steps]
+        if x:
             axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
             axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
         if best is not None:
@@ -230,6 +238,15 @@ def _bottom(group: tuple[float, int], gap: float) -> float:
 
 def _top(group: tuple[float, int], gap: float) -> float:
     return group[0] + gap * (group[1] - 1) / 2
+
+
+def _means(values: Sequence[float]) -> list[float]:
+    """The values, or the means of as many neighbours as make them at most MOST_POINTS."""
+    count = math.ceil(len(values) / MOST_POINTS) or 1
+    starts = np.arange(0, len(values), count)
+    sums = np.add.reduceat(np.asarray(values), starts) if len(values) else np.empty(0)
+    means: list[float] = (sums / np.diff([*starts, len(values)])).tolist()
+    return means
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:

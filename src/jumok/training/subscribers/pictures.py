@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from jumok.runs.folder import RunFolder
 from jumok.training.tasks import Task
 from jumok.view.training_pictures import draw_loss
 
-DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run
+DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run, or more:
+DRAW_SHARE = 0.01  # of the time of a long run, whose log takes long to read
 
 
 class Pictures:
@@ -30,17 +32,21 @@ class Pictures:
 
     def __init__(self, folder: RunFolder, task: Task[Any], model: Model, report: Callable[[str], None]) -> None:
         self._folder, self._task, self._model, self._report = folder, task, model, report
-        self._drawn, self._failed = -math.inf, False
+        self._next, self._failed = -math.inf, False
 
     def __call__(self, event: Event) -> None:
         """Draw what the event has changed; the model has its best parameters at the end."""
-        if isinstance(event, Eval) and time.monotonic() - self._drawn >= DRAW_EVERY:
+        if isinstance(event, Eval) and time.monotonic() >= self._next:
             self._try(self._draw_loss)
         if isinstance(event, Finish) and event.reason != "interrupted":
             self._try(self._draw_loss)
             self._try(lambda: self._task.draw(self._model, self._folder))
 
     def _try(self, draw: Callable[[], None]) -> None:
+        # A figure refers to itself, and its pixels are far more than the collector counts: without this a run grew by
+        # 2 MB with each picture. Among the objects of the last moment, it is found at once.
+        collects = gc.isenabled()
+        gc.disable()
         try:
             draw()
         except JumokError:
@@ -49,8 +55,14 @@ class Pictures:
             if not self._failed:
                 self._report(tr("A picture could not be drawn: {error!r}", error=error))
             self._failed = True
+        finally:
+            gc.collect(0)
+            if collects:
+                gc.enable()
 
     def _draw_loss(self) -> None:
+        began = time.monotonic()
         with self._folder.writing("loss.png"):
-            draw_loss(self._folder.logs.metrics(), self._folder.path / "loss.png", label=self._task.loss_label)
-        self._drawn = time.monotonic()
+            draw_loss(self._folder.logs.events(), self._folder.path / "loss.png", label=self._task.loss_label)
+        now = time.monotonic()
+        self._next = now + max(DRAW_EVERY, (now - began) / DRAW_SHARE)

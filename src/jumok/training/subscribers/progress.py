@@ -175,7 +175,7 @@ class TrainingView(BarView):
             }
         if event.reason == "interrupted" or self.quiet:
             return
-        samples = [line for line in RunFolder(self._folder).logs.metrics() if line["event"] == "sample"]  # of all parts
+        samples = [line for line in RunFolder(self._folder).logs.events() if line["event"] == "sample"]  # of all parts
         rows = [
             (tr("after") if line["step"] else tr("before"), on_one_line(line["text"]))
             for line in (samples[:1] + samples[1:][-1:])
