@@ -139,7 +139,7 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         patch.setattr(builtins, "open", open_watched)
         for module in (checkpoints, parameters, export):
             patch.setattr(module, "save_file", save_watched)
-        patch.setattr(pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(events)}"))
+        patch.setattr(pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{len(list(events))}"))
         patch.setattr(pictures, "DRAW_EVERY", 0.0)
         yield disk
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -66,16 +67,21 @@ class Logs:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the events of metrics.jsonl; invalid lines, as after a kill or a power failure, are skipped."""
-        return [event for event in self._events() if event is not None]
+        return list(self.events())
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The same one by one: a long run has millions of them."""
+        return (event for event in self._lines() if event is not None)
 
     def has_damaged_metrics(self) -> bool:
         """Return whether metrics.jsonl has an invalid line, other than an incomplete last one."""
-        return None in self._events()
+        return None in self._lines()
 
-    def _events(self) -> list[dict[str, Any] | None]:
-        path = self._folder / "metrics.jsonl"
-        content = path.read_bytes() if path.exists() else b""
-        return [_event(line) for line in content.split(b"\n")[:-1]]  # not splitlines: a sample can contain U+2028
+    def _lines(self) -> Iterator[dict[str, Any] | None]:
+        with suppress(FileNotFoundError), (self._folder / "metrics.jsonl").open("rb") as file:
+            for line in file:  # only \n ends a line in bytes: a sample can contain U+2028
+                if line.endswith(b"\n"):
+                    yield _event(line)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

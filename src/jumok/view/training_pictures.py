@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,21 +26,25 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
         events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
             held-out loss. The training loss per token is converted to it if the validations have both.
     """
-    events = list(events)
-    steps = [e for e in events if e["event"] == "step" and not e["skipped"] and _is_finite(e["loss"])]
-    evals = [e for e in events if e["event"] == "eval" and _is_finite(e["figures"]["loss"])]
-    stages = [e["step"] for e in events if e["event"] == "stage"]
+    x, losses, evals, stages = array("q"), array("d"), [], []  # arrays: a long run has millions of steps
+    for e in events:
+        if e["event"] == "step" and not e["skipped"] and _is_finite(e["loss"]):
+            x.append(e["step"])
+            losses.append(e["loss"])
+        elif e["event"] == "eval" and _is_finite(e["figures"]["loss"]):
+            evals.append(e)
+        elif e["event"] == "stage":
+            stages.append(e["step"])
     figures = evals[-1]["figures"] if evals else {}
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
-    training = [e["loss"] * unit for e in steps]
+    training = np.asarray(losses) * unit
     mean = _smoothed(training)
     best = next((e for e in reversed(evals) if e["best"]), evals[-1] if evals else None)  # not always of the least loss
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
         for step in stages:
             axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label="start of a stage")
-        if steps:
-            x = [e["step"] for e in steps]
+        if x:
             axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
             axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
         if best is not None:
@@ -232,12 +237,12 @@ def _top(group: tuple[float, int], gap: float) -> float:
     return group[0] + gap * (group[1] - 1) / 2
 
 
-def _smoothed(values: Sequence[float]) -> list[float]:
+def _smoothed(values: Sequence[float] | np.ndarray) -> list[float]:
     """Means of a window around each value, which does not lag behind a fall: a twelfth of them, at least five.
 
     The window is narrower at the start, so that the mean starts at the first value, and one-sided at the end.
     """
-    sums = np.cumsum([0.0, *values])
+    sums = np.concatenate(([0.0], np.cumsum(values)))
     index = np.arange(len(values))
     reach = np.minimum(max(2, len(values) // 24), index)
     first, end = index - reach, np.minimum(index + reach + 1, len(values))
