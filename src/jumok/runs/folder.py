@@ -68,8 +68,11 @@ class RunFolder:
         """
         run = cls(path)
         run.require_free(allow_existing_run=allow_existing_run)
+        new = [one for one in (path.absolute(), *path.absolute().parents) if not one.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
+            for one in new:  # otherwise a power failure can lose the folder with all that was saved in it
+                sync_folder(one.parent)
         except OSError as error:
             raise run._unusable(error) from None
         return run

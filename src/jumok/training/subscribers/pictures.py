@@ -16,7 +16,7 @@ from jumok.runs.folder import RunFolder
 from jumok.training.tasks import Task
 from jumok.view.training_pictures import draw_loss
 
-DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run, or more:
+DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run, 0 for each validation; or more:
 DRAW_SHARE = 0.01  # of the time of a long run, whose log takes long to read
 
 
@@ -65,4 +65,4 @@ class Pictures:
         with self._folder.writing("loss.png"):
             draw_loss(self._folder.logs.events(), self._folder.path / "loss.png", label=self._task.loss_label)
         now = time.monotonic()
-        self._next = now + max(DRAW_EVERY, (now - began) / DRAW_SHARE)
+        self._next = now + (DRAW_EVERY and max(DRAW_EVERY, (now - began) / DRAW_SHARE))
