@@ -17,7 +17,7 @@ from torch import nn
 
 import jumok
 from conftest import Jumok
-from jumok import device as devices
+from jumok import memory
 from jumok.config import (
     SIZES,
     BERTConfig,
@@ -33,9 +33,9 @@ from jumok.config import (
     count_parameters,
     field_types,
 )
-from jumok.device import bytes_of, free_memory, require_memory
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.interop.huggingface import to_hf
+from jumok.memory import bytes_of, free_memory, require_memory
 from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -89,11 +89,11 @@ def test_free_memory() -> None:
 
 
 def test_a_container_limits_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([1 << 50, 7 * GB]))
-    monkeypatch.setattr(devices, "_free_of_system", lambda: 64 * GB)
+    monkeypatch.setattr(memory, "_free_of_groups", lambda: iter([1 << 50, 7 * GB]))
+    monkeypatch.setattr(memory, "_free_of_system", lambda: 64 * GB)
     assert free_memory() == 7 * GB
-    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([]))
-    monkeypatch.setattr(devices, "_free_of_system", lambda: None)
+    monkeypatch.setattr(memory, "_free_of_groups", lambda: iter([]))
+    monkeypatch.setattr(memory, "_free_of_system", lambda: None)
     assert free_memory() is None
     require_memory(10**30, "anything")  # if it is unknown, nothing is refused
 
@@ -109,7 +109,7 @@ def test_bytes_for_people(count: int, words: str) -> None:
 @pytest.mark.parametrize("config", SHAPES, ids=str)
 def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's allocator failed with a traceback, or the system killed the process."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 700)
+    monkeypatch.setattr(memory, "free_memory", lambda: 700)
     monkeypatch.setattr(nn.Module, "__init__", lambda _: pytest.fail("something was built"))
     with pytest.raises(ConfigError, match=r"a model of [\d,]+ parameters takes .* of memory at least, and 1 kB are fr"):
         build(config)
@@ -118,7 +118,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
 @pytest.mark.slow
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that fits is not refused, also on a machine with 8 GB."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
+    monkeypatch.setattr(memory, "free_memory", lambda: 8 * GB)
     with torch.device("meta"):
         shapes: list[ModelConfig] = [
             GPTConfig(vocab_size=8_000, **{k: v for k, v in size.items() if k in field_types(GPTConfig)})
@@ -141,10 +141,10 @@ def fewest(shape: ModelConfig, tokens: int) -> int:
 
 def test_usual_trainings_fit() -> None:
     """The least that a step of the largest named size needs, and of the usual one, on machines with 24 and 2 GB."""
-    for size, memory in (("gpt2", 24 * GB), ("micro", 2 * GB)):
+    for size, room in (("gpt2", 24 * GB), ("micro", 2 * GB)):
         shape = {name: value for name, value in SIZES[size].items() if name in field_types(GPTConfig)}
         config = GPTConfig(vocab_size=8_000, **shape)
-        assert fewest(config, TrainConfig().batch_size * config.context_length) < memory / 2
+        assert fewest(config, TrainConfig().batch_size * config.context_length) < room / 2
 
 
 @pytest.mark.parametrize("task", ["lm", "mlm"])
@@ -161,7 +161,7 @@ def test_a_step_that_does_not_fit_is_refused(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
 ) -> None:
     """--batch-size 1000000 used all memory, and the system killed the process without a message."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
     monkeypatch.setattr(plan, "free_memory", lambda _: free)
     if when != "after a pass":
         monkeypatch.setattr(plan, "measure", lambda *_: pytest.fail("a step was tried"))
