@@ -91,7 +91,7 @@ def labels(count: int) -> Callable[[], Iterator[str]]:
 def all_characters() -> Iterator[str]:
     """Every code point that is a character, twice."""
     for start in range(0x20, 0x110000, 4096):
-        row = "".join(map(chr, (c for c in range(start, start + 4096) if not 0xD800 <= c < 0xE000)))
+        row = "".join(map(chr, (c for c in range(start, min(start + 4096, 0x110000)) if not 0xD800 <= c < 0xE000)))
         yield row + "\n" + row + "\n"
 
 
