@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from jumok.config import ModelConfig, TrainConfig
+from jumok.config import MOST_PASSES, ModelConfig, TrainConfig
 from jumok.errors import ConfigError
 from jumok.training.planning.activations import Pass
 from jumok.training.planning.footprint import (
