@@ -154,4 +154,5 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` means that memory ran out, of Python, NumPy, torch (any device) or the system."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or bool(SAYINGS.search(str(error)))
+    speaks = isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError"
+    return isinstance(error, MemoryError) or (speaks and bool(SAYINGS.search(str(error))))
