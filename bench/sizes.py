@@ -171,7 +171,7 @@ def cases() -> list[Case]:
         Case("view long - --layer 0 --head 0 --picture p.png", feed=repeated(LONG_TEXT.encode(), 10 << 20)),
         Case("view long - --probe --out page.html", feed=repeated(LONG_TEXT.encode(), 10 << 20)),
         Case("predict class -", feed=repeated(LONG_TEXT.encode(), 100 << 20)),
-        Case("predict class @long", wrote("long", lambda: iter([LONG_TEXT * 400_000]))),
+        Case("predict class @text", wrote("text", lambda: iter([LONG_TEXT * 400_000]))),
         Case(f"train t.tsv --task classify {TABLE}", wrote("t.tsv", labels(10_000))),
         Case(f"train t.tsv --task classify {TABLE}", wrote("t.tsv", labels(1_000_000)), seconds=120),
         Case(f"train t.txt {TABLE}", wrote("t.txt", all_characters), seconds=120),

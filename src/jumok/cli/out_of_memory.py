@@ -22,7 +22,7 @@ ASKED = re.compile(r"(?:allocate|allocating) (\d+) bytes")  # torch on CPUs
 
 def out_of_memory(verb: str, error: BaseException) -> str:
     """The message for an error that means that memory ran out."""
-    free = free_memory()
+    free, remedy = free_memory(), REMEDIES.get(verb, OTHERWISE)
     asked = ASKED.search(str(error))
     numbers = [tr("{bytes} more were needed", bytes=bytes_of(int(asked[1])))] if asked else []
     numbers += [] if free is None else [tr("{bytes} are free", bytes=bytes_of(free))]
@@ -30,5 +30,5 @@ def out_of_memory(verb: str, error: BaseException) -> str:
         "memory ran out during `{command}`{numbers}. {remedy}",
         command=f"jumok {verb}".strip(),
         numbers=f" ({', '.join(numbers)})" if numbers else "",
-        remedy=tr(REMEDIES.get(verb, OTHERWISE)),
+        remedy=tr(remedy),
     )
