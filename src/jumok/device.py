@@ -1,4 +1,4 @@
-"""The device of a computation: choice, precision, memory, random numbers, and a description of the machine."""
+"""The device of a computation: choice, precision, kept memory, random numbers, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -26,7 +26,6 @@ from jumok.processors import processors
 from jumok.version import __version__
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
 
 
@@ -203,100 +202,6 @@ def seed_random(device: torch.device, seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.manual_seed(seed)
-
-
-def free_memory(device: torch.device | str = "cpu") -> int | None:
-    """Return the bytes that this process can still allocate, or None if unknown.
-
-    For a GPU this is the free memory that the driver reports. Otherwise it is the available memory plus the free swap
-    space, or the limit of the container if that is lower. On systems that report only the total, it is the total.
-    """
-    if torch.device(device).type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    known = [memory for memory in (_free_of_system(), *_limits_of_groups()) if memory is not None]
-    return min(known, default=None)
-
-
-def _free_of_system() -> int | None:
-    try:
-        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        return sum(int(facts[name].split()[0]) * 1024 for name in ("MemAvailable", "SwapFree"))
-    except (OSError, ValueError, KeyError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return _free_on_windows()
-
-
-class _MemoryStatus(ctypes.Structure):
-    """MEMORYSTATUSEX of the Windows API."""
-
-    _fields_ = (
-        ("length", ctypes.c_uint32),
-        ("load", ctypes.c_uint32),
-        *((name, ctypes.c_uint64) for name in ("total", "free", "total_page", "free_page", "virtual", "free_virtual")),
-        ("extended", ctypes.c_uint64),
-    )
-
-
-def _free_on_windows() -> int | None:
-    if sys.platform == "win32":
-        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
-            return int(status.free_page)  # memory and page file
-    return None
-
-
-def _limits_of_groups() -> Iterator[int]:
-    """Yield the memory limits of the control groups of this process and of their parents; containers use them."""
-    try:
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in groups:
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        top, name = (
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes") if controllers else ("/sys/fs/cgroup", "memory.max")
-        )
-        place = Path(path.lstrip("/"))
-        for group in (place, *place.parents):
-            with suppress(OSError, ValueError):  # "max", or not visible inside the container
-                yield int((top / group / name).read_text(encoding="ascii"))
-
-
-def require_memory(needed: int, what: str, free: int | None = None) -> None:
-    """Raise ConfigError if `what` needs more than MARGIN times the free memory.
-
-    Args:
-        needed: bytes; a lower bound.
-        what: name of what needs the memory, for the message.
-        free: free bytes; None: `free_memory()`.
-    """
-    free = free_memory() if free is None else free
-    if free is not None and needed > MARGIN * free:
-        raise ConfigError(
-            "{what} takes {needed} of memory at least, and {free} are free here; choose smaller sizes.",
-            what=what,
-            needed=bytes_of(needed),
-            free=bytes_of(free),
-        )
-
-
-def bytes_of(count: int) -> str:
-    """Format a number of bytes: 940 kB, 21 GB, 16 TB, 1.0e+18 TB."""
-    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
-        if count >= 10**power:
-            amount = count / 10**power
-            return f"{amount:.1e} {unit}" if amount >= 10_000 else f"{amount:,.{0 if amount >= 10 else 1}f} {unit}"
-    return f"{count / 1000:,.0f} kB"
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether `error` means that memory ran out. On CPUs torch raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def wait(device: torch.device) -> None:

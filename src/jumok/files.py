@@ -14,10 +14,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from platformdirs import user_cache_path
 
 from jumok.errors import ConfigError, JumokError
+from jumok.memory import bytes_of
 from jumok.messages import tr
 
 
@@ -221,6 +223,28 @@ def space(path: Path, needed: int = 0) -> str:
     if not needed:
         return tr("{free:,.1f} MB free on that disk", free=free)
     return tr("{needed:,.1f} MB needed, {free:,.1f} MB free on that disk", needed=needed / 1e6, free=free)
+
+
+def require_space(stream: IO[bytes], needed: float) -> None:
+    """Raise ConfigError if `stream` is a file on a disk with less free space than `needed` bytes, a lower bound.
+
+    Nothing is known of pipes, and of Windows.
+    """
+    try:
+        number = stream.fileno()
+        disk = os.fstatvfs(number)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return
+    except (OSError, AttributeError):
+        return
+    free = disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise ConfigError(
+            "this takes {needed} on the disk at least, and {free} are free there; ask for less, or write to another "
+            "disk.",
+            needed=bytes_of(int(needed)),
+            free=bytes_of(free),
+        )
 
 
 def _settle(file: Path) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import io
 import json
 import math
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import jumok
 from conftest import Jumok
-from jumok import device as devices
+from jumok import cli, memory
 from jumok.config import (
     SIZES,
     BERTConfig,
@@ -33,10 +37,13 @@ from jumok.config import (
     count_parameters,
     field_types,
 )
-from jumok.device import bytes_of, free_memory, require_memory
 from jumok.errors import ConfigError, JumokError, RunError
+from jumok.evaluation.classification import MOST_CONFUSED, judge
+from jumok.files import require_space
 from jumok.interop.huggingface import to_hf
-from jumok.models import build
+from jumok.memory import bytes_of, free_memory, require_memory
+from jumok.messages import speaking
+from jumok.models import MODELS, build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -44,6 +51,7 @@ from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.planning import plan
 from jumok.training.planning.plan import HALF, STEP_NUMBERS
 from jumok.training.trainer import Trainer
+from jumok.view.trace import trace
 
 Start = Callable[..., Trainer]
 TINY: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 8, "context_length": 12}
@@ -89,11 +97,11 @@ def test_free_memory() -> None:
 
 
 def test_a_container_limits_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([1 << 50, 7 * GB]))
-    monkeypatch.setattr(devices, "_free_of_system", lambda: 64 * GB)
+    monkeypatch.setattr(memory, "_free_of_groups", lambda: iter([1 << 50, 7 * GB]))
+    monkeypatch.setattr(memory, "_free_of_system", lambda: 64 * GB)
     assert free_memory() == 7 * GB
-    monkeypatch.setattr(devices, "_limits_of_groups", lambda: iter([]))
-    monkeypatch.setattr(devices, "_free_of_system", lambda: None)
+    monkeypatch.setattr(memory, "_free_of_groups", lambda: iter([]))
+    monkeypatch.setattr(memory, "_free_of_system", lambda: None)
     assert free_memory() is None
     require_memory(10**30, "anything")  # if it is unknown, nothing is refused
 
@@ -109,7 +117,7 @@ def test_bytes_for_people(count: int, words: str) -> None:
 @pytest.mark.parametrize("config", SHAPES, ids=str)
 def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's allocator failed with a traceback, or the system killed the process."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 700)
+    monkeypatch.setattr(memory, "free_memory", lambda: 700)
     monkeypatch.setattr(nn.Module, "__init__", lambda _: pytest.fail("something was built"))
     with pytest.raises(ConfigError, match=r"a model of [\d,]+ parameters takes .* of memory at least, and 1 kB are fr"):
         build(config)
@@ -118,7 +126,7 @@ def test_a_model_that_does_not_fit_is_not_built(config: ModelConfig, monkeypatch
 @pytest.mark.slow
 def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that fits is not refused, also on a machine with 8 GB."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 8 * GB)
+    monkeypatch.setattr(memory, "free_memory", lambda: 8 * GB)
     with torch.device("meta"):
         shapes: list[ModelConfig] = [
             GPTConfig(vocab_size=8_000, **{k: v for k, v in size.items() if k in field_types(GPTConfig)})
@@ -141,10 +149,10 @@ def fewest(shape: ModelConfig, tokens: int) -> int:
 
 def test_usual_trainings_fit() -> None:
     """The least that a step of the largest named size needs, and of the usual one, on machines with 24 and 2 GB."""
-    for size, memory in (("gpt2", 24 * GB), ("micro", 2 * GB)):
+    for size, room in (("gpt2", 24 * GB), ("micro", 2 * GB)):
         shape = {name: value for name, value in SIZES[size].items() if name in field_types(GPTConfig)}
         config = GPTConfig(vocab_size=8_000, **shape)
-        assert fewest(config, TrainConfig().batch_size * config.context_length) < memory / 2
+        assert fewest(config, TrainConfig().batch_size * config.context_length) < room / 2
 
 
 @pytest.mark.parametrize("task", ["lm", "mlm"])
@@ -161,7 +169,7 @@ def test_a_step_that_does_not_fit_is_refused(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
 ) -> None:
     """--batch-size 1000000 used all memory, and the system killed the process without a message."""
-    monkeypatch.setattr(devices, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
     monkeypatch.setattr(plan, "free_memory", lambda _: free)
     if when != "after a pass":
         monkeypatch.setattr(plan, "measure", lambda *_: pytest.fail("a step was tried"))
@@ -352,3 +360,122 @@ def test_samples_and_beams_that_exceed_any_memory(
     few = () if "--tokens" in flags or kind == "bert" else ("--tokens", 3)
     end = jumok("generate", "run", "--prompt", "옛날 [MASK]" if kind == "bert" else "옛날", *few, *flags)
     assert (end.code, words in end.err) == (2 if words else 0, True), end.err
+
+
+# --- limits of the process, and memory that runs out all the same ---
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of a process and what it uses are read from /proc")
+def test_limits_of_the_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ulimit -v` was not known: a model was built that could not be, and PyTorch's allocator ended in a traceback."""
+    import resource
+
+    most = 1 << 40
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (most if which == resource.RLIMIT_AS else -1, -1))
+    left = list(memory._free_of_limits())
+    assert len(left) == 1
+    assert most - (1 << 38) < left[0] < most
+
+
+def test_what_a_container_uses_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The limit itself was taken for what is free, although the other processes of the container use some of it."""
+    for name, content in (("max", "8000"), ("current", "5000"), ("stat", "anon 1\ninactive_file 700\n")):
+        (tmp_path / f"memory.{name}").write_text(content, encoding="ascii")
+    (tmp_path / "cgroup").write_text("0::/\n", encoding="ascii")
+    known = {"/proc/self/cgroup": tmp_path / "cgroup", "/sys/fs/cgroup": tmp_path}
+    monkeypatch.setattr(memory, "Path", lambda *parts: Path(known.get(str(parts[0]), parts[0]), *parts[1:]))
+    assert list(memory._free_of_groups()) == [3_700]
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=str)
+def test_a_constructor_checks_its_room(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `build` did: BERT(BERTConfig(vocab_size=10**8, ...)) in Python ended in an error of the allocator."""
+    monkeypatch.setattr(memory, "free_memory", lambda: 700)
+    with pytest.raises(ConfigError, match="of memory at least, and 1 kB are free here; choose smaller sizes"):
+        MODELS[type(config)](config)
+
+
+@pytest.mark.parametrize(
+    ("error", "ran_out"),
+    [
+        (MemoryError(), True),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+            True,
+        ),
+        (RuntimeError("Storage size calculation overflowed with sizes=[9, 9]"), True),
+        (RuntimeError("MPS backend out of memory"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ConfigError("the prompt says: out of memory"), False),
+    ],
+    ids=str,
+)
+def test_errors_that_mean_that_memory_ran_out(error: Exception, ran_out: bool) -> None:
+    assert memory.is_out_of_memory(error) is ran_out
+
+
+@pytest.mark.parametrize(
+    ("verb", "error", "words"),
+    [
+        ("generate", MemoryError(), r"memory ran out during `jumok generate` \(.* are free\)\. Use a shorter prompt"),
+        (
+            "view",
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 3200000000 bytes."),
+            r"`jumok view` \(3\.2 GB more were needed, .* are free\)\. Use a shorter text, or fewer --layers",
+        ),
+        ("train", OSError(errno.ENOMEM, "Cannot allocate memory"), r"`jumok train` .* Use a smaller --batch-size"),
+    ],
+    ids=["generate", "view", "train"],
+)
+def test_memory_that_runs_out_ends_a_command_with_a_message(
+    verb: str, error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in the traceback of PyTorch's allocator."""
+
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", lambda **_: fail())
+    monkeypatch.setattr(cli.app, "commands", {verb: None}, raising=False)
+    monkeypatch.setattr(sys, "argv", ["jumok", verb, "run"])
+    with speaking("en"):
+        assert cli._run() == 1
+    said = capsys.readouterr().err
+    assert re.search(words, said), said
+    assert "Traceback" not in said
+
+
+def test_a_vocabulary_that_exceeds_any_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--vocab-size 1000000000 aborted the process in the library, which reserves its tables first."""
+    monkeypatch.setattr(memory, "free_memory", lambda: GB)
+    with pytest.raises(ConfigError, match=r"a vocabulary of 1,000,000,000 tokens takes 64 GB of memory at least"):
+        train_tokenizer("옛날 옛날에", "bpe", vocab_size=10**9)
+
+
+@pytest.mark.parametrize("labels", [3, MOST_CONFUSED + 1])
+def test_a_confusion_matrix_of_many_labels_is_left_out(labels: int) -> None:
+    """10,000 labels made 10^8 Python numbers, 2 GB, and a picture of them that took minutes."""
+    found = judge(torch.zeros(2, labels).log_softmax(1), np.array([0, 2]), [f"{i}" for i in range(labels)], tokens=4)
+    assert (found.confusion is None) is (labels > MOST_CONFUSED)
+    assert (found.accuracy, found.f1) == (0.5, {"0": 2 / 3, "2": 0.0})
+
+
+def test_a_corpus_that_exceeds_the_disk(tmp_path: Path) -> None:
+    """`jumok corpus write stories --chars 10**15` filled the disk."""
+    with (tmp_path / "stories.txt").open("wb") as file:
+        require_space(file, 10)
+        with pytest.raises(ConfigError, match=r"this takes 2,400 TB on the disk at least, and .* are free there"):
+            require_space(file, 2.4e15)
+    require_space(io.BytesIO(), 2.4e15)  # no file: nothing is known
+
+
+def test_attention_that_exceeds_any_memory(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 20,000 tokens took all memory for the weights of one layer, and ended in a traceback."""
+    model = KINDS["gpt"](tokenizer.vocab_size)
+    model.tokenizer = tokenizer
+    monkeypatch.setattr(memory, "free_memory", lambda: 1_000)
+    with pytest.raises(ConfigError, match=r"the attention of 2 heads over 12 tokens takes 2 kB .* use a shorter text"):
+        trace(model, "옛날 옛날에 살았던 사람들이 있었다")

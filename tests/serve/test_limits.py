@@ -13,6 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from served_runs import Running, answer_on, closed_by_server, echo, running
 from starlette.types import Receive, Scope, Send
 
+from jumok.errors import JumokError
+from jumok.serve.errors import api_error
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
@@ -283,6 +286,22 @@ def test_an_error_of_the_application_is_not_shown(caplog: pytest.LogCaptureFixtu
         assert (answer.status, answer.error["type"]) == (500, "server_error")
         assert "그날" not in answer.body.decode("unicode_escape")
         until(lambda: "GET / 500" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), MemoryError()],
+    ids=["torch", "python"],
+)
+def test_too_little_memory_is_an_answer_503(error: Exception) -> None:
+    """Also as the cause of what the service tells. It was an error 500, or 400 with the words of the allocator."""
+    told = JumokError("the model failed while it generated")
+    told.__cause__ = error
+    for one in (error, told):
+        found = api_error(one)
+        assert (found.status_code, found.code) == (503, "out_of_memory")
+        assert found.headers and "Retry-After" in found.headers
+    assert api_error(JumokError("the prompt says: out of memory")).status_code == 400
 
 
 def test_a_line_for_each_request(server: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from jumok.config import (
+    MOST_PASSES,
     BERTConfig,
     BlockConfig,
     EncoderDecoderConfig,
@@ -371,6 +372,13 @@ def test_a_large_batch_is_accumulated() -> None:
     assert tight.way.rows * tight.way.accumulate == 64
     assert tight.tokens_per_step == roomy.tokens_per_step
     assert tight.way.memory.peak <= 10e9
+
+
+def test_a_batch_that_no_accumulation_divides() -> None:
+    """Of ten million rows it tried accumulate=200000, which `TrainConfig` refuses, and said only that."""
+    found = planned(10e9, batch=10**7)
+    assert found.fits is False
+    assert all(way.accumulate <= MOST_PASSES for way in found.ways)
 
 
 def test_what_fits_nowhere() -> None:

@@ -19,7 +19,9 @@ from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.out_of_memory import out_of_memory
 from jumok.errors import JumokError
+from jumok.memory import is_out_of_memory
 from jumok.messages import speaking, tr, users_language
 from jumok.version import __version__
 
@@ -98,8 +100,14 @@ def _run() -> int:
         failure, code = "interrupted", INTERRUPTED
     except BrokenPipeError:
         code = 1
-    except OSError as error:
-        failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
+    except (RuntimeError, MemoryError, OSError) as error:
+        if is_out_of_memory(error):
+            failure = out_of_memory(next((word for word in sys.argv[1:] if word in app.commands), ""), error)
+        elif isinstance(error, OSError):
+            failure = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."
+        else:
+            raise
+        code = 1
         say(tr("jumok: {message}", message=failure))
     try:
         if failure and as_json:

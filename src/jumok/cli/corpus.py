@@ -12,8 +12,11 @@ import click
 from jumok.cli.commands import Group, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS
+from jumok.files import require_space
 from jumok.messages import tr
 
+BYTES_PER_CHAR = 2.4  # of the stories in UTF-8, at least
+BYTES_PER_ROW = 20  # of the numbers, at least
 BUILT_IN = {"stories": "short stories, built in", "numbers": "numbers and how they are read in Korean, built in"}
 
 
@@ -102,11 +105,15 @@ def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[st
     if name == "stories":
         from jumok.corpora import stories
 
-        lines = stories.write(STORIES_CHARS if chars is None else chars, seed)
+        chars = STORIES_CHARS if chars is None else chars
+        require_space(sys.stdout.buffer, chars * BYTES_PER_CHAR)
+        lines = stories.write(chars, seed)
     else:
         from jumok.corpora import numbers
 
-        pairs = numbers.write(NUMBERS_ROWS if rows is None else rows, seed, kinds or None)
+        rows = NUMBERS_ROWS if rows is None else rows
+        require_space(sys.stdout.buffer, rows * BYTES_PER_ROW)
+        pairs = numbers.write(rows, seed, kinds or None)
         lines = (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], pairs))
     for line in lines:
         sys.stdout.buffer.write(line.encode())

@@ -33,7 +33,7 @@ from jumok.config._size import (
     matrices,
     stacks,
 )
-from jumok.config._training import Attention, Precision, TaskName, TrainConfig
+from jumok.config._training import MOST_PASSES, Attention, Precision, TaskName, TrainConfig
 from jumok.config._variant import GPTVariantConfig, RopeScaling
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "CLASSIC_DEFAULTS",
     "INIT_DEFAULTS",
     "LORA_DEFAULTS",
+    "MOST_PASSES",
     "ORIGINAL_DEFAULTS",
     "SENTENCE_DEFAULTS",
     "SIZES",

@@ -20,6 +20,7 @@ from jumok.models.checks import require_finite_losses
 from jumok.text import Table
 
 COLUMNS = ("text", "label")
+MOST_CONFUSED = 1_000  # labels of a confusion matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ class ClassEvaluation:
     """How well a classifier does; `jumok.inference.classify` defines the figures.
 
     loss: cross-entropy in nats per text. f1: of each class that was met. confusion: for each label, how many of its
-    texts were predicted as which, in the order of `labels`. rows: that were read. skipped: rows with an empty cell.
+    texts were predicted as which, in the order of `labels`; None for more than MOST_CONFUSED labels, because its size
+    is the square of their number. rows: that were read. skipped: rows with an empty cell.
     cut: texts that lost their end. tokens: that were read.
     """
 
@@ -40,7 +42,7 @@ class ClassEvaluation:
     tokens: int
     labels: tuple[str, ...]
     f1: dict[str, float] = field(repr=False)
-    confusion: list[list[int]] = field(repr=False)
+    confusion: list[list[int]] | None = field(repr=False)
 
 
 def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
@@ -58,7 +60,8 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
     classifier = require_classifier(model)
     cells = labelled(table)
     labels = classifier.config.labels
-    unknown = Counter(label for text, label in cells if text and label not in labels and label)
+    places = {label: place for place, label in enumerate(labels)}
+    unknown = Counter(label for text, label in cells if text and label not in places and label)
     if unknown:
         raise TextError(
             "{count:,} rows have labels that this model does not know: {unknown}. It knows {known}; "
@@ -72,7 +75,7 @@ def evaluate_classes(model: Model, table: Table) -> ClassEvaluation:
     if not whole:
         raise TextError("no row of this table has both a text and a label; nothing can be evaluated.")
     rows = Rows.of([text.ids for text, _ in whole])
-    truth = np.array([labels.index(label) for _, label in whole])
+    truth = np.array([places[label] for _, label in whole])
     return judge(
         log_probabilities(classifier, rows),
         truth,
@@ -120,9 +123,8 @@ def judge(
     """
     require_finite_losses(float(log_shares.sum(dtype=torch.float64)))
     said = log_shares.argmax(dim=1).numpy()
-    confusion = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(confusion, (truth, said), 1)
-    right, met = confusion.diagonal(), confusion.sum(axis=0) + confusion.sum(axis=1)
+    right = np.bincount(truth[truth == said], minlength=len(labels))  # (labels,)
+    met = np.bincount(truth, minlength=len(labels)) + np.bincount(said, minlength=len(labels))  # (labels,)
     f1 = {label: float(2 * right[i] / met[i]) for i, label in enumerate(labels) if met[i]}
     return ClassEvaluation(
         accuracy=float(right.sum() / len(truth)),
@@ -134,5 +136,12 @@ def judge(
         tokens=tokens,
         labels=tuple(labels),
         f1=f1,
-        confusion=confusion.tolist(),
+        confusion=_confusion(truth, said, len(labels)).tolist() if len(labels) <= MOST_CONFUSED else None,
     )
+
+
+def _confusion(truth: NDArray[np.int64], said: NDArray[np.int64], labels: int) -> NDArray[np.int64]:
+    """How many texts of each class, a row, were predicted as which: (labels, labels)."""
+    counts = np.zeros((labels, labels), np.int64)
+    np.add.at(counts, (truth, said), 1)
+    return counts

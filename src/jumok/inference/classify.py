@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
+from jumok.memory import require_memory
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
@@ -37,6 +38,7 @@ from jumok.text import string_of
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
 SHOWN = 3  # of many, in a message
+PROBABILITY_BYTES = 100  # of a label and its probability, as Python objects in a dict, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,7 @@ def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]
     found = [text for text in framed if text is not None]
     if not found:
         return [None] * len(framed)
+    require_memory(PROBABILITY_BYTES * len(found) * len(classifier.config.labels), _of_labels(len(found), classifier))
     shares = log_probabilities(classifier, Rows.of([text.ids for text in found])).exp()  # (n, number of labels)
     if not bool(finite_rows(shares).any()):
         raise not_finite()
@@ -143,8 +146,12 @@ def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] |
     """Of each label for each row, or each of the `chosen` ones: (n, labels), float32, on the CPU.
 
     Rows of like lengths are read together.
+
+    Raises:
+        ConfigError: there is too little memory for the result.
     """
     chosen = np.arange(len(rows)) if chosen is None else chosen
+    require_memory(4 * len(chosen) * len(model.config.labels), _of_labels(len(chosen), model))
     place, pad = model.token_embedding.weight.device, Framing.of(model.config, require_tokenizer(model)).pad
     batches = LengthBatches(rows.lengths[chosen][:, None], BATCH_TOKENS, seed=0)
     found = torch.empty(len(chosen), len(model.config.labels))
@@ -156,6 +163,11 @@ def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] |
             logits = class_logits(model, ids.to(place), lengths.to(place))  # (B, labels)
             found[torch.from_numpy(places)] = F.log_softmax(logits.float(), dim=1).cpu()
     return found
+
+
+def _of_labels(texts: int, model: Classifier) -> str:
+    count = len(model.config.labels)
+    return tr("the probabilities of {count:,} labels for each of {texts:,} texts", count=count, texts=texts)
 
 
 def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:

@@ -14,19 +14,14 @@ from jumok.config import (
     GPTVariantConfig,
     ModelConfig,
     RungConfig,
-    count_blocks,
     count_cached,
-    count_constants,
-    count_parameters,
 )
-from jumok.device import free_memory, require_memory
-from jumok.errors import RunError
-from jumok.messages import tr
+from jumok.memory import free_memory
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
+from jumok.models.room import require_room, require_room_to_write, require_stored
 from jumok.models.rung import Rung
-from jumok.nn.cache import FIRST_ROOM
 
 Model = GPT | BERT | EncoderDecoder
 
@@ -45,9 +40,6 @@ KINDS: dict[str, type[ModelConfig]] = {  # by the "type" in config.json
     "encoder_decoder": EncoderDecoderConfig,
 }
 
-BLOCK_BYTES = 40_000  # memory for the Python objects of a block
-TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
-FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 __all__ = [
     "KINDS",
@@ -81,7 +73,6 @@ def build(config: ModelConfig) -> Model:
     Raises:
         ConfigError: there is too little memory; the message states the free and the needed memory.
     """
-    require_room(config)
     return MODELS[type(config)](config)
 
 
@@ -91,51 +82,12 @@ def build_blank(config: ModelConfig) -> Model:
         return build(config)
 
 
-def require_room(config: ModelConfig) -> None:
-    """Raise ConfigError if there is too little memory for a model."""
-    parameters = count_parameters(config)
-    numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
-    needed = numbers * torch.get_default_dtype().itemsize + count_blocks(config) * BLOCK_BYTES
-    require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
-
-
-def require_room_to_write(config: ModelConfig, texts: int, at_once: int) -> None:
-    """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
-    numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
-    what = tr("generating {count} texts", count=_count(texts))
-    require_memory(at_once * numbers * torch.get_default_dtype().itemsize + texts * TEXT_BYTES, what)
-
-
 def most_texts(model: Model) -> int:
     """How many texts as long as the context the free memory can hold the keys and values of; at least 1."""
     config, weight = model.config, model.token_embedding.weight
     free = free_memory(weight.device)
     one = count_cached(config) * config.context_length * (2 if isinstance(model, EncoderDecoder) else 1)  # the source
     return sys.maxsize if free is None else max(1, free // max(1, one * weight.itemsize))
-
-
-def require_stored(config: ModelConfig, stored: int, where: str) -> None:
-    """Raise RunError if a file of parameters is far too small for its config.json.
-
-    It is called before the model is built. Smaller differences are found later, when the tensors are compared.
-
-    Args:
-        stored: number of elements in the file.
-        where: the folder, for the message.
-    """
-    parameters = count_parameters(config)
-    if parameters > FAR * stored:
-        raise RunError(
-            "{where}/config.json describes a model of {count} parameters, but its file of tensors contains {stored} "
-            "numbers; restore config.json from a copy.",
-            where=where,
-            count=_count(parameters),
-            stored=f"{stored:,}",
-        )
-
-
-def _count(parameters: int) -> str:
-    return f"{parameters:,}" if parameters < 10**9 else f"{float(parameters):.1e}"
 
 
 def kind_of(config: ModelConfig) -> str:

@@ -17,6 +17,7 @@ from jumok.errors import JumokError
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
 from jumok.models.pooling import Pooling
+from jumok.models.room import require_room
 from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout
 
@@ -56,8 +57,9 @@ class BERT(nn.Module):
     tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: BERTConfig) -> None:
-        super().__init__()
         config.require_vocabulary()
+        require_room(config)
+        super().__init__()
         self.config = config
         width = config.embedding_width
         self.token_embedding = nn.Embedding(config.vocab_size, width)

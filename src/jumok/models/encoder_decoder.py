@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from jumok.config import EncoderDecoderConfig
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
+from jumok.models.room import require_room
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import EncoderDecoderCache
 from jumok.nn.layers import Dropout
@@ -61,8 +62,9 @@ class EncoderDecoder(nn.Module):
     tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
-        super().__init__()
         config.require_vocabulary()
+        require_room(config)
+        super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.scale = config.n_embd**0.5 if config.scale_embedding else 1.0

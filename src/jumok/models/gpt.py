@@ -18,6 +18,7 @@ from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
+from jumok.models.room import require_room
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import KVCache
 from jumok.nn.layers import Dropout
@@ -39,8 +40,9 @@ class GPT(nn.Module):
     tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
         config.require_vocabulary()
+        require_room(config)
+        super().__init__()
         self.config = config
         modern = config.family == "modern"
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)

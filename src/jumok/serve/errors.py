@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from jumok.errors import JumokError, RunError
 from jumok.inference.requests import Overloaded
+from jumok.memory import is_out_of_memory
 from jumok.serve.models import UnknownModel
 from jumok.serve.refused import Refused
 
@@ -60,6 +61,10 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
     Args:
         model: the name of the model in the request.
     """
+    if is_out_of_memory(error.__cause__ or error):
+        log.error("too little memory", exc_info=error)
+        wrong = "the server has too little memory for this request; send a shorter prompt, or try again in a moment."
+        return APIError(wrong, status=503, code="out_of_memory", headers={"Retry-After": RETRY_AFTER})
     match error:
         case APIError():
             return error

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jumok.device import bytes_of, free_memory
 from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
 from jumok.interop.huggingface import is_hf
+from jumok.memory import bytes_of, free_memory
 from jumok.messages import message
 from jumok.models import Model, task_of
 from jumok.models.encoder_decoder import EncoderDecoder

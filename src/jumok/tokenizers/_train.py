@@ -14,6 +14,8 @@ import numpy as np
 
 from jumok.config import require_choice, require_range
 from jumok.errors import ConfigError, TokenizerError
+from jumok.memory import require_memory
+from jumok.messages import tr
 from jumok.text.boundaries import recut, slices
 from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
@@ -27,6 +29,7 @@ MOST = 1_000_000_000  # ids, or occurrences: the library uses 32-bit counts
 
 _SLICE = 1 << 20  # characters of a long text to process at a time
 _BPE_SLICE = 1 << 13
+TOKEN_BYTES = 64  # that the library reserves for each token of a bpe vocabulary, at least
 _COUNTED = 1 << 16  # characters at least to count at a time
 
 # A token in brackets is never a piece of the bpe pipeline, a character, or a byte token, so plain text is never encoded
@@ -213,3 +216,4 @@ def _check_settings(
             least=least,
         )
     require_range("vocab_size", vocab_size, least, MOST)
+    require_memory(TOKEN_BYTES * vocab_size, tr("a vocabulary of {count:,} tokens", count=vocab_size))

@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jumok.device import is_out_of_memory
 from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault
+from jumok.memory import is_out_of_memory
 from jumok.messages import tr
 from jumok.training.heartbeat import Heartbeat
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jumok.config import ModelConfig, TrainConfig
-from jumok.device import is_out_of_memory
 from jumok.errors import TrainingError
+from jumok.memory import is_out_of_memory
 from jumok.messages import tr
 
 
@@ -16,7 +16,7 @@ def memory_errors(shape: ModelConfig, config: TrainConfig) -> Iterator[None]:
     """Convert an error of too little memory inside the block to a TrainingError with a remedy."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise TrainingError(

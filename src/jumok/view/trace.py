@@ -19,6 +19,8 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, require_ra
 from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
+from jumok.memory import require_memory
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
@@ -125,7 +127,8 @@ def trace(
     Raises:
         TextError: the text or the target is empty, or the tokenizer cannot encode anything of it.
         TokenizerError: the model has no tokenizer, or it cannot encode the text.
-        ConfigError: there is no such layer or head, or a setting is out of range or for another kind of model.
+        ConfigError: there is no such layer or head, a setting is out of range or for another kind of model, or there
+            is too little memory for the weights.
         ViewError: the model's numbers are not finite.
     """
     require_range("top", top, 1)
@@ -153,6 +156,7 @@ def trace_input(
 ) -> Trace:
     """As `trace`, for an input that was made before."""
     reader = Reader(require_tokenizer(model))
+    _require_weights(model, given, heads)
     with eval_mode(model):
         with record(model, layers, heads, residual=True, values=False) as recording:
             given.run()
@@ -171,6 +175,16 @@ def trace_input(
         neurons=neurons if isinstance(neurons, str) else tuple(neurons),
         open_layer=open_layer,
         name=reader.name,
+    )
+
+
+def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | None) -> None:
+    """Raise ConfigError if there is too little memory for the scores and the weights of one layer, in float32."""
+    count, longest = model.config.n_head if heads is None else len(heads), max(len(part.ids) for part in given.parts)
+    require_memory(
+        2 * 4 * count * longest**2,
+        tr("the attention of {heads} heads over {tokens:,} tokens", heads=count, tokens=longest),
+        tr("use a shorter text, or fewer {--heads}"),
     )
 
 

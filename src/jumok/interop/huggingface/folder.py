@@ -17,6 +17,7 @@ from torch import Tensor
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.files import atomic_folder, space
+from jumok.memory import is_out_of_memory
 from jumok.models.tensors import can_map, load_tensors
 
 FILES = re.compile(
@@ -93,6 +94,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_tensors(path)
     except (SafetensorError, OSError) as error:
+        if is_out_of_memory(error):  # it cannot be mapped
+            raise MemoryError(str(error)) from error
         raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
 
 
@@ -102,6 +105,8 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # damaged files raise various exceptions
+        if is_out_of_memory(error):
+            raise
         reason = str(error).strip().partition("\n")[0][:200]
         raise RunError(
             "{path} is damaged, or contains objects other than tensors, which could run code and are not loaded "

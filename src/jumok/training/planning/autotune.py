@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import autocast, is_out_of_memory, keeping_memory, own_random, seconds_of
+from jumok.device import autocast, keeping_memory, own_random, seconds_of
+from jumok.memory import is_out_of_memory
 from jumok.models import build
 from jumok.nn.attention import Implementation, ScaledDotProductAttention, train_attention_by
 from jumok.training.adapters import Adapters

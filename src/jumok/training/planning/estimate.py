@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from jumok.config import ModelConfig, TrainConfig
+from jumok.config import MOST_PASSES, ModelConfig, TrainConfig
 from jumok.errors import ConfigError
 from jumok.training.planning.activations import Pass
 from jumok.training.planning.footprint import (
@@ -194,7 +194,7 @@ def _first_that_fits(
         if way.fits:
             return way
         for parts in range(2, way.rows + 1):
-            if way.rows % parts:
+            if way.rows % parts or way.accumulate * parts > MOST_PASSES:
                 continue
             less = dataclasses.replace(work, rows=way.rows // parts, recompute=way.recompute)
             smaller = _way(shape, config, less, machine, way.shard, way.accumulate * parts)

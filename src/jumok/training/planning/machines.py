@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import free_memory, processor_name
+from jumok.device import processor_name
+from jumok.memory import free_memory
 from jumok.training.planning.activations import FLOAT, Pass
 from jumok.training.planning.autotune import usual_attention
 from jumok.training.planning.devices import DataSheet

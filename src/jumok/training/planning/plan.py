@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from jumok.config import ModelConfig, TrainConfig, count_kept, count_parameters
-from jumok.device import free_memory, has_compiler, require_memory
+from jumok.device import has_compiler
 from jumok.errors import ConfigError
+from jumok.memory import free_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_room
 from jumok.training.planning.autotune import Cost, measure

@@ -26,9 +26,10 @@ from jumok.config import (
     count_parameters,
     stacks,
 )
-from jumok.device import autocast, keeping_memory, own_random, require_memory, seconds_of
+from jumok.device import autocast, keeping_memory, own_random, seconds_of
 from jumok.evaluation.masked import at_places
 from jumok.evaluation.masked import token_losses as masked_losses
+from jumok.memory import require_memory
 from jumok.messages import tr
 from jumok.models import Model, build_blank
 from jumok.models.bert import BERT

@@ -34,6 +34,7 @@ from jumok.view.training_pictures import draw_confusion
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
 # accuracy on a thousand rows is 1.2 points; that of the difference of two models on the same rows is much less.
 VALIDATION_ROWS = 1_000
+MOST_NUMBERS = 100_000_000  # log-probabilities of labels at once; with many labels fewer rows are evaluated
 FINAL_ROWS = 10_000
 NAMED = 10  # labels, up to which the figures have the F1 of each
 SAMPLE_LABELS = 3
@@ -283,8 +284,8 @@ class Classification(TableTask[Any]):
         }
 
     def draw(self, model: Classifier, folder: RunFolder) -> None:
-        """confusion.png, the confusion matrix of the held-out rows of the last figures."""
-        if self._final is not None:
+        """confusion.png, the confusion matrix of the held-out rows of the last figures, if it has one."""
+        if self._final is not None and self._final.confusion is not None:
             with folder.writing("confusion.png"):
                 draw_confusion(self._final.confusion, self.labels, folder.path / "confusion.png")
 
@@ -295,7 +296,7 @@ class Classification(TableTask[Any]):
 
     def _judge(self, model: Classifier, max_tokens: int, fewest: int) -> ClassEvaluation:
         rows, lengths = self.val.rows, self.val.rows.lengths
-        wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())))
+        wanted = min(len(rows), max(fewest, int(max_tokens / lengths.mean())), max(1, MOST_NUMBERS // len(self.labels)))
         chosen = evenly_spread(len(rows), wanted)
         return judge(
             log_probabilities(model, rows, chosen),

@@ -1,0 +1,158 @@
+"""The memory of this process: how much it can still take, and the refusal of what needs more.
+
+`require_memory` is called before memory is taken, where a size comes from the user or from a file: a model, a training
+step, texts to generate, a recording, a table. What no estimate foresees ends in an error for which `is_out_of_memory`
+is true; the command line turns it into a message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jumok.errors import ConfigError
+from jumok.messages import tr
+
+MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
+# What torch says on CPUs, on MPS and on CUDA, and of sizes beyond 64 bits, in plain RuntimeErrors; and safetensors.
+SAYINGS = re.compile(
+    r"DefaultCPUAllocator|out of memory|Storage size calculation overflowed|integer multiplication overflow"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|Cannot allocate memory"
+)
+
+
+def free_memory(device: Any = "cpu") -> int | None:
+    """Return the bytes that this process can still allocate, or None if unknown.
+
+    For a GPU this is the free memory that the driver reports. Otherwise it is the available memory plus the free swap
+    space; or what is left of a limit of the container (cgroup) or of the process (`ulimit -v`, `ulimit -d`), if that is
+    less. On systems that report only the total, it is the total.
+
+    Args:
+        device: a torch.device, or its name.
+    """
+    if str(device).startswith("cuda"):
+        import torch
+
+        return torch.cuda.mem_get_info(device)[0]
+    known = [_free_of_system(), *_free_of_groups(), *_free_of_limits()]
+    return min((memory for memory in known if memory is not None), default=None)
+
+
+def _free_of_system() -> int | None:
+    try:
+        facts = _facts("/proc/meminfo")
+        return 1024 * (facts["MemAvailable"] + facts["SwapFree"])
+    except (OSError, ValueError, KeyError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _free_on_windows()
+
+
+def _facts(path: str) -> dict[str, int]:
+    """The numbers of a file of lines such as "MemFree:  1024 kB", by name."""
+    lines = (line.replace(":", " ").split() for line in Path(path).read_text(encoding="utf-8").splitlines())
+    return {fields[0]: int(fields[1]) for fields in lines if len(fields) > 1 and fields[1].isdecimal()}
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        *((name, ctypes.c_uint64) for name in ("total", "free", "total_page", "free_page", "virtual", "free_virtual")),
+        ("extended", ctypes.c_uint64),
+    )
+
+
+def _free_on_windows() -> int | None:
+    if sys.platform == "win32":
+        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            return int(status.free_page)  # memory and page file
+    return None
+
+
+def _free_of_groups() -> Iterator[int]:
+    """Yield what is left in the control groups of this process and in their parents; containers use them.
+
+    Pages of files that were not used for long count as free, because the system drops them first.
+    """
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in groups:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        top, limit, used, droppable = (
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            if controllers
+            else ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
+        )
+        place = Path(path.lstrip("/"))
+        for group in (Path(top, part) for part in (place, *place.parents)):
+            with suppress(OSError, ValueError, KeyError):  # "max", or not visible inside the container
+                most, taken = (int((group / name).read_text(encoding="ascii")) for name in (limit, used))
+                yield max(0, most - taken + _facts(str(group / "memory.stat"))[droppable])
+
+
+def _free_of_limits() -> Iterator[int]:
+    """Yield what is left of the limits of this process on its address space and on its data."""
+    if sys.platform != "linux":
+        return  # others do not report what is used, or do not enforce the limits
+    import resource
+
+    for which, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(which)
+        if most != resource.RLIM_INFINITY:
+            with suppress(OSError, KeyError):
+                yield max(0, most - 1024 * _facts("/proc/self/status")[name])
+
+
+def require_memory(needed: float, what: str, remedy: str | None = None, *, free: int | None = None) -> None:
+    """Raise ConfigError if `what` needs more than MARGIN times the free memory.
+
+    Args:
+        needed: bytes; a lower bound.
+        what: name of what needs the memory, for the message.
+        remedy: what to do, for the message; None: "choose smaller sizes".
+        free: free bytes; None: `free_memory()`.
+    """
+    free = free_memory() if free is None else free
+    if free is not None and needed > MARGIN * free:
+        raise ConfigError(
+            "{what} takes {needed} of memory at least, and {free} are free here; {remedy}.",
+            what=what,
+            needed=bytes_of(int(needed)),
+            free=bytes_of(free),
+            remedy=remedy or tr("choose smaller sizes"),
+        )
+
+
+def bytes_of(count: int) -> str:
+    """Format a number of bytes: 940 kB, 21 GB, 16 TB, 1.0e+18 TB."""
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
+        if count >= 10**power:
+            amount = count / 10**power
+            return f"{amount:.1e} {unit}" if amount >= 10_000 else f"{amount:,.{0 if amount >= 10 else 1}f} {unit}"
+    return f"{count / 1000:,.0f} kB"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether `error` means that memory ran out, of Python, NumPy, torch (any device) or the system."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    speaks = isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError"
+    return isinstance(error, MemoryError) or (speaks and bool(SAYINGS.search(str(error))))

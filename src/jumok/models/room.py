@@ -1,0 +1,54 @@
+"""Whether there is room for a model: its parameters, and the texts that it generates. Nothing is built here."""
+
+from __future__ import annotations
+
+import torch
+
+from jumok.config import ModelConfig, count_blocks, count_cached, count_constants, count_parameters
+from jumok.errors import RunError
+from jumok.memory import require_memory
+from jumok.messages import tr
+from jumok.nn.cache import FIRST_ROOM
+
+BLOCK_BYTES = 40_000  # memory for the Python objects of a block
+TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
+FAR = 100  # a config.json with this many times the parameters of the file is damaged
+
+
+def require_room(config: ModelConfig) -> None:
+    """Raise ConfigError if there is too little memory for a model."""
+    parameters = count_parameters(config)
+    numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
+    needed = numbers * torch.get_default_dtype().itemsize + count_blocks(config) * BLOCK_BYTES
+    require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
+
+
+def require_room_to_write(config: ModelConfig, texts: int, at_once: int) -> None:
+    """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
+    numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
+    what = tr("generating {count} texts", count=_count(texts))
+    require_memory(at_once * numbers * torch.get_default_dtype().itemsize + texts * TEXT_BYTES, what)
+
+
+def require_stored(config: ModelConfig, stored: int, where: str) -> None:
+    """Raise RunError if a file of parameters is far too small for its config.json.
+
+    It is called before the model is built. Smaller differences are found later, when the tensors are compared.
+
+    Args:
+        stored: number of elements in the file.
+        where: the folder, for the message.
+    """
+    parameters = count_parameters(config)
+    if parameters > FAR * stored:
+        raise RunError(
+            "{where}/config.json describes a model of {count} parameters, but its file of tensors contains {stored} "
+            "numbers; restore config.json from a copy.",
+            where=where,
+            count=_count(parameters),
+            stored=f"{stored:,}",
+        )
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters:,}" if parameters < 10**9 else f"{float(parameters):.1e}"
