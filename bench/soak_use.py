@@ -1,0 +1,3 @@
+from soak_jobs import Soak
+def second(soak: Soak, count: int) -> None: pass
+def use(soak: Soak, count: int) -> None: pass
