@@ -8,17 +8,17 @@ Scenarios:
 
     kills      trainings of every task, killed by SIGKILL at random times and at random changes of the file system,
                continued, killed again; the end equals the uninterrupted run, bit for bit
-    processes  the same with new processes, `python -m jumok train`, which also draw the pictures
+    processes  the same with new processes, `python -m jumok train`, with pictures
     signals    SIGTERM, SIGINT, SIGHUP: the state is saved; SIGSTOP and SIGCONT: nothing changes
-    disk       a full disk, a full table of inodes, a file system that becomes read-only, a run that is removed or renamed
+    disk       a full disk, no inodes, a read-only file system, immutable folders, a run that is removed or renamed
     memory     a limit on the address space, a cgroup with little memory
     clock      the wall clock jumps; the monotonic clock and the time zone differ when a run is continued
     second     other commands on a run that is being trained, and thousands of loads
     use        generate, evaluate, view, convert and serve, killed at random times
 
 The commands run in copies of this process (forks), which spares them the imports. The models are tiny, and a picture is
-one pixel, so that a run takes less than a second. The references are trained first. What needs root or is absent on this
-machine is skipped, with the reason. The folder of a failure is kept, and the exit code is then 1.
+one pixel, so that a run takes less than a second. The references are trained first. What needs root or is absent on
+this machine is skipped, with the reason. The folder of a failure is kept, and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -36,11 +36,21 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 import soak_faults
 import soak_use
-import torch
-from soak_jobs import Command, Failure, Job, Soak, command_line, killed_at_operation, newest_step, prepare_process
-from soak_jobs import require_same
+from soak_jobs import (
+    Command,
+    Failure,
+    Job,
+    Soak,
+    command_line,
+    killed_at_operation,
+    newest_step,
+    prepare_process,
+    require_same,
+)
 from speed import describe
 
 PROCESS_STARTS = 6.0  # seconds at most into which the kills of new processes fall

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from soak_jobs import Command, Failure, Job, Soak, flags, newest_step, require_same, TINY
+from soak_jobs import TINY, Command, Failure, Job, Soak, flags, newest_step, require_same
 
 JOBS = ("char", "bpe", "classify", "seq2seq", "lora", "stage")
 
@@ -79,18 +79,18 @@ def _limited(soak: Soak, job: Job, run: Path, small: str, large: str) -> str:
     with small_disk(place, small) as change:
         inside, saved, told = place / "run", -1, ""
         if job.base:
-            with suppress(OSError, shutil.Error):
+            try:
                 shutil.copytree(soak.finished / job.base, inside)
-            if not (inside / "metrics.jsonl").exists() or not (inside / "config.json").exists():
+            except (OSError, shutil.Error):
                 return "no room for the run that is trained further"
         for _ in range(2):  # also when it is tried again as it is
             before = saved
-            command = soak.start(soak.next_command(job, inside) if inside.exists() else soak.first_command(job, inside))
+            command = soak.start(soak.next_command(job, inside))
             told = _told_or_done(command)
             if (saved := newest_step(inside)) < before:
                 raise Failure(f"the newest state was that of step {before}, and is that of {saved}: {command.err}")
-        if told == "told" and (inside / "model.safetensors").exists():
-            soak.start(["generate", str(inside), "--tokens=3", "--device=cpu"]).require(0, 1)
+        if told == "told":
+            _generate(soak, job, inside)
         if not change(large):
             raise Failure("the file system could not be made larger")
         try:
@@ -99,6 +99,12 @@ def _limited(soak: Soak, job: Job, run: Path, small: str, large: str) -> str:
             shutil.copytree(inside, run)
             raise
         return f"{told}; equal after a resume with room" if told == "told" else told
+
+
+def _generate(soak: Soak, job: Job, run: Path) -> None:
+    """The model of a run whose training has failed is usable, if there is one yet."""
+    if (run / "model.safetensors").exists() and job.name != "classify":
+        soak.start(["generate", str(run), "옛날", "--tokens=3", "--device=cpu"]).require(0)
 
 
 def full(soak: Soak, job: Job, run: Path) -> str:
@@ -123,10 +129,8 @@ def read_only(soak: Soak, job: Job, run: Path) -> str:
         saved = newest_step(inside) if inside.exists() else -1
         if not change("ro"):
             raise Failure("the file system could not be made read-only")
-        again = soak.start(soak.next_command(job, inside) if inside.exists() else soak.first_command(job, inside))
-        told = _told_or_done(again)
-        if (inside / "model.safetensors").exists() and job.name in ("char", "bpe", "lora", "stage"):
-            soak.start(["generate", str(inside), "--tokens=3", "--device=cpu"]).require(0)
+        told = _told_or_done(soak.start(soak.next_command(job, inside)))
+        _generate(soak, job, inside)
         if inside.exists() and newest_step(inside) != saved:
             raise Failure("the newest state has changed")
         change("rw")
@@ -235,12 +239,27 @@ def _limited_once(soak: Soak, job: Job, run: Path, limit: Callable[[], None], co
         if saved < before:
             raise Failure(f"the newest state was that of step {before}, and is that of {saved}")
     soak.resume(job, run)
+    command = soak.start(soak.dice.choice(reading(soak, run)), first=limit)
+    if command.wait() == 1:
+        command.require_told(1)
+    elif "Traceback" in command.err or command.code not in (0, *codes):
+        raise Failure(f"{command.arguments[0]}: exit code {command.code}: {command.err[-3000:]}")
     return f"{outcomes[-1]}; equal after a resume with memory"
+
+
+def reading(soak: Soak, run: Path) -> list[list[str]]:
+    """Commands that read a run."""
+    words = ["--device=cpu", "--quiet"]
+    return [
+        ["generate", str(run), "옛날", "--samples=32", *words],
+        ["evaluate", str(run), str(soak.texts / "tales.txt"), *words],
+        ["view", str(run), "옛날", "--out", str(soak.folder / "page.html"), "--force", *words],
+    ]
 
 
 def address_space(soak: Soak, job: Job, run: Path, cgroup: Path | None) -> str:
     """RLIMIT_AS, `ulimit -v`: allocations fail."""
-    more = soak.dice.randint(0, 120 << 20)
+    more = int(2 ** soak.dice.uniform(0, 9.5)) << 20  # up to 700 MB, small ones more often
 
     def limit() -> None:
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -252,7 +271,7 @@ def address_space(soak: Soak, job: Job, run: Path, cgroup: Path | None) -> str:
 def group(soak: Soak, job: Job, run: Path, cgroup: Path | None) -> str:
     """A cgroup with little memory: the system kills the process."""
     assert cgroup is not None
-    cgroup.write_text(str(soak.dice.randint(10 << 20, 150 << 20)))
+    cgroup.write_text(str(soak.dice.randint(30 << 20, 600 << 20)))
 
     def limit() -> None:
         (cgroup.parent / "cgroup.procs").write_text(str(os.getpid()))
@@ -324,7 +343,9 @@ def other_boot(soak: Soak, job: Job, run: Path) -> str:
     command.wait(soak.dice.uniform(0, soak.seconds[job.name]))
     if not command.kill():
         command.require(0)
-    offset = soak.dice.choice((-1, 1)) * soak.dice.randint(60, int(time.monotonic()) if soak.dice.random() < 0.5 else 100)
+    offset = soak.dice.choice((-1, 1)) * soak.dice.randint(
+        60, int(time.monotonic()) if soak.dice.random() < 0.5 else 100
+    )
     offset = max(offset, -int(time.monotonic()) + 1)
     arguments = soak.next_command(job, run)
 

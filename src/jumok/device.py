@@ -296,7 +296,7 @@ def bytes_of(count: int) -> str:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether `error` means that memory ran out. On CPUs torch raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def wait(device: torch.device) -> None:

@@ -18,7 +18,8 @@ from jumok.cli import bench, convert, corpus, evaluate, generate, learn, plan, p
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
-from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.interrupts import INTERRUPTED, hangup
+from jumok.cli.process import lacks_memory, too_little_memory
 from jumok.errors import JumokError
 from jumok.messages import speaking, tr, users_language
 from jumok.version import __version__
@@ -80,7 +81,8 @@ def _run() -> int:
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     as_json, failure = "--json" in sys.argv, ""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: started work is undone
+    for number in (signal.SIGTERM, *hangup()):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: started work is undone
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # if its encoding has no Hangul
     try:
@@ -100,6 +102,11 @@ def _run() -> int:
         code = 1
     except OSError as error:
         failure, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.", 1
+        say(tr("jumok: {message}", message=failure))
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        failure, code = too_little_memory(error), 1
         say(tr("jumok: {message}", message=failure))
     try:
         if failure and as_json:

@@ -1,4 +1,4 @@
-"""This process: how long it has been running, and how its threads wait for each other."""
+"""This process: how long it has been running, how its threads wait for each other, and whether it lacks memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+from jumok.messages import tr
+
 IMPORTED = time.monotonic()
 # The environment variables for how OpenMP threads wait: of the standard, of GNU, of LLVM and Intel.
 WAITING_POLICIES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
 BUSY_PROCESSORS = 8  # threads sleep if other programs keep at least one processor of this many busy
+# In messages of torch, of the dynamic linker and of Python, under a limit of the memory or of the address space.
+NO_MEMORY = ("DefaultCPUAllocator", "out of memory", "annot allocate memory", "failed to map segment", "new thread")
 SAMPLES, SAMPLE_SECONDS = 5, 0.01
 
 
@@ -55,3 +59,18 @@ def other_running_threads() -> int:
             return 0
         time.sleep(SAMPLE_SECONDS)
     return max(0, min(samples))
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether an error means that this process cannot get more memory. torch is not loaded."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
+def too_little_memory(error: Exception) -> str:
+    """The message about an error of `lacks_memory`."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return tr(
+        "there is too little memory ({reason}). Close other programs, raise the limit (ulimit -v, or that of the "
+        "container), or take a smaller model or a shorter text.",
+        reason=reason,
+    )

@@ -16,7 +16,7 @@ def memory_errors(shape: ModelConfig, config: TrainConfig) -> Iterator[None]:
     """Convert an error of too little memory inside the block to a TrainingError with a remedy."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise TrainingError(
