@@ -343,10 +343,8 @@ def other_boot(soak: Soak, job: Job, run: Path) -> str:
     command.wait(soak.dice.uniform(0, soak.seconds[job.name]))
     if not command.kill():
         command.require(0)
-    offset = soak.dice.choice((-1, 1)) * soak.dice.randint(
-        60, int(time.monotonic()) if soak.dice.random() < 0.5 else 100
-    )
-    offset = max(offset, -int(time.monotonic()) + 1)
+    now = int(time.monotonic())
+    offset = max(soak.dice.choice((-1, 1)) * soak.dice.randint(60, 2 * now + 100), 1 - now)  # not before the boot
     arguments = soak.next_command(job, run)
 
     def work() -> None:

@@ -228,10 +228,8 @@ def write_texts(folder: Path, seed: int) -> None:
     sentences = [line for line in re.split(r"(?<=\.)\s", tale) if line.strip()][:120]
     rows = ["document\tlabel", *(f"{line.strip()}\t{dice.choice(('긍정', '부정'))}" for line in sentences)]
     (folder / "reviews.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    made = [
-        "source\ttarget",
-        *(f"{number}\t{numbers.read_number(number)}" for number in dice.sample(range(10_000), 200)),
-    ]
+    chosen = dice.sample(range(10_000), 200)
+    made = ["source\ttarget", *(f"{number}\t{numbers.read_number(number)}" for number in chosen)]
     (folder / "numbers.tsv").write_text("\n".join(made) + "\n", encoding="utf-8")
 
 

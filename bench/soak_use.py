@@ -216,7 +216,7 @@ def _kill(
     command.wait(soak.dice.uniform(0, seconds))
     command.send(number)
     code = command.wait()
-    left = [path for path in place.rglob("*.tmp")]
+    left = list(place.rglob("*.tmp"))
     try:
         if code not in (0, -number):
             command.require(130)

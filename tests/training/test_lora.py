@@ -348,9 +348,11 @@ def test_a_folder_that_vanishes_is_told_once(
     make(tales, tmp_path / "base")
     unraisable: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", unraisable.append)
-    with pytest.raises(RunError, match="metrics.jsonl"):
-        for event in begin(tmp_path / "run", story_text, tmp_path / "base").run():
-            if isinstance(event, Eval):
-                shutil.rmtree(tmp_path / "run")
+    events = begin(tmp_path / "run", story_text, tmp_path / "base").run()
+    while not isinstance(next(events), Eval):
+        pass
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(RunError, match=r"metrics\.jsonl"):
+        list(events)
     gc.collect()
     assert unraisable == []
