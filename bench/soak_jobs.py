@@ -127,6 +127,8 @@ class Command:
 def copy_of_this_process(work: Callable[[], int], log: Path) -> int:
     """Begin work() in a copy of this process that prints to log.out and log.err; returns its id."""
     sys.stdout.flush()
+    for suffix in (".out", ".err"):
+        log.with_suffix(suffix).write_bytes(b"")
     gc.disable()
     child = os.fork()
     gc.enable()
@@ -135,7 +137,7 @@ def copy_of_this_process(work: Callable[[], int], log: Path) -> int:
     code = 70
     try:
         for number, suffix in ((1, ".out"), (2, ".err")):
-            os.dup2(os.open(log.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            os.dup2(os.open(log.with_suffix(suffix), os.O_WRONLY), number)
         sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
         gc.freeze()
         faulthandler.register(signal.SIGALRM, file=sys.stderr, chain=True)
