@@ -1196,3 +1196,22 @@ def test_other_errors_keep_their_traceback(jumok: Jumok, monkeypatch: pytest.Mon
     monkeypatch.setattr(cli, "app", fail)
     with pytest.raises(RuntimeError, match="shapes differ"):
         jumok("generate", "run")
+
+
+def test_a_signal_that_c_code_replaces_is_an_interruption(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM while safetensors made a tensor: torch raised a ValueError instead, and a traceback was printed.
+
+    In other places a file would be said to be damaged.
+    """
+
+    def fail(**_: Any) -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape of object type 'torch.storage.UntypedStorage'") from None
+        return 0
+
+    monkeypatch.setattr(cli, "app", fail)
+    end = jumok("generate", "run", "--json")
+    assert end.code == 130
+    assert end.json["error"] == "interrupted"
