@@ -218,6 +218,8 @@ def _kill(
     code = command.wait()
     left = list(place.rglob("*.tmp"))
     try:
+        if code == 70 and "in _run" not in command.err and command.err.endswith("KeyboardInterrupt\n"):
+            return "interrupted before the command line was ready"
         if code not in (0, -number):
             command.require(130)
         if number != signal.SIGKILL and left and code != -number:
