@@ -319,7 +319,8 @@ Jumok = Callable[..., End]
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The test works in a folder of its own, and the signal handlers that it sets go with it."""
     monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.getsignal(number) for number in numbers}
     yield tmp_path
     for number, handler in before.items():
         signal.signal(number, handler)

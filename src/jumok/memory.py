@@ -21,10 +21,11 @@ from jumok.errors import ConfigError
 from jumok.messages import tr
 
 MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
-# What torch says on CPUs, on MPS and on CUDA, and of sizes beyond 64 bits, in plain RuntimeErrors; and safetensors.
+# What torch says on CPUs, on MPS and on CUDA, and of sizes beyond 64 bits, in plain RuntimeErrors; safetensors; and the
+# dynamic linker and Python under a limit of the address space.
 SAYINGS = re.compile(
     r"DefaultCPUAllocator|out of memory|Storage size calculation overflowed|integer multiplication overflow"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|Cannot allocate memory"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|[Cc]annot allocate memory|failed to map segment|can't start new thread"
 )
 
 
@@ -154,5 +155,5 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` means that memory ran out, of Python, NumPy, torch (any device) or the system."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    speaks = isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError"
+    speaks = isinstance(error, RuntimeError | ImportError) or type(error).__name__ == "SafetensorError"
     return isinstance(error, MemoryError) or (speaks and bool(SAYINGS.search(str(error))))

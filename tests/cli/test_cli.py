@@ -30,6 +30,7 @@ import pytest
 from rich.cells import cell_len
 
 from conftest import TINY, Jumok
+from jumok import cli
 from jumok.cli import material, process
 from jumok.cli.console.output import plain_floats
 from jumok.cli.train_options import FROM_THE_TEXT
@@ -1161,3 +1162,56 @@ def test_a_busy_loop_is_seen() -> None:
             assert process.other_running_threads() >= 1
         finally:
             loop.kill()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_too_little_memory_is_told(jumok: Jumok, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Under `ulimit -v`, commands other than train ended with a traceback, and all did while they loaded torch."""
+
+    def fail(**_: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    end = jumok("generate", "run", "--json")
+    assert end.code == 1
+    assert "memory ran out during" in end.err
+    assert "shorter prompt" in end.json["error"]
+    assert "Traceback" not in end.err
+
+
+def test_other_errors_keep_their_traceback(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the program is not taken for one of the memory."""
+
+    def fail(**_: Any) -> int:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        jumok("generate", "run")
+
+
+def test_a_signal_that_c_code_replaces_is_an_interruption(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM while safetensors made a tensor: torch raised a ValueError instead, and a traceback was printed.
+
+    In other places a file would be said to be damaged.
+    """
+
+    def fail(**_: Any) -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape of object type 'torch.storage.UntypedStorage'") from None
+        return 0
+
+    monkeypatch.setattr(cli, "app", fail)
+    end = jumok("generate", "run", "--json")
+    assert end.code == 130
+    assert end.json["error"] == "interrupted"

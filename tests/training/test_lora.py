@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -20,6 +21,7 @@ from jumok.errors import ConfigError, JumokError, ResumeError, RunError
 from jumok.inference.packed import is_plain
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models import Model, build
+from jumok.runs.events import Eval
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import train_tokenizer
@@ -334,3 +336,23 @@ def test_the_command_line(jumok: Jumok, tmp_path: Path, tales: str) -> None:
     end = jumok("train", "tale.txt", "--lora", 2, "--out", "other")
     assert end.code == 2
     assert "--init FOLDER" in end.err
+
+
+def test_a_folder_that_vanishes_is_told_once(
+    tales: str, story_text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `rm -rf` of the run during a validation, with the adapters merged, a traceback followed the message.
+
+    The suspended loop was ended by the garbage collector, and its end read the base, which was gone as well.
+    """
+    make(tales, tmp_path / "base")
+    unraisable: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    events = begin(tmp_path / "run", story_text, tmp_path / "base").run()
+    while not isinstance(next(events), Eval):
+        pass
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(RunError, match=r"metrics\.jsonl"):
+        list(events)
+    gc.collect()
+    assert unraisable == []

@@ -120,10 +120,13 @@ def test_names_stay_and_copies_are_their_own() -> None:
     assert twin(torch.zeros(1, 4, dtype=torch.long)).abs().sum() > 0
 
 
-def test_too_little_memory_names_it() -> None:
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_too_little_memory_names_it(error: Exception) -> None:
+    """A MemoryError, of Python or NumPy under `ulimit -v`, was not taken for one."""
+
     def ends(config: TrainConfig) -> str:
         with pytest.raises(TrainingError) as caught, memory_errors(SHAPE, config):
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return str(caught.value)
 
     assert "with recompute, a smaller" in ends(TrainConfig(steps=1))

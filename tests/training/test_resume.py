@@ -134,14 +134,18 @@ def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok
     assert leftovers == []
 
 
-# --- Ctrl-C and SIGTERM ---
+# --- Ctrl-C, SIGTERM and SIGHUP ---
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Finished, number: signal.Signals) -> None:
-    """The step is finished, the state saved, the command to go on is said; then the run ends in the same bits."""
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Finished, name: str) -> None:
+    """The step is finished, the state saved, the command to go on is said; then the run ends in the same bits.
+
+    SIGHUP, when a terminal was closed, ended the run at once, and up to a minute of it was lost.
+    """
+    number = signal.Signals[name]
     settings = {"steps": 100, "eval_every": 50}
     reference = finished(tales_file, **settings)
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in {**TINY, **settings}.items()]

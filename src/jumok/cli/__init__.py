@@ -18,7 +18,7 @@ from jumok.cli import bench, convert, corpus, evaluate, generate, learn, plan, p
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
-from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.interrupts import INTERRUPTED, hangup
 from jumok.cli.out_of_memory import out_of_memory
 from jumok.errors import JumokError
 from jumok.memory import is_out_of_memory
@@ -82,11 +82,10 @@ def _run() -> int:
     warnings.filterwarnings("ignore", module=r"torch\.|jumok\.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     as_json, failure = "--json" in sys.argv, ""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: started work is undone
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # if its encoding has no Hangul
     try:
-        code = app(standalone_mode=False)
+        code = _interruptible()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
@@ -100,7 +99,7 @@ def _run() -> int:
         failure, code = "interrupted", INTERRUPTED
     except BrokenPipeError:
         code = 1
-    except (RuntimeError, MemoryError, OSError) as error:
+    except (RuntimeError, MemoryError, ImportError, OSError) as error:
         if is_out_of_memory(error):
             failure = out_of_memory(next((word for word in sys.argv[1:] if word in app.commands), ""), error)
         elif isinstance(error, OSError):
@@ -116,3 +115,28 @@ def _run() -> int:
     except OSError:  # the reader closed the pipe, or the disk is full
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # otherwise closing it fails at exit
     return code if isinstance(code, int) else 0
+
+
+def _interruptible() -> object:
+    """Run the command line; SIGTERM and SIGHUP are like Ctrl-C: started work is undone.
+
+    C code of torch can replace the KeyboardInterrupt by an error of its own, which is not reported then.
+    """
+    asked = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    ctrl_c = [signal.SIGINT] if signal.getsignal(signal.SIGINT) == signal.default_int_handler else []  # or ignored
+    for each in (*ctrl_c, signal.SIGTERM, *hangup()):
+        signal.signal(each, interrupt)
+    try:
+        return app(standalone_mode=False)
+    except click.exceptions.Exit:
+        raise
+    except Exception:
+        if asked:
+            raise KeyboardInterrupt from None
+        raise

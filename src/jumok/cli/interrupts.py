@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a stop file during a training: finish the step, save, and end."""
+"""Ctrl-C, SIGTERM, SIGHUP and a stop file during a training: finish the step, save, and end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ INTERRUPTED = 130  # the exit code
 LOOK_SECONDS = 1.0  # between two looks for a stop file
 
 
+def hangup() -> list[signal.Signals]:
+    """SIGHUP, which a process gets when its terminal is closed. Empty on Windows, and under nohup, which ignores it."""
+    number = getattr(signal, "SIGHUP", None)
+    return [] if number is None or signal.getsignal(number) == signal.SIG_IGN else [number]
+
+
 class Stoppable(Protocol):
     """A training that can be asked to end early."""
 
@@ -26,7 +32,7 @@ class Stoppable(Protocol):
 def stopping(
     training: Stoppable, say: Callable[[str], None], notice: str | None = None, *, stop_file: Path | None = None
 ) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM stop the training after its step; a second Ctrl-C ends it at once.
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP stop the training after its step; a second Ctrl-C ends it at once.
 
     torchrun passes the first Ctrl-C on to its processes, and sends SIGTERM after the second one.
 
@@ -64,7 +70,7 @@ def stopping(
     looking = Thread(target=look, daemon=True)
     if stop_file is not None:
         looking.start()
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM, *hangup())}
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jumok.cli.console.output import say
-from jumok.cli.interrupts import INTERRUPTED
+from jumok.cli.interrupts import INTERRUPTED, hangup
 from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault, TrainingError
 from jumok.messages import message, tr
 from jumok.processors import processors
@@ -136,12 +136,14 @@ def follow_quietly(device: str) -> int:
     from jumok.device import choose_device
     from jumok.training.follower import follow
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, *hangup()):
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with world_of(device) as (world, place):
             assert world is not None
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to all; rank 0 saves, and ends the others
+            for number in (signal.SIGTERM, *hangup()):  # torchrun sends them to all; rank 0 saves, and ends the others
+                signal.signal(number, signal.SIG_IGN)
             return follow(world, choose_device(place))
     except JumokError as error:
         if not isinstance(error, SharedFault) and not (isinstance(error, ProcessLost) and error.known):

@@ -8,7 +8,7 @@ parameters and figures, bit for bit, on the same machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from jumok.device import own_random
 from jumok.errors import ProcessLost
@@ -37,7 +37,7 @@ class Loop:
         self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
         self.stop = False
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Train."""
         run, state = self.run, self.state
         for text in run.notices:

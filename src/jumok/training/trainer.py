@@ -6,12 +6,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from jumok.config import ModelConfig, TrainConfig
 from jumok.device import choose_device, keeping_memory
-from jumok.errors import RunError
+from jumok.errors import JumokError, RunError
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
@@ -211,6 +212,9 @@ class Trainer:
                         for event in events:  # finishes what belongs to this step, and saves; nobody listens any more
                             self._publish(event)
                     raise
+                finally:
+                    with suppress(JumokError):  # the blocks in it end, which fails for the same reason, if it does
+                        events.close()
         finally:
             self.close()
 
