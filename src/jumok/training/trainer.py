@@ -71,6 +71,7 @@ class Trainer:
         began: float | None = None,
         report: Callable[[str], None] | None = None,
         world: World | None = None,
+        verify: bool = True,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -94,6 +95,7 @@ class Trainer:
             began: `time.monotonic()` from which a time budget counts; None: now.
             report: called with what is being done, in a few words, before anything that may take long.
             world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
+            verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError: see their messages.
@@ -113,6 +115,7 @@ class Trainer:
             began=time.monotonic() if began is None else began,
             report=world.reporting(report or _silent),
             world=world,
+            verify=verify,
         )
         return cls._led(begun.run())
 
