@@ -36,6 +36,9 @@ MANIFEST = "manifest.json"  # SHA-256 of each file
 BEST_PARAMETERS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
 
+# What `read_state` raises for a damaged state.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
+
 WriteParts = Callable[[Path], Mapping[str, str]]  # writes files to a folder; returns their names and SHA-256
 
 
@@ -112,8 +115,8 @@ class Checkpoints:
         sentences: list[str] = []
         for folder in self._found():
             try:
-                return _read(folder), sentences
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+                return read_state(folder), sentences
+            except UNREADABLE as error:
                 self._damaged.add(folder)
                 sentences.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
         return None, sentences
@@ -140,7 +143,24 @@ def best_copies(folder: Path) -> Iterator[tuple[Path, str]]:
                 yield state / BEST_PARAMETERS, recorded
 
 
-def _read(folder: Path) -> Checkpoint:
+def states_of_best(folder: Path) -> Iterator[tuple[Path, Checkpoint]]:
+    """Yield each whole state in a folder `state/` whose own parameters were the best so far, the newest first.
+
+    Its tensors "model.NAME" are those of model.safetensors at that step, in a file of their own.
+    """
+    for path in states_in(folder):
+        with suppress(*UNREADABLE):
+            state = read_state(path)
+            if state.numbers["best_step"] == state.step > 0:
+                yield path, state
+
+
+def read_state(folder: Path) -> Checkpoint:
+    """Read a training state, whose files are compared with its manifest.
+
+    Raises:
+        one of UNREADABLE: it is damaged.
+    """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
     wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]

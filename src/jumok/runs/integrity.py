@@ -28,7 +28,7 @@ from jumok.errors import RunError
 from jumok.files import atomic_path, sha256_of
 from jumok.messages import shell
 from jumok.models.tensors import load_tensors
-from jumok.runs.checkpoints import best_copies
+from jumok.runs.checkpoints import best_copies, states_of_best
 
 if TYPE_CHECKING:
     from jumok.runs.folder import RunFolder
@@ -122,10 +122,10 @@ def has_accepted_sum(run: RunFolder) -> bool:
 
 def _changed(run: RunFolder) -> RunError:
     """The error for parameters that are not those in config.json, with a remedy that can work."""
-    if any(True for _ in best_copies(run.state)):
+    if any(True for _ in best_copies(run.state)) or any(True for _ in states_of_best(run.state)):
         return RunError(
-            "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). A "
-            "training state holds a copy; `{command}` restores it.",
+            "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). "
+            "`{command}` restores it from a training state.",
             path=run.model_file,
             command=shell("jumok", "doctor", run.path, "--repair"),
         )
