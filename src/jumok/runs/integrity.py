@@ -28,7 +28,7 @@ from jumok.errors import RunError
 from jumok.files import atomic_path, sha256_of
 from jumok.messages import shell
 from jumok.models.tensors import load_tensors
-from jumok.runs.checkpoints import best_copies, states_of_best
+from jumok.runs.checkpoints import best_copies, states_in, states_of_best
 
 if TYPE_CHECKING:
     from jumok.runs.folder import RunFolder
@@ -128,6 +128,14 @@ def _changed(run: RunFolder) -> RunError:
             "`{command}` restores it from a training state.",
             path=run.model_file,
             command=shell("jumok", "doctor", run.path, "--repair"),
+        )
+    if states_in(run.state):
+        return RunError(
+            "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). Restore "
+            "the file from a copy. Without one, `{command}` goes on from the last training state and chooses the best "
+            "parameters anew.",
+            path=run.model_file,
+            command=shell("jumok", "train", "--resume", "--out", run.path),
         )
     return RunError(
         "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). Restore the "
