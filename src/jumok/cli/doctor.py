@@ -33,11 +33,12 @@ SIGNS = {"ok": "✓", "note": "·", "damaged": "✗", "problem": "✗"}
 def doctor(run: Path | None, repairs: bool, as_json: bool, quiet: bool) -> None:
     """Examine the files of a run folder, or without RUN this installation.
 
-    Each finding says what is whole, what is not, and what to do. Nothing is changed without --repair. The exit code is 0 if all is whole, and 1 otherwise.
+    Each finding says what is whole, what is not, and what to do. Nothing is changed without --repair. The exit code is
+    0 if all is whole, and 1 otherwise.
     """
     if run is None:
         if repairs:
-            raise ConfigError("{--repair} restores files of a run; name its folder: jumok doctor RUN --repair.")
+            raise ConfigError("{--repair} restores the files of a run; name its folder: jumok doctor RUN {--repair}.")
         whole = _installation(as_json)
     else:
         whole = _run(run, repairs, as_json, quiet)

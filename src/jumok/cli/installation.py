@@ -29,10 +29,10 @@ LITTLE_DISK, LITTLE_MEMORY = 1e9, 2e9  # bytes, below which there is a note
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "filelock", "rich", "matplotlib", "charset_normalizer")
 # What the optional packages are for, by the name of the extra: the modules, and the use.
 EXTRAS = {
-    "hf": (("transformers",), message("comparing with transformers; exports load there")),
+    "hf": (("transformers",), message("models of transformers in the same program")),
     "metrics": (("sacrebleu",), message("chrF and BLEU of answers")),
     "data": (("pyarrow",), message("Parquet and Arrow files")),
-    "serve": (("fastapi", "uvicorn", "prometheus_client"), message("jumok serve")),
+    "serve": (("fastapi", "uvicorn", "prometheus_client"), message("the HTTP API: jumok serve")),
     "gguf": (("gguf",), message("files for llama.cpp and Ollama")),
     "onnx": (("onnx",), message("files for onnxruntime")),
     "lora": (("peft",), message("adapters: jumok train --lora")),
@@ -189,7 +189,7 @@ def _memory() -> Iterator[Finding]:
         yield Finding(name="memory", condition="ok", text=tr("the system does not say how much is free"))
     elif free < LITTLE_MEMORY:
         text = tr("{free:.1f} GB free", free=free / 1e9)
-        remedy = tr("End other programs, or train a smaller model: --size micro.")
+        remedy = tr("End other programs, or train a smaller model: {--size micro}.")
         yield Finding(name="memory", condition="note", text=text, remedy=remedy)
     else:
         yield Finding(name="memory", condition="ok", text=tr("{free:.1f} GB free", free=free / 1e9))
