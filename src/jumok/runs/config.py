@@ -65,7 +65,7 @@ def parse_config(path: Path) -> dict[str, Any]:
             "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
             path=path,
             found=found,
-            known=FORMAT_OF_PARTS,
+            known=max(READ_SINCE),
         )
     return config
 
