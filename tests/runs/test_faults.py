@@ -31,7 +31,7 @@ from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import checkpoints, parameters
+from jumok.runs import checkpoints, folder, parameters
 from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
@@ -137,7 +137,7 @@ def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
         patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
         patch.setattr(io, "open", open_watched)
         patch.setattr(builtins, "open", open_watched)
-        for module in (checkpoints, parameters, export):
+        for module in (checkpoints, parameters, folder, export):
             patch.setattr(module, "save_file", save_watched)
         patch.setattr(
             pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{sum(1 for _ in events)}")

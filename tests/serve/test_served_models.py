@@ -169,7 +169,7 @@ def test_a_model_that_never_fits(folders: list[Path]) -> None:
 
 def test_many_requests_load_it_once(folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     models, times, load = serving(folders), [], module.load
-    monkeypatch.setattr(module, "load", lambda *given: times.append(given) or load(*given))
+    monkeypatch.setattr(module, "load", lambda *given, **how: times.append(given) or load(*given, **how))
 
     async def one() -> Any:
         async with models.get("b") as served:
@@ -211,7 +211,8 @@ def replace(folder: Path, seed: int) -> None:
     """Write other parameters, as a training does: beside the file, and renamed."""
     (folder.parent / "new").mkdir()
     save(folder.parent / "new" / folder.name, seed)
-    (folder.parent / "new" / folder.name / "model.safetensors").replace(folder / "model.safetensors")
+    for name in ("config.json", "model.safetensors"):  # the one has the SHA-256 of the other
+        (folder.parent / "new" / folder.name / name).replace(folder / name)
 
 
 def test_a_run_that_was_trained_further_is_loaded_again(folders: list[Path], serving: Open) -> None:

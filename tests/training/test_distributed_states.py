@@ -318,8 +318,8 @@ def test_a_moment_of_no_parameter(run: Path) -> None:
 @pytest.mark.long
 def test_an_older_version_refuses_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take the states for damaged ones, and remove them."""
-    monkeypatch.setattr(config_of_runs, "FORMAT_OF_PARTS", 1)
-    with pytest.raises(RunError, match=r"has format 2; this version of jumok supports format 1\. Update jumok"):
+    monkeypatch.setattr(config_of_runs, "READ_SINCE", {1: "0.1.0"})
+    with pytest.raises(RunError, match=r"has format 2, which needs jumok"):
         RunFolder.open(run)
 
 

@@ -14,7 +14,21 @@ import warnings
 
 import click
 
-from jumok.cli import bench, convert, corpus, evaluate, generate, learn, plan, predict, serve, share, train, view
+from jumok.cli import (
+    bench,
+    convert,
+    corpus,
+    doctor,
+    evaluate,
+    generate,
+    learn,
+    plan,
+    predict,
+    serve,
+    share,
+    train,
+    view,
+)
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
@@ -53,6 +67,7 @@ for verb in (
     share.share,
     corpus.corpus,
     bench.bench,
+    doctor.doctor,
 ):
     app.add_command(verb)
 

@@ -61,6 +61,14 @@ def option(*names: str, section: str = "Options", **settings: Any) -> Callable[[
     return click.option(*names, cls=_SectionedOption, section=section, **settings)
 
 
+def verification(function: Command) -> Command:
+    """The option --no-verify of verbs that read the parameters of a run, as the argument `verify`."""
+    return option(
+        "--no-verify", "verify", is_flag=True, callback=lambda context, parameter, given: not given, section="Common",
+        help="do not compare the SHA-256 of the parameters with config.json; saves a second per gigabyte",
+    )(function)  # fmt: skip
+
+
 def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
     """The options that most verbs have."""
 

@@ -138,6 +138,7 @@ def compare(
     as_json: bool,
     quiet: bool,
     picture: Path | None,
+    verify: bool = True,
 ) -> None:
     """Evaluate models one after the other, each loaded when its turn comes, and print one table.
 
@@ -159,7 +160,7 @@ def compare(
             say(materials[columns].describe(), quiet=quiet)
         say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
-            row, curve = _row(run, task, materials[columns], device, flags["beam"] or 1)
+            row, curve = _row(run, task, materials[columns], device, flags["beam"] or 1, verify=verify)
         except JumokError as error:
             raise type(error)("{error}", error=f"{name}: {error}") from error
         warn_of_training_data(row["seen_in_training"], name, quiet=quiet)
@@ -214,13 +215,15 @@ def _task_of_all(runs: Sequence[Path]) -> str:
     return tasks[0]
 
 
-def _row(run: Path, task: str, material: Any, device: str, beam: int) -> tuple[dict[str, Any], LossByPosition | None]:
+def _row(
+    run: Path, task: str, material: Any, device: str, beam: int, *, verify: bool
+) -> tuple[dict[str, Any], LossByPosition | None]:
     """The figures of a model, and its loss by position if it is a language model."""
     from jumok import device as devices
     from jumok.runs.load import load
     from jumok.training.tasks import task_of_run
 
-    model = load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)), verify=verify)
     began = time.perf_counter()
     figures = dataclasses.asdict(measure(task, model, material, beam))
     seconds = time.perf_counter() - began

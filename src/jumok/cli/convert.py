@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import print_json, say
 from jumok.cli.gguf import OPTIONS as GGUF_OPTIONS
 from jumok.cli.gguf import write_gguf
@@ -35,8 +35,18 @@ FORMS = ("hf", "jumok", "gguf", "onnx", "page")
 @option("--to", "form", type=click.Choice(FORMS), required=True, help="format of TARGET")
 @option("--type", "kind", type=click.Choice(["f32", "f16", "q8_0"]), help="gguf: type of the matrices [f32]")
 @page_options
+@verification
 @common(device=False)
-def convert(source: Path, target: Path, form: str, force: bool, as_json: bool, quiet: bool, **settings: Any) -> None:
+def convert(
+    source: Path,
+    target: Path,
+    form: str,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    verify: bool,
+    **settings: Any,
+) -> None:
     """Convert a run folder to another format, or a transformers model folder to a run folder.
 
     SOURCE is a run folder, or with `--to jumok` a transformers folder. A GGUF file is for llama.cpp, LM Studio and
@@ -54,14 +64,14 @@ def convert(source: Path, target: Path, form: str, force: bool, as_json: bool, q
         raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
     if form == "page":
         del settings["kind"]
-        write_page(source, target, settings, force=force, quiet=quiet)
+        write_page(source, target, settings, force=force, quiet=quiet, verify=verify)
     elif form == "gguf":
-        write_gguf(source, target, everything, quiet=quiet)
+        write_gguf(source, target, everything, quiet=quiet, verify=verify)
     elif form == "onnx":
-        write_onnx(source, target, force=force, quiet=quiet)
+        write_onnx(source, target, force=force, quiet=quiet, verify=verify)
     else:
         if form == "hf":
-            _write_folder(source, target, settings["licence"])
+            _write_folder(source, target, settings["licence"], verify=verify)
         else:
             save(from_hf(source), target)
         say(tr("Wrote {path}.", path=target), quiet=quiet)
@@ -69,7 +79,7 @@ def convert(source: Path, target: Path, form: str, force: bool, as_json: bool, q
         print_json({"source": str(source), "target": str(target), "to": form})
 
 
-def _write_folder(source: Path, target: Path, licence: str | None) -> None:
+def _write_folder(source: Path, target: Path, licence: str | None, *, verify: bool) -> None:
     """Write a folder for `transformers`, with a model card of what the run folder tells."""
     from jumok.interop.huggingface import to_hf
     from jumok.interop.huggingface.card import PICTURE, Card
@@ -77,7 +87,7 @@ def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     from jumok.runs.folder import RunFolder
     from jumok.runs.load import load
 
-    model = load(source)
+    model = load(source, verify=verify)
     run = {} if is_hf(source) else RunFolder.open(source).read_config()
     curves = source / PICTURE
     picture = curves.read_bytes() if curves.is_file() and "metrics" in run else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.material import read_material, recorded_columns
 from jumok.messages import tr
@@ -44,6 +44,7 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     metavar="FILE",
     help="draw the loss by the length of the context, as .png, .svg or .pdf [several runs: loss-by-position.png]",
 )
+@verification
 @common()
 def evaluate(
     run: Path,
@@ -52,6 +53,7 @@ def evaluate(
     as_json: bool,
     quiet: bool,
     picture: Path | None,
+    verify: bool,
     **flags: Any,
 ) -> None:
     """Evaluate a model on a text or a table.
@@ -70,9 +72,9 @@ def evaluate(
     if not given:
         raise click.UsageError(tr("Missing argument 'TEXT...': every argument is the folder of a model."))
     if len(runs) > 1:
-        compare(runs, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture)
+        compare(runs, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture, verify=verify)
     else:
-        _evaluate_one(run, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture)
+        _evaluate_one(run, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture, verify=verify)
 
 
 def _evaluate_one(
@@ -84,6 +86,7 @@ def _evaluate_one(
     as_json: bool,
     quiet: bool,
     picture: Path | None,
+    verify: bool,
 ) -> None:
     from jumok import device as devices
     from jumok.cli.compare_runs import draw, measure, require_options, require_picture, warn_of_training_data
@@ -91,7 +94,7 @@ def _evaluate_one(
     from jumok.models import task_of
     from jumok.runs.load import load
 
-    model = load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)), verify=verify)
     task = task_of(model)
     require_options(task, run, flags)
     require_picture(task, picture)

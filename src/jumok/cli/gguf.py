@@ -12,7 +12,7 @@ from jumok.messages import tr
 OPTIONS = ("kind", "licence", "force")  # of `jumok convert`
 
 
-def write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool) -> None:
+def write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool, verify: bool) -> None:
     """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them.
 
     Args:
@@ -29,7 +29,7 @@ def write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool) 
     if not settings["force"]:
         refuse_to_replace(path)
         refuse_to_replace(beside)
-    model = load(run)
+    model = load(run, verify=verify)
     kind: Kind = settings["kind"] or "f32"
     found = to_gguf(model, path, kind, name=run.resolve().name, licence=settings["licence"])
     try:

@@ -10,7 +10,7 @@ from jumok.errors import ConfigError
 from jumok.messages import tr
 
 
-def write_onnx(source: Path, path: Path, *, force: bool, quiet: bool) -> None:
+def write_onnx(source: Path, path: Path, *, force: bool, quiet: bool, verify: bool) -> None:
     """Write the ONNX file of a model and its tokenizer, and say what was written."""
     from jumok.files import require_writable
     from jumok.interop.onnx import beside, to_onnx
@@ -24,7 +24,7 @@ def write_onnx(source: Path, path: Path, *, force: bool, quiet: bool) -> None:
             raise ConfigError(
                 "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign[0]
             )
-    found = to_onnx(load(source), path)
+    found = to_onnx(load(source, verify=verify), path)
     others = ", ".join(map(str, found.paths[1:]))
     written = {"path": path, "megabytes": found.bytes / 1e6}
     if others:

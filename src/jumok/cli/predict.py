@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.cli.material import recorded_columns
 from jumok.errors import ConfigError, TextError
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
 @option("--column", help="the same as --text")
 @option("--encoding", help="encoding of the files [detected]")
+@verification
 @common()
 def predict(
     run: Path,
@@ -48,6 +49,7 @@ def predict(
     device: str,
     as_json: bool,
     quiet: bool,
+    verify: bool,
 ) -> None:
     """Classify texts with the classifier of a run folder.
 
@@ -68,7 +70,7 @@ def predict(
         )
     chosen = text or column
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
-    model = load(run, str(devices.choose_device(device)))
+    model = load(run, str(devices.choose_device(device)), verify=verify)
     predictions = predict_whole(model, given)
     if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import let_waiting_threads_sleep, process_seconds
@@ -91,6 +91,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
 @field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
+@verification
 @common(seed=True)
 def train(
     texts: tuple[str, ...],
@@ -103,6 +104,7 @@ def train(
     device: str,
     as_json: bool,
     quiet: bool,
+    verify: bool,
     **flags: Any,
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
@@ -134,7 +136,7 @@ def train(
         )
     with world_of(device) as (world, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
-        request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world)
+        request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world, verify=verify)
         if explain and resume:
             raise ConfigError(
                 "{--explain} applies to a new run; the settings of an existing run are in its config.json. "

@@ -36,7 +36,7 @@ class TrainRequest:
         settings: those that were given on the command line or in a run.toml, by the names of the options.
         init: a run folder or a transformers model folder to start from, or None.
         device: as for `jumok.device.choose_device`. began: when the process began, as of `time.monotonic`.
-        world: the processes that train together; None: this one alone.
+        world: the processes that train together; None: this one alone. verify: the parameters of `init`.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class TrainRequest:
         device: str,
         began: float,
         world: World | None = None,
+        verify: bool = True,
     ) -> None:
+        self.verify = verify
         self.texts, self.init, self.device, self.began, self.world = texts, init, device, began, world
         self.reading = {name: settings.get(name) for name in (*READING, *COLUMN_NAMES)}
         self.tokenizer_options = {name: settings[name] for name in TOKENIZER_OPTIONS if settings.get(name) is not None}
@@ -92,6 +94,7 @@ class TrainRequest:
             began=self.began,
             report=report,
             world=self.world,
+            verify=self.verify,
         )
         return trainer, text.describe()
 

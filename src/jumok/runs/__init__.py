@@ -17,5 +17,8 @@ pickle.
     stored.py      the tensors of a state that several processes write and read
     logs.py        metrics.jsonl and samples.txt: appending, truncation on resume, reading
     parameters.py  the tensors of a model by name, and model.safetensors
+    integrity.py   the SHA-256 of model.safetensors: how it is replaced, and the check when it is read
+    examine.py     what is whole in a run folder
+    repair.py      what the training states can restore
     load.py        load and save: run folders, and Hugging Face folders
 """

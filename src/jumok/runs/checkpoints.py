@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,12 @@ TENSORS = "tensors.safetensors"  # written by one process
 PARTS = "tensors"  # the folder of the files of several processes
 PART = re.compile(rf"{PARTS}/[\w.-]+\.safetensors")
 NUMBERS = "numbers.json"
+MANIFEST = "manifest.json"  # SHA-256 of each file
 BEST_PARAMETERS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
+
+# What `read_state` raises for a damaged state.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 
 WriteParts = Callable[[Path], Mapping[str, str]]  # writes files to a folder; returns their names and SHA-256
 
@@ -84,7 +89,7 @@ class Checkpoints:
             manifest = {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
             if write_parts is not None:
                 manifest |= {f"{PARTS}/{name}": each for name, each in write_parts(folder / PARTS).items()}
-            (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+            (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
     def prune(self) -> None:
         """Remove damaged states found by `newest`, and all but the newest state of each of the last KEPT steps."""
@@ -110,19 +115,53 @@ class Checkpoints:
         sentences: list[str] = []
         for folder in self._found():
             try:
-                return _read(folder), sentences
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+                return read_state(folder), sentences
+            except UNREADABLE as error:
                 self._damaged.add(folder)
                 sentences.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
         return None, sentences
 
     def _found(self) -> list[Path]:
-        found = [p for p in self._folder.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
-        return sorted(found, key=_place, reverse=True)  # newest first
+        return states_in(self._folder)
 
 
-def _read(folder: Path) -> Checkpoint:
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+def states_in(folder: Path) -> list[Path]:
+    """The folders of the training states in a folder `state/`, the newest first."""
+    found = [p for p in folder.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
+    return sorted(found, key=_place, reverse=True)
+
+
+def best_copies(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each whole copy of model.safetensors in the states of a folder `state/`, the newest first, and its SHA-256.
+
+    A copy may be the same file as model.safetensors, by a hard link; it is damaged then if that is.
+    """
+    for state in states_in(folder):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            recorded = json.loads((state / MANIFEST).read_text(encoding="utf-8"))[BEST_PARAMETERS]
+            if sha256_of(state / BEST_PARAMETERS) == recorded:
+                yield state / BEST_PARAMETERS, recorded
+
+
+def states_of_best(folder: Path) -> Iterator[tuple[Path, Checkpoint]]:
+    """Yield each whole state in a folder `state/` whose own parameters were the best so far, the newest first.
+
+    Its tensors "model.NAME" are those of model.safetensors at that step, in a file of their own.
+    """
+    for path in states_in(folder):
+        with suppress(*UNREADABLE):
+            state = read_state(path)
+            if state.numbers["best_step"] == state.step > 0:
+                yield path, state
+
+
+def read_state(folder: Path) -> Checkpoint:
+    """Read a training state, whose files are compared with its manifest.
+
+    Raises:
+        one of UNREADABLE: it is damaged.
+    """
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
     wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]
     if wrong:

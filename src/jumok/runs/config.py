@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,28 @@ from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError
 from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
+from jumok.version import __version__
 
 FORMAT = 1
 FORMAT_OF_PARTS = 2  # of a run that has a state with a file of each process
+READ_SINCE = {FORMAT: "0.1.0", FORMAT_OF_PARTS: "0.1.0"}  # the first version of jumok that reads each format
+SHA256 = re.compile(r"[0-9a-f]{64}")
+VERSION = re.compile(r"[0-9][0-9a-z.+]{0,30}")
+
+
+def in_format(number: int) -> dict[str, Any]:
+    """Return the entries of a config.json for its format: the number, and the version of jumok that reads it.
+
+    Versions that do not know the number show the version that is needed, so each new format gives its own.
+    """
+    return {"format": number, "needs": READ_SINCE[number]}
 
 
 def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the first entries of a config.json: format, model and tokenizer."""
     # The model can have more ids than the tokenizer: published models are padded to round numbers.
     ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
-    return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
+    return {**in_format(FORMAT), "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
 
 
 def parse_config(path: Path) -> dict[str, Any]:
@@ -32,17 +45,36 @@ def parse_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         found = config["format"]
-        config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
+        if found in READ_SINCE:
+            config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
+            _require_sums(config)
     except (ValueError, KeyError, TypeError, OSError):
         raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
-    if found not in (FORMAT, FORMAT_OF_PARTS):
+    if found not in READ_SINCE:
+        needed = config.get("needs")
+        if isinstance(needed, str) and VERSION.fullmatch(needed):
+            raise RunError(
+                "{path} has format {found}, which needs jumok {needed} or newer; this is jumok {version}. Update it: "
+                "pip install --upgrade jumok.",
+                path=path,
+                found=found,
+                needed=needed,
+                version=__version__,
+            )
         raise RunError(
             "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
             path=path,
             found=found,
-            known=FORMAT_OF_PARTS,
+            known=max(READ_SINCE),
         )
     return config
+
+
+def _require_sums(config: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the accepted sums of the parameters are SHA-256, if there are any."""
+    parameters = config.get("parameters", {"sha256": []})
+    if not all(SHA256.fullmatch(each) for each in parameters["sha256"]):
+        raise ValueError(parameters)
 
 
 def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:

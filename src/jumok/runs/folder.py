@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import nn
 
 from jumok.config import ModelConfig
@@ -18,19 +19,17 @@ from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, copy_or_link, locked, space, sync_folder, write_atomic
 from jumok.messages import shell, tr
 from jumok.models import require_stored
-from jumok.models.tensors import load_tensors
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
-from jumok.runs.config import FORMAT_OF_PARTS, model_config_of, parse_config, require_tokenizer_of
+from jumok.runs.config import FORMAT_OF_PARTS, in_format, model_config_of, parse_config, require_tokenizer_of
+from jumok.runs.integrity import read_verified, replaced_parameters
 from jumok.runs.logs import Logs
 from jumok.runs.parameters import (
     holds,
     numbers_in,
     parameters_of,
-    replace_by_copy,
     restore_parameters,
     second_name,
     size_of,
-    write_tensors,
 )
 from jumok.runs.stopping import stop_file
 from jumok.tokenizers import Tokenizer
@@ -222,30 +221,23 @@ class RunFolder:
         with self.writing("tokenizer.json"):
             tokenizer.save(self.path / "tokenizer.json")
 
-    def read_parameters(self, model: nn.Module) -> None:
+    def read_parameters(self, model: nn.Module, *, verify: bool = True) -> None:
         """Load model.safetensors into the model.
+
+        Args:
+            verify: whether the SHA-256 of the file is compared with config.json, which takes a second per gigabyte.
 
         Raises:
             RunError: it is missing or damaged, or its tensors do not fit the model.
         """
         path = self._require("model.safetensors")
-        try:
-            tensors = load_tensors(path)
-        except (SafetensorError, OSError) as error:
-            raise RunError(
-                "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it again; "
-                "otherwise restore it from a copy.",
-                path=path,
-                error=error,
-                command=shell("jumok", "train", "--resume", "--out", self.path),
-            ) from None
-        restore_parameters(model, tensors, where=str(path))
+        restore_parameters(model, read_verified(self, path, verify=verify), where=str(path))
 
     def write_parameters(self, model: nn.Module) -> None:
-        """Write model.safetensors."""
+        """Write model.safetensors, and its SHA-256 to config.json."""
         tensors = parameters_of(model)
-        with self.writing("model.safetensors", needed=size_of(tensors)):
-            write_tensors(self.model_file, tensors)
+        with self.writing("model.safetensors", needed=size_of(tensors)), replaced_parameters(self) as temporary:
+            save_file(tensors, temporary)
 
     def has_parameters_of(self, state: Checkpoint) -> bool:
         """Return whether model.safetensors is unchanged since `state` was written.
@@ -259,8 +251,11 @@ class RunFolder:
         if state.best is None or not holds(*state.best):
             return False
         copy, _ = state.best
-        with self.writing("model.safetensors", needed=copy.stat().st_size):
-            replace_by_copy(self.model_file, copy)
+        with (
+            self.writing("model.safetensors", needed=copy.stat().st_size),
+            replaced_parameters(self) as temporary,
+        ):
+            shutil.copyfile(copy, temporary)
         return True
 
     def set_aside_parameters(self) -> Path | None:
@@ -297,7 +292,7 @@ class RunFolder:
             RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
         if write_parts is not None and (config := self.read_config())["format"] < FORMAT_OF_PARTS:
-            self.write_config({**config, "format": FORMAT_OF_PARTS})  # first: older versions would remove the state
+            self.write_config({**config, **in_format(FORMAT_OF_PARTS)})  # first: older versions would remove the state
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
             self.logs.sync()  # the state records their sizes
             self.checkpoints.write(state, self.model_file, write_parts)

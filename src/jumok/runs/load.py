@@ -44,11 +44,18 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
 
 
 @overload
-def load(path: str | os.PathLike[str], device: str = "cpu", *, compile: bool = False) -> Any: ...
+def load(path: str | os.PathLike[str], device: str = "cpu", *, compile: bool = False, verify: bool = True) -> Any: ...
 @overload
-def load(path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M], compile: bool = False) -> M: ...
 def load(
-    path: str | os.PathLike[str], device: str = "cpu", *, kind: type[nn.Module] = nn.Module, compile: bool = False
+    path: str | os.PathLike[str], device: str = "cpu", *, kind: type[M], compile: bool = False, verify: bool = True
+) -> M: ...
+def load(
+    path: str | os.PathLike[str],
+    device: str = "cpu",
+    *,
+    kind: type[nn.Module] = nn.Module,
+    compile: bool = False,
+    verify: bool = True,
 ) -> Any:
     """Load the model of a run folder, with its best parameters, or of a Hugging Face folder.
 
@@ -60,6 +67,8 @@ def load(
         kind: GPT, BERT or EncoderDecoder, to require that class.
         compile: build the C++ step that generates with a GPT on a CPU, if it is not there yet. It takes about ten
             seconds once; later processes find it. If it cannot be built, a warning says why, and PyTorch generates.
+        verify: compare the SHA-256 of the parameters of a run folder with config.json, which takes about a second for
+            each gigabyte. Runs that earlier versions wrote have none, and Hugging Face folders neither.
 
     Returns:
         The model, in eval mode, with its tokenizer in the attribute `tokenizer`.
@@ -70,7 +79,7 @@ def load(
         JumokError: the model has an architecture that jumok does not support.
     """
     folder = Path(path)
-    model = from_hf(folder) if is_hf(folder) else _load_run(folder)
+    model = from_hf(folder) if is_hf(folder) else _load_run(folder, verify)
     if not isinstance(model, kind):
         found, wanted = type(model).__name__, kind.__name__
         raise RunError(
@@ -84,11 +93,11 @@ def load(
     return model.to(device)
 
 
-def _load_run(path: Path) -> Model:
+def _load_run(path: Path, verify: bool) -> Model:
     run = RunFolder.open(path)
     model = build_blank(run.model_config())
     model.tokenizer = run.read_tokenizer()
-    run.read_parameters(model)
+    run.read_parameters(model, verify=verify)
     return model.eval()
 
 

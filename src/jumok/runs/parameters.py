@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -104,12 +103,6 @@ def holds(path: Path, sha256: str) -> bool:
         return sha256_of(path) == sha256
     except OSError:
         return False
-
-
-def replace_by_copy(path: Path, source: Path) -> None:
-    """Replace `path` by a copy of `source`, atomically."""
-    with atomic_path(path) as temporary:
-        shutil.copyfile(source, temporary)
 
 
 def second_name(path: Path) -> Path:

@@ -268,7 +268,7 @@ class Models:
     def _read(self, run: _Run) -> None:
         files = _identity(run.folder)
         self._make_room(run)
-        model = load(run.folder, self._device)
+        model = load(run.folder, self._device, verify=self._settings.verify)
         writes = isinstance(model, GPT | EncoderDecoder) and task_of(model) in ("lm", "seq2seq")
         served = Served(
             name=run.name,

@@ -59,12 +59,13 @@ class Start:
     began: float
     report: Callable[[str], None]
     world: World = field(default_factory=World)
+    verify: bool = True
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
         given = self._given()
         task_type = TASKS[given.get("task", "lm")]
-        init = None if self.init is None else load(self.init)
+        init = None if self.init is None else load(self.init, verify=self.verify)
         kind = self._kind(task_type, init)
         wanted, training = configuration.configure(given, None, kind, None if init is None else init.config)
         require_possible(training, self.device)

@@ -72,6 +72,7 @@ class Trainer:
         began: float | None = None,
         report: Callable[[str], None] | None = None,
         world: World | None = None,
+        verify: bool = True,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -91,14 +92,13 @@ class Trainer:
                 tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`; a string or a `Path` as there.
             init: a run folder or a stock folder that gives the initial parameters, the shape and the tokenizer.
-            device: "auto", "cpu", "cuda" or "mps".
-            began: `time.monotonic()` from which a time budget counts; None: now.
+            device: "auto", "cpu", "cuda" or "mps". began: `time.monotonic()` at which a time budget begins; None: now.
             report: called with what is being done, in a few words, before anything that may take long.
             world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
+            verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
 
         Raises:
-            ConfigError, TextError, TokenizerError, RunError: see their messages.
-            TrainingError: the device has too little memory for the model.
+            ConfigError, TextError, TokenizerError, RunError; TrainingError: too little memory. See their messages.
         """
         world = world or World()
         begun = Start(
@@ -114,6 +114,7 @@ class Trainer:
             began=time.monotonic() if began is None else began,
             report=world.reporting(report or _silent),
             world=world,
+            verify=verify,
         )
         return cls._led(begun.run())
 

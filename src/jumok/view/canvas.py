@@ -105,12 +105,17 @@ def line_look(index: int, ink: str = INK) -> dict[str, Any]:
     }
 
 
-def _families() -> list[str]:
-    """The first installed family with Hangul, then the fallback."""
+def hangul_font() -> str | None:
+    """The family that draws Hangul in pictures: the first of HANGUL_FONTS that is installed; None if there is none."""
     from matplotlib import font_manager
 
     known = {font.name for font in font_manager.fontManager.ttflist}
-    found = next((family for family in HANGUL_FONTS if family in known), None) or _newly_installed()
+    return next((family for family in HANGUL_FONTS if family in known), None) or _newly_installed()
+
+
+def _families() -> list[str]:
+    """The first installed family with Hangul, then the fallback."""
+    found = hangul_font()
     return [found, FALLBACK] if found else [FALLBACK]
 
 

@@ -1,0 +1,175 @@
+"""`jumok doctor`: a run folder, and this installation."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import os
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from conftest import FIXTURES, Jumok
+from jumok.cli import app, installation
+from jumok.cli.installation import EXTRAS, examine_installation
+from jumok.runs.load import load, save
+
+ROOT = Path(__file__).resolve().parents[2]
+READING = ("generate", "evaluate", "view", "predict", "convert", "share", "serve", "train")
+
+
+@pytest.fixture
+def run(own_folder: Path) -> Path:
+    shutil.copytree(FIXTURES / "runs" / "lm-modern", own_folder / "run")
+    return Path("run")
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_run(run: Path, jumok: Jumok) -> None:
+    end = jumok("doctor", run)
+    assert end.code == 0
+    assert "model.safetensors" in end.out
+    assert "The training can go on from step 2." in end.err
+    found = jumok("doctor", run, "--json").json
+    assert (found["whole"], found["usable"], found["resumable"], found["repaired"]) == (True, True, 2, [])
+    assert {one["condition"] for one in found["findings"]} == {"ok"}
+
+
+def test_a_damaged_run_is_repaired(run: Path, jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run / "model.safetensors").write_bytes(b"damaged")
+    end = jumok("doctor", run)
+    assert end.code == 1
+    assert "jumok doctor run --repair" in " ".join(end.out.split())
+    assert "cannot be used" in end.err
+    assert jumok("generate", run, "하나").code == 1
+    end = jumok("doctor", run, "--repair", "--json")
+    assert end.code == 0
+    assert end.json["whole"]
+    assert len(end.json["repaired"]) == 2
+    assert (run / "model.safetensors.damaged").read_bytes() == b"damaged"
+    assert jumok("generate", run, "하나", "--tokens", "2").code == 0
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    assert "모델을 사용할 수 있습니다." in jumok("doctor", run).err
+
+
+def test_what_is_no_run(jumok: Jumok, own_folder: Path) -> None:
+    end = jumok("doctor", own_folder)
+    assert (end.code, "is no run folder" in end.err) == (1, True)
+    end = jumok("doctor", "--repair")
+    assert (end.code, "jumok doctor RUN --repair" in end.err) == (2, True)
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_each_verb_that_reads_a_run_has_no_verify(verb: str) -> None:
+    names = [name for one in app.commands[verb].params if isinstance(one, click.Option) for name in one.opts]
+    assert "--no-verify" in names
+
+
+def test_no_verify_loads_a_changed_file(run: Path, jumok: Jumok) -> None:
+    save(load(run), "new")
+    content = bytearray(Path("new/model.safetensors").read_bytes())
+    content[-1] ^= 1
+    Path("new/model.safetensors").write_bytes(content)
+    end = jumok("generate", "new", "하나", "--tokens", "2")
+    assert (end.code, "--no-verify" in end.err) == (1, True)
+    assert jumok("generate", "new", "하나", "--tokens", "2", "--no-verify").code == 0
+
+
+# --- the installation -------------------------------------------------------------------------------------------------
+
+
+def conditions() -> dict[str, str]:
+    return {one.name: one.condition for one in examine_installation()}
+
+
+def test_the_installation(jumok: Jumok) -> None:
+    end = jumok("doctor", "--json")
+    names = [one["name"] for one in end.json["findings"]]
+    assert len(names) == len(set(names))
+    assert {"Python", "torch", "processors", "C++", "memory", "cache", "folder", "font", "terminal", *EXTRAS} <= {
+        *names
+    }
+    assert end.json["well"] == (end.code == 0)
+    assert all(one["remedy"] for one in end.json["findings"] if one["condition"] == "problem")
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    """Those for people who work on jumok are left out."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert EXTRAS.keys() == known.keys() - {"bench", "test", "docs", "dev"}
+
+
+def test_a_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of the system was of another version, and the traceback of torch was all there was to read."""
+
+    def broken(name: str) -> Any:
+        raise OSError("libgomp.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(installation.importlib, "import_module", broken)
+    (found,) = (one for one in examine_installation() if one.name == "torch")
+    assert found.condition == "problem"
+    assert "libgomp" in found.text
+    assert "pip install" in found.remedy
+
+
+def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = conditions()
+    assert found["packages"] == "problem"
+    assert all(found[extra] == "note" for extra in EXTRAS)
+
+
+def test_an_examination_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object) -> Any:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    (found,) = (one for one in examine_installation() if one.name == "disk")
+    assert found.condition == "note"
+    assert "unforeseen" in found.text
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert conditions()["C++"] == "note"
+
+
+def test_fewer_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "processors", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert conditions()["processors"] == "note"
+
+
+def test_a_terminal_without_korean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first Korean sample was an error of the encoding."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    (found,) = (one for one in examine_installation() if one.name == "terminal")
+    assert found.condition == "problem"
+    assert found.remedy
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
+    assert conditions()["cache"] == "problem"
+
+
+def test_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "LITTLE_DISK", 1e30)
+    assert conditions()["folder"] == "note"
+
+
+def test_no_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jumok.view import canvas
+
+    monkeypatch.setattr(canvas, "hangul_font", lambda: None)
+    assert conditions()["font"] == "note"
