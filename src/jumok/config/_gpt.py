@@ -64,9 +64,13 @@ class GPTConfig(ModelConfig):
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
     pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
+    bos_id: int | None = setting(None, "id that begins a text; none: a newline does")
+    eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))
+        if isinstance(self.eos_ids, list):  # JSON has no tuples
+            object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
         require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"
@@ -91,7 +95,8 @@ class GPTConfig(ModelConfig):
                 "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
                 "it; choose last, mean or attention."
             )
-        require_id("pad_id", self.pad_id, self.vocab_size)
+        for name, value in (("pad_id", self.pad_id), ("bos_id", self.bos_id), *(("eos_ids", i) for i in self.eos_ids)):
+            require_id(name, value, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(
