@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Unpack, overload
 
-from jumok.config import require_choice, require_range
+from jumok.config import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine
 from jumok.inference.matrices import QUANTIZATIONS, Quantization
@@ -109,7 +109,7 @@ def generate(
         JumokError: the model's logits are not finite in any continuation; see also `Completion.finish`.
     """
     require_range("samples", samples, 1)
-    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+    prompts = list(prompt) if isinstance(prompt, (list, tuple)) else [prompt]
     how = Sampling(**sampling)
     starts = _prepare(model, prompts, tokens, seed, stop, quantize)
     if not prompts:
@@ -236,6 +236,8 @@ def _prepare(
             "EncoderDecoder answers a text: from jumok.inference.answer import answer.",
             kind=type(model).__name__,
         )
+    for one in prompts:
+        require_type("prompt", one, str)
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
     if quantize is not None:

@@ -114,6 +114,10 @@ class RunFolder:
         Raises:
             RunError: there is none; the message lists run folders in the same place.
         """
+        if path.is_file():
+            raise RunError(
+                "{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=_other_runs(path)
+            )
         if not path.is_dir():
             raise RunError("there is no run folder {path}.{hint}", path=path, hint=_other_runs(path))
         run = cls(path)
