@@ -7,7 +7,7 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range
+from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range, require_type
 from jumok.config._fields import require_types, setting
 from jumok.config._model import (
     LARGEST_BASE,
@@ -95,8 +95,11 @@ class GPTConfig(ModelConfig):
                 "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
                 "it; choose last, mean or attention."
             )
-        for name, value in (("pad_id", self.pad_id), ("bos_id", self.bos_id), *(("eos_ids", i) for i in self.eos_ids)):
-            require_id(name, value, self.vocab_size)
+        require_id("pad_id", self.pad_id, self.vocab_size)
+        require_id("bos_id", self.bos_id, self.vocab_size)
+        for one in self.eos_ids:
+            require_type("an id in eos_ids", one, int)
+            require_id("an id in eos_ids", one, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(
