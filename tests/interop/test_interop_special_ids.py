@@ -135,7 +135,7 @@ def test_a_model_of_jumok_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ids", [{"bos_id": 99}, {"eos_ids": (3, 99)}, {"eos_ids": (-1,)}, {"eos_ids": ("a",)}])
 def test_ids_that_the_model_does_not_have(ids: Any) -> None:
-    with pytest.raises(ConfigError, match="bos_id|eos_ids"):
+    with pytest.raises(ConfigError, match=r"bos_id|eos_ids"):
         GPTConfig(vocab_size=10, n_layer=1, n_head=1, n_embd=4, **ids)
 
 

@@ -39,9 +39,9 @@ class Completion:
             after normalising: with a `jamo` tokenizer the text may begin with the tail of the prompt's last syllable.
         ids: every id that was drawn, those of a stop string included.
         tokens: their number.
-        finish: "stop" at a stop string or at an id of the model that ends a text, or "length" when the tokens were used up; a last character whose bytes are
-            not complete by then is left out of the text. "not finite" where the model's logits were not finite after
-            these ids, while other continuations went on.
+        finish: "stop" at a stop string or at an id of the model that ends a text, or "length" when the tokens were used
+            up; a last character whose bytes are not complete by then is left out of the text. "not finite" where the
+            model's logits were not finite after these ids, while other continuations went on.
     """
 
     prompt: str
@@ -91,7 +91,8 @@ def generate(
     Args:
         model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
         prompt: any text, also longer than the context; "" begins a new text, as after a newline, or after the id with
-            which an imported model begins. Or a list of texts of any lengths: each is continued as it would be alone, all of them sooner than one by one.
+            which an imported model begins. Or a list of texts of any lengths: each is continued as it would be alone,
+            all of them sooner than one by one.
         tokens: the most tokens to generate. samples: how many continuations of each prompt.
         seed: None: a new one each time. With the same seed sample i is the same, whatever the number of samples.
         stop: strings that end a continuation where the first of them would begin.
