@@ -69,7 +69,7 @@ class GPTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))
-        if isinstance(self.eos_ids, list):  # JSON has no tuples
+        if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
             object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
         require_types(self)
         require_choice("family", self.family, ACTIVATIONS)

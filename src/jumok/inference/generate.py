@@ -117,17 +117,9 @@ def generate(
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
     require_room_to_write(model.config, samples * len(starts), slots)
-    strings = stop_strings(stop)
+    strings, ends = stop_strings(stop), frozenset(model.config.eos_ids)
     requests = [
-        Request(
-            prompt=start,
-            sampling=how,
-            tokens=tokens,
-            seed=one,
-            sample=sample,
-            stop=strings,
-            stop_ids=frozenset(model.config.eos_ids),
-        )
+        Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings, stop_ids=ends)
         for start, one in zip(starts, _seeds(seed, len(starts)), strict=True)
         for sample in range(samples)
     ]
