@@ -23,7 +23,7 @@ SHAPES = {  # of the modern family, with a vocabulary of 32,000
     "125M": {"n_layer": 12, "n_head": 12, "n_embd": 768, "context_length": 256},
     "350M": {"n_layer": 24, "n_head": 16, "n_embd": 1024, "context_length": 256},
 }
-WAYS = {"all, muon": [], "all, adamw": ["--optimizer", "adamw"], "--lora 8": ["--lora", "8"]}
+WAYS = {"muon": [], "adamw": ["--optimizer", "adamw"], "lora": ["--lora", "8"]}
 
 MAKE = """
 import sys, json, torch, jumok
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1, help="windows of 256 tokens")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="to train; lora: of rank 8")
     args = parser.parse_args()
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     print(describe(choose_device()))
@@ -84,10 +85,10 @@ def main() -> None:
             init, text = f"{folder}/init", f"{folder}/text.txt"
             made = call([sys.executable, "-c", MAKE, init, text, json.dumps(SHAPES[name])], environment)
             print(f"{name}: {int(made):,} parameters", flush=True)
-            for way, flags in WAYS.items():
-                given = [init, text, f"{folder}/{way.replace(' ', '')}", str(args.steps), str(args.batch), *flags]
+            for way in args.ways:
+                given = [init, text, f"{folder}/{way}", str(args.steps), str(args.batch), *WAYS[way]]
                 start, training, seconds = call([sys.executable, "-c", TRAIN, *given], environment).split()
-                print(f"  {way:12} start {start:>6} MB, training {training:>6} MB, {seconds} s a step", flush=True)
+                print(f"  {way:6} start {start:>6} MB, training {training:>6} MB, {seconds} s a step", flush=True)
 
 
 def call(command: list[str], environment: dict[str, str]) -> str:

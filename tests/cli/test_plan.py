@@ -108,6 +108,31 @@ def test_a_run_has_its_own_model(jumok: Jumok, run: Path) -> None:
     end = jumok("plan", run, "--n-layer", "3", "--size", "nano", "--device", "h100")
     assert end.code == 2
     assert "--n-layer, --size" in end.err
+    for arguments, said in (
+        ([run, "--lora", "2"], "leave --lora out"),
+        ([run, "--init", run], "both given"),
+        (["--init", run], "give --tokens or --steps"),
+        (["--init", run, "--tokens", "1M", "--vocab-size", "99"], "leave --vocab-size out"),
+        (["--init", run, "--tokens", "1M", "--n-layer", "9"], "n_layer"),
+        (["--init", run, "--tokens", "1M", "--lora", "2", "--devices", "2"], "one process"),
+        (["--lora", "2"], "name its folder with --init"),
+    ):
+        end = jumok("plan", *arguments, "--device", "h100")
+        assert (end.code, end.out) == (2, "")
+        assert said in end.err
+
+
+def test_a_model_that_is_trained_further(jumok: Jumok, run: Path) -> None:
+    """The options --init and --lora of `jumok train` were unknown to `jumok plan`."""
+    given = ["plan", "--init", run, "--device", "h100", "--tokens", "1M"]
+    whole, thin = jumok(*given, "--json").json, jumok(*given, "--lora", "2", "--json").json
+    recorded = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    assert whole["vocab_size"] == thin["vocab_size"] == recorded["model"]["vocab_size"]
+    assert thin["parameters"] == whole["parameters"]
+    assert thin["way"]["memory"]["gradients"] < whole["way"]["memory"]["gradients"] // 2
+    assert thin["flops_per_token"] < whole["flops_per_token"]
+    end = jumok(*given)
+    assert "compute-optimal" not in end.out + end.err.lower()  # a rule for models that begin with random parameters
 
 
 @pytest.mark.slow

@@ -210,6 +210,15 @@ def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
         jumok.load(run.parent / "runn")
 
 
+def test_a_file_is_no_run(run: Path) -> None:
+    """The message said that there was no such folder, although the user saw a file with this name."""
+    file = run.parent / "novel.gguf"
+    file.write_text("")
+    with pytest.raises(RunError, match=rf"novel\.gguf is a file, and a run is a folder .*There is: {run}"):
+        jumok.load(file)
+    file.unlink()
+
+
 # --- folders ---
 
 

@@ -590,6 +590,8 @@ def test_forms_of_other_sites_are_refused(steady: Desk, kind: str) -> None:
 def test_with_a_key_the_page_alone_is_open(root: Path) -> None:
     desk = Desk(root, keys=("secret",), host="0.0.0.0")
     assert desk.http.get("/").status_code == 200
+    head = desk.http.head("/")  # link previews ask for it; it was refused with 405
+    assert (head.status_code, head.content) == (200, b"")
     for path in ("runs", "desk"):
         refused(desk.get(path), 401, "invalid_api_key")
     refused(desk.post("runs/start", {"name": "new"}), 401)

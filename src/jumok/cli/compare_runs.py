@@ -53,6 +53,10 @@ def split_runs(run: Path, others: tuple[str, ...]) -> tuple[list[Path], tuple[st
             late=late,
             text=texts[0],
         )
+    if len(texts) > 1 and texts[0] != "-" and not os.path.exists(texts[0]):
+        raise RunError(
+            "{path} does not exist; give the folders of models first, and then texts that exist.", path=texts[0]
+        )
     return [run, *map(Path, others[:count])], texts
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PLANNED = (  # fields of TrainConfig that change memory or time
     "task", "steps", "batch_size", "accumulate", "optimizer", "mask_rate", "lm_weight", "precision", "attention",
-    "recompute", "shard",
+    "recompute", "shard", "lora",
 )  # fmt: skip
 NOT_PLANNED = tuple(name for name in field_types(TrainConfig) if name not in PLANNED)
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
@@ -50,6 +50,7 @@ MOST_DEVICES = 1_000_000
     jumok plan --size gpt2 --tokens 2.5B --device rtx4090 --utilisation 0.4 --price 0.5
     jumok plan --size small --vocab-size 16000 --batch-size 64 --tokens 300M
     jumok plan runs/novel --device l4 --json
+    jumok plan --init models/kogpt2 --lora 8 --tokens 10M
     """,
 )
 @click.argument("run", required=False, metavar="[RUN]", type=click.Path(path_type=Path))
@@ -71,6 +72,13 @@ MOST_DEVICES = 1_000_000
 @option("--price", type=float, section="Devices", help="price of a device for an hour, in any currency")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the options below override it")
 @option("--model", type=click.Choice(TRAINABLE), section="Model", help="kind of model [by task]")
+@option(
+    "--init",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    section="Model",
+    help="plan further training of this model, a run or a transformers model folder",
+)
 @option("--vocab-size", type=int, section="Model", help=f"number of token ids [{VOCABULARY}]")
 @field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
 @field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
@@ -84,14 +92,15 @@ def plan(
     utilisation: float | None,
     interconnect: float | None,
     price: float | None,
+    init: Path | None,
     as_json: bool,
     quiet: bool,
     **flags: Any,
 ) -> None:
     """Plan a run: its memory on each device, its time, and the options with which it fits.
 
-    The model is that of a RUN, or of the options of `jumok train`. With a data sheet, the time is that of the peak
-    times --utilisation. On this machine it is measured for some seconds, with one block of the model.
+    The model is that of a RUN, of --init, or of the options of `jumok train`. With a data sheet, the time is that of
+    the peak times --utilisation. On this machine it is measured for some seconds, with one block of the model.
     """
     let_waiting_threads_sleep()
     _require_sensible(1 if devices is None else devices, utilisation, interconnect, price)
@@ -103,7 +112,16 @@ def plan(
     from jumok.cli.console.plan import show_plan
     from jumok.training.planning.estimate import estimate
 
-    shape, config, recorded, processes = _of_run(run, given) if run is not None else (*_of_options(given), None, 1)
+    if init is not None:
+        if run is not None:
+            raise ConfigError("a RUN and {--init} were both given; give one of them.")
+        if count is None and "steps" not in given:
+            raise ConfigError("with {--init} a length is needed: give {--tokens} or {--steps}.")
+    shape, config, recorded, processes = (
+        _of_run(run, given) if run is not None else (*_of_options(given, init), None, 1)
+    )
+    if config.lora is not None and (devices or processes) > 1:
+        raise ConfigError("{--lora} trains in one process; leave out {--devices}, or leave out {--lora}.")
     chosen = _choose(
         shape, config, device, processes if devices is None else devices, utilisation, interconnect, quiet=quiet
     )
@@ -122,7 +140,8 @@ def plan(
     if as_json:
         print_json(_plain(found, chosen, shape))
         return
-    show_plan(found, chosen, shape, assumed_vocabulary=run is None and "vocab_size" not in given, quiet=quiet)
+    assumed = run is None and init is None and "vocab_size" not in given
+    show_plan(found, chosen, shape, assumed_vocabulary=assumed, further=init is not None, quiet=quiet)
 
 
 def _require_sensible(devices: int, utilisation: float | None, interconnect: float | None, price: float | None) -> None:
@@ -173,15 +192,17 @@ def parse_count(text: str) -> int:
     return round(count)
 
 
-def _of_options(given: dict[str, Any]) -> tuple[ModelConfig, TrainConfig]:
-    """The configurations of the options, completed as in `jumok train`."""
+def _of_options(given: dict[str, Any], init: Path | None) -> tuple[ModelConfig, TrainConfig]:
+    """The configurations of the options, completed as in `jumok train`; init: the model to train further."""
     from jumok.models import KINDS, kind_name
     from jumok.training.settings import configurations
     from jumok.training.tasks import TASKS
 
     settings = {"steps": 1, **given}
     size, kind, vocabulary = (settings.pop(name, None) for name in ("size", "model", "vocab_size"))
-    found = configurations(settings, size=size, kind=None if kind is None else KINDS[kind])
+    if init is not None and vocabulary is not None:
+        raise ConfigError("{init} has its own tokenizer: leave {--vocab-size} out.", init=init)
+    found = configurations(settings, size=size, kind=None if kind is None else KINDS[kind], init=init)
     shape, config = found["model"], found["training"]
     kinds = TASKS[config.task].kinds
     if type(shape) not in kinds:
@@ -190,7 +211,7 @@ def _of_options(given: dict[str, Any]) -> tuple[ModelConfig, TrainConfig]:
             kind=kind_name(type(shape)),
             allowed=", ".join(map(kind_name, kinds)),
         )
-    fields: dict[str, Any] = {"vocab_size": VOCABULARY if vocabulary is None else vocabulary}
+    fields: dict[str, Any] = {"vocab_size": VOCABULARY if vocabulary is None else vocabulary} if init is None else {}
     if config.task == "classify":
         fields["labels"] = ("0", "1")  # the number of labels hardly matters
         if "head" in field_types(type(shape)):
@@ -203,7 +224,7 @@ def _of_run(run: Path, given: dict[str, Any]) -> tuple[ModelConfig, TrainConfig,
     from jumok.runs.folder import RunFolder
     from jumok.training.run_record import RunRecord
 
-    own = sorted(given.keys() - set(PLANNED) | given.keys() & {"task"})
+    own = sorted(given.keys() - set(PLANNED) | given.keys() & {"task", "lora"})
     if own:
         raise ConfigError(
             "{run} has its own model: leave {options} out.",

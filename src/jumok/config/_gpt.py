@@ -7,7 +7,7 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range
+from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range, require_type
 from jumok.config._fields import require_types, setting
 from jumok.config._model import (
     LARGEST_BASE,
@@ -64,9 +64,13 @@ class GPTConfig(ModelConfig):
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
     pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
+    bos_id: int | None = setting(None, "id that begins a text; none: a newline does")
+    eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))
+        if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
+            object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
         require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"
@@ -92,6 +96,10 @@ class GPTConfig(ModelConfig):
                 "it; choose last, mean or attention."
             )
         require_id("pad_id", self.pad_id, self.vocab_size)
+        require_id("bos_id", self.bos_id, self.vocab_size)
+        for one in self.eos_ids:
+            require_type("an id in eos_ids", one, int)
+            require_id("an id in eos_ids", one, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(

@@ -64,7 +64,7 @@ def loss_by_position(model: GPT, text: str | Text, *, most_tokens: int = MOST_TO
         chosen = whole[evenly_spread(len(whole), min(len(whole), max(1, most_tokens // width)))]
         sums = np.zeros(width)
         with eval_mode(model):
-            for _, tokens, hidden in hidden_states(model, ids, start_id(tokenizer), chosen, width):
+            for _, tokens, hidden in hidden_states(model, ids, start_id(model.config, tokenizer), chosen, width):
                 losses = token_losses(hidden, model.head.weight, tokens[:, 1:])  # (B, T)
                 sums += losses.cpu().sum(dim=0, dtype=torch.float64).numpy()
     require_finite_losses(float(sums.sum()))

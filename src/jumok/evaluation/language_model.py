@@ -92,7 +92,7 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
-        nats, tokens = score(model, ids, stride=stride, before=start_id(tokenizer))
+        nats, tokens = score(model, ids, stride=stride, before=start_id(model.config, tokenizer))
     per_token = nats / tokens
     return TextEvaluation(
         nats_per_char=nats / chars,

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Unpack, overload
 
-from jumok.config import require_choice, require_range
+from jumok.config import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine
 from jumok.inference.matrices import QUANTIZATIONS, Quantization
@@ -22,7 +22,7 @@ from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.inference.writer import Continuation, stop_strings
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import prompt_ids
 from jumok.models.gpt import GPT
 
 LARGEST_BATCH = 128  # texts that are written side by side
@@ -39,9 +39,9 @@ class Completion:
             after normalising: with a `jamo` tokenizer the text may begin with the tail of the prompt's last syllable.
         ids: every id that was drawn, those of a stop string included.
         tokens: their number.
-        finish: "stop" at a stop string, or "length" when the tokens were used up; a last character whose bytes are
-            not complete by then is left out of the text. "not finite" where the model's logits were not finite after
-            these ids, while other continuations went on.
+        finish: "stop" at a stop string or at an id of the model that ends a text, or "length" when the tokens were used
+            up; a last character whose bytes are not complete by then is left out of the text. "not finite" where the
+            model's logits were not finite after these ids, while other continuations went on.
     """
 
     prompt: str
@@ -90,8 +90,9 @@ def generate(
 
     Args:
         model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
-        prompt: any text, also longer than the context; "" begins a new text, as after a newline. Or a list of texts of
-            any lengths: each is continued as it would be alone, all of them sooner than one by one.
+        prompt: any text, also longer than the context; "" begins a new text, as after a newline, or after the id with
+            which an imported model begins. Or a list of texts of any lengths: each is continued as it would be alone,
+            all of them sooner than one by one.
         tokens: the most tokens to generate. samples: how many continuations of each prompt.
         seed: None: a new one each time. With the same seed sample i is the same, whatever the number of samples.
         stop: strings that end a continuation where the first of them would begin.
@@ -109,16 +110,16 @@ def generate(
         JumokError: the model's logits are not finite in any continuation; see also `Completion.finish`.
     """
     require_range("samples", samples, 1)
-    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+    prompts = list(prompt) if isinstance(prompt, (list, tuple)) else [prompt]
     how = Sampling(**sampling)
     starts = _prepare(model, prompts, tokens, seed, stop, quantize)
     if not prompts:
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
     require_room_to_write(model.config, samples * len(starts), slots)
-    strings = stop_strings(stop)
+    strings, ends = stop_strings(stop), frozenset(model.config.eos_ids)
     requests = [
-        Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings)
+        Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings, stop_ids=ends)
         for start, one in zip(starts, _seeds(seed, len(starts)), strict=True)
         for sample in range(samples)
     ]
@@ -175,7 +176,8 @@ def stream(
     [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
 
     [one] = _seeds(seed, 1)
-    request = Request(prompt=start, sampling=how, tokens=tokens, seed=one, stop=stop_strings(stop))
+    ends = frozenset(model.config.eos_ids)
+    request = Request(prompt=start, sampling=how, tokens=tokens, seed=one, stop=stop_strings(stop), stop_ids=ends)
 
     def pieces() -> Iterator[str]:
         engine = Engine(model, 1, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)
@@ -227,6 +229,8 @@ def _prepare(
             "EncoderDecoder answers a text: from jumok.inference.answer import answer.",
             kind=type(model).__name__,
         )
+    for one in prompts:
+        require_type("prompt", one, str)
     require_range("tokens", tokens, 1)
     require_range("seed", seed or 0, 0)
     if quantize is not None:
@@ -236,4 +240,4 @@ def _prepare(
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)
-    return [tokenizer.encode(prompt).tolist() or [start_id(tokenizer)] for prompt in prompts]
+    return [prompt_ids(model.config, tokenizer, prompt) for prompt in prompts]

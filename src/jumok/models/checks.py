@@ -19,7 +19,9 @@ def require_tokenizer(model: Model) -> Tokenizer:
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
-        raise TokenizerError("this model has no tokenizer; use jumok.load, or set model.tokenizer.")
+        raise TokenizerError(
+            "this model has no tokenizer; put its tokenizer.json into the folder, or set model.tokenizer in Python."
+        )
     if tokenizer.vocab_size > model.config.vocab_size:
         raise TokenizerError(
             "the tokenizer has {vocab_size} ids, the model only {model_size}; use the tokenizer that "

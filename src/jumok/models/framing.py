@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.errors import ConfigError, TokenizerError
 from jumok.tokenizers import Ids, Tokenizer
 
@@ -106,14 +106,28 @@ def pad_id(tokenizer: Tokenizer) -> int:
     return int(next(iter(tokenizer.encode("\0")), 0))  # U+0000, or id 0 if the tokenizer drops it
 
 
-def start_id(tokenizer: Tokenizer) -> int:
-    """Return the id from which a text without a prompt is generated: a newline, which precedes most lines.
+def prompt_ids(config: GPTConfig, tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids that a GPT continues: those of the text, after the ids that a published tokenizer puts before it.
 
-    For tokenizers that drop newlines, such as those of BERT, it is a full stop.
+    Raises:
+        TokenizerError: the text is empty, and there is no id to begin with.
+    """
+    return [*tokenizer.around[0], *tokenizer.encode(text).tolist()] or [start_id(config, tokenizer)]
+
+
+def start_id(config: ModelConfig, tokenizer: Tokenizer) -> int:
+    """Return the id before the first token of a text.
+
+    It is the one that a published tokenizer puts there, or `bos_id`. Other models begin after a newline, which precedes
+    most lines. For tokenizers that drop newlines, such as those of BERT, it is a full stop.
 
     Raises:
         TokenizerError: the tokenizer drops both.
     """
+    if isinstance(config, GPTConfig):
+        known = tokenizer.around[0][-1:] or (() if config.bos_id is None else (config.bos_id,))
+        if known:
+            return known[0]
     for mark in ("\n", "."):
         ids = tokenizer.encode(mark)
         if len(ids):

@@ -117,7 +117,7 @@ class RunFolder:
             RunError: there is none; the message lists run folders in the same place.
         """
         if not path.is_dir():
-            raise RunError("there is no run folder {path}.{hint}", path=path, hint=_other_runs(path))
+            raise _no_run(path)
         run = cls(path)
         run.read_config()
         return run
@@ -341,6 +341,13 @@ class RunFolder:
                 "cannot write {what} in {path}: {reason} ({space}). Make room or repair the folder, then start again.",
                 **facts,
             ) from error
+
+
+def _no_run(path: Path) -> RunError:
+    hint = _other_runs(path)
+    if path.is_file():
+        return RunError("{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=hint)
+    return RunError("there is no run folder {path}.{hint}", path=path, hint=hint)
 
 
 def _other_runs(path: Path) -> str:

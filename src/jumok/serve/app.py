@@ -74,7 +74,7 @@ def create_app(
     app.include_router(engine_routes(models, settings), include_in_schema=False)  # it serves the page of this version
     if folders is not None:
         add_desk(app, models, folders, settings)
-        app.add_api_route("/", playground, methods=["GET"], response_model=None, include_in_schema=False)
+        app.add_api_route("/", playground, methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
     add_handlers(app)
     return app
 

@@ -25,6 +25,7 @@ from jumok.inference.answer import require_answering, with_special_tokens
 from jumok.inference.requests import Event, Request
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.framing import prompt_ids
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
@@ -71,7 +72,9 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     text = transcript(body.messages)
     require_short("messages", len(text), settings)
     tokens = limit or min(context, settings.max_tokens)
-    return Request(prompt=tokenizer.encode(text).tolist(), tokens=tokens, top=top, stop=STOPS)
+    config = served.model.config
+    ids, ends = prompt_ids(config, tokenizer, text), frozenset(config.eos_ids)
+    return Request(prompt=ids, tokens=tokens, top=top, stop=STOPS, stop_ids=ends)
 
 
 def _answer(model: EncoderDecoder, text: str, tokens: int, top: int | None, settings: ServeSettings) -> Request:

@@ -61,7 +61,7 @@ def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) 
     for given in body.prompt:
         require_short("prompt", len(given), settings)
         if isinstance(given, str):
-            prompts.append(Prompt(given, tokenizer.encode(given).tolist()))
+            prompts.append(Prompt(given, [*tokenizer.around[0], *tokenizer.encode(given).tolist()]))
         else:
             require_known(given, tokenizer, "prompt")
             prompts.append(Prompt(tokenizer.decode(given), given))
@@ -85,11 +85,16 @@ def requests_of(
     served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
 ) -> list[Request]:
     """What the engine is asked to write: `n` texts for each prompt. An empty prompt begins as after a newline."""
-    tokenizer = require_tokenizer(served.model)
+    config, tokenizer = served.model.config, require_tokenizer(served.model)
     if not body.max_tokens:
         return []
     requests = [
-        Request(prompt=prompt.ids or [start_id(tokenizer)], tokens=body.max_tokens, top=body.logprobs)
+        Request(
+            prompt=prompt.ids or [start_id(config, tokenizer)],
+            tokens=body.max_tokens,
+            top=body.logprobs,
+            stop_ids=frozenset(config.eos_ids),
+        )
         for prompt in prompts
     ]
     return copies(body, requests, settings)

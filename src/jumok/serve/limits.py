@@ -24,7 +24,7 @@ from jumok.serve.errors import APIError, error_response
 from jumok.serve.metrics import Metrics
 from jumok.serve.settings import ServeSettings, is_local
 
-OPEN = {("GET", "/healthz"), ("GET", "/")}  # need no key; the page of the playground asks for it
+OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page of the playground asks for it
 OWN = "/v1/jumok/"  # begins the paths that only the server's own page may use from a browser
 UPLOADS = "/v1/jumok/uploads"  # whose body the application reads piece by piece
 LONGEST_PATH = 200  # characters of a path in the log

@@ -66,7 +66,7 @@ def live(
     require_range("tokens", tokens, 1)
     tokenizer = require_tokenizer(model)
     if not len(tokenizer.encode(text)):
-        text = tokenizer.decode([start_id(tokenizer)])
+        text = tokenizer.decode([start_id(model.config, tokenizer)])
     found = trace(model, text, layers=layers, heads=heads, top=top, lens=False, neurons="none", name=name)
     ids = [token.id for token in found.sequences[0].pieces.tokens]
     return _events(model, growing(found), ids, tokens, sampling or Sampling(), seed, layers, heads, top)

@@ -23,7 +23,7 @@ from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Framing, start_id
+from jumok.models.framing import Framing, prompt_ids
 from jumok.models.gpt import GPT
 from jumok.tokenizers import ROLES, Tokenizer
 
@@ -114,7 +114,7 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
         part = Part(name="text", ids=ids, prompt=len(ids))
         notes += [_cut_end(model.config.context_length)] * framed.cut + [_no_language_head()]
         return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
-    ids = ids or [start_id(tokenizer)]
+    ids = prompt_ids(model.config, tokenizer, text)
     prompt = len(ids)
     if tokens:
         ids += generate(model, text, tokens=tokens, seed=seed, **vars(sampling))[0].ids

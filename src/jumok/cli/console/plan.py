@@ -23,9 +23,19 @@ HOST = 8  # devices in a host, usually
 
 
 def show_plan(
-    found: Estimate, chosen: Chosen, shape: ModelConfig, *, assumed_vocabulary: bool, quiet: bool = False
+    found: Estimate,
+    chosen: Chosen,
+    shape: ModelConfig,
+    *,
+    assumed_vocabulary: bool,
+    further: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """Print a plan; notes on what its figures do not contain go to stderr."""
+    """Print a plan; notes on what its figures do not contain go to stderr.
+
+    Args:
+        further: the model is trained already, so the rule for a compute-optimal length does not apply.
+    """
     console = Console(highlight=False, soft_wrap=True)
     _show_rows(console, _facts(found, chosen, shape, assumed_vocabulary=assumed_vocabulary))
     console.print(Line("\n" + tr("Memory of each device") + "\n"))
@@ -33,11 +43,11 @@ def show_plan(
     console.print()
     console.print(_ways(found))
     console.print(Line("\n" + tr("Time") + "\n"))
-    _show_rows(console, _times(found))
+    _show_rows(console, _times(found, further=further))
     if len(found.scales) > 1:
         console.print()
         console.print(_scales(found))
-    for note in _notes(found, chosen):
+    for note in _notes(found, chosen, further=further):
         say(note, quiet=quiet)
 
 
@@ -144,7 +154,7 @@ def _named(way: Way) -> str:
     return " ".join(options) or tr("none")
 
 
-def _times(found: Estimate) -> dict[str, str]:
+def _times(found: Estimate, *, further: bool) -> dict[str, str]:
     parts = found.seconds_of_step
     rows = {
         tr("step"): tr(
@@ -156,13 +166,14 @@ def _times(found: Estimate) -> dict[str, str]:
         ),
         tr("tokens/s"): f"{found.tokens_per_step / parts.step:,.0f}",
         tr("whole run"): duration(found.seconds),
-        tr("optimal"): tr(
+    }
+    if not further:
+        rows[tr("optimal")] = tr(
             "{tokens} tokens, {each} for each parameter, are compute-optimal (about): {time}",
             tokens=amount(found.optimal_tokens),
             each=OPTIMAL_TOKENS,
             time=duration(found.optimal_seconds),
-        ),
-    }
+        )
     if found.cost is not None:
         rows[tr("cost")] = f"{found.cost:,.2f}"
     return rows
@@ -186,7 +197,7 @@ def _scales(found: Estimate) -> Table:
     return table
 
 
-def _notes(found: Estimate, chosen: Chosen) -> Iterator[str]:
+def _notes(found: Estimate, chosen: Chosen, *, further: bool) -> Iterator[str]:
     machine = chosen.machine
     if chosen.sheet is not None:
         yield tr(
@@ -212,7 +223,7 @@ def _notes(found: Estimate, chosen: Chosen) -> Iterator[str]:
             "GB/s for each device with {--interconnect}.",
             devices=machine.devices,
         )
-    if found.tokens < found.optimal_tokens or found.tokens > 2 * found.optimal_tokens:
+    if not further and not found.optimal_tokens <= found.tokens <= 2 * found.optimal_tokens:
         yield tr(
             "Compute-optimal means the least loss for the operations (arXiv 2203.15556, 70 M to 16 B parameters); "
             "a smaller model trained longer is cheaper to use. It counts new text: up to {passes} passes over a text "

@@ -31,11 +31,16 @@ from jumok.messages import tr
 
 
 def read_stock(path: Path) -> dict[str, Any]:
-    """Read a config.json; special ids that it lacks are taken from the generation_config.json in the same folder."""
+    """Read a config.json; special ids that it lacks are taken from the generation_config.json in the same folder.
+
+    The ids that end a text are those of the generation_config.json, if it has any, as in `generate` of `transformers`:
+    a model for chat also ends at the end of a turn.
+    """
     stock = read_json(path)
     beside = path.parent / "generation_config.json"
     written = read_json(beside) if beside.is_file() else {}
-    return stock | {name: written[name] for name in IDS if stock.get(name) is None and written.get(name) is not None}
+    found = {name: written[name] for name in IDS if written.get(name) is not None}
+    return stock | {name: value for name, value in found.items() if stock.get(name) is None or name == "eos_token_id"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -125,13 +130,27 @@ def _from_decoder(stock: Stock, where: str) -> GPTConfig:
     return from_dict(GPTVariantConfig if varied else GPTConfig, {**fields, **_classes(stock, where)})
 
 
+def _special_ids(stock: Stock) -> dict[str, Any]:
+    """Return the ids that begin and end the texts of a GPT.
+
+    The defaults of the stock classes are not used: they belong to the vocabulary of one published model. For the same
+    reason ids outside the vocabulary, which no text can contain, are left out.
+    """
+    size, ends = stock["vocab_size"], stock.get("eos_token_id")
+    known = {
+        name: [i for i in (given if isinstance(given, list) else [given]) if isinstance(i, int) and 0 <= i < size]
+        for name, given in (("bos", stock.get("bos_token_id")), ("eos", ends))
+    }
+    return {"bos_id": next(iter(known["bos"]), None), "eos_ids": tuple(dict.fromkeys(known["eos"]))}
+
+
 def _classes(stock: Stock, where: str) -> dict[str, Any]:
-    """Return the additional fields of a GPT that classifies; none for a language model.
+    """Return the fields of a GPT by its task: names and pooling of a classifier, special ids of a language model.
 
     The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
     """
     if not architecture(stock, where).endswith(CLASSIFIER):
-        return {}
+        return _special_ids(stock)
     return {
         "labels": labels(stock, where),
         "pooling": "last",

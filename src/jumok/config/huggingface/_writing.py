@@ -77,12 +77,16 @@ def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
         return {**theirs(config, IDS), "max_length": config.context_length}
     # Without top_k, `generate` of transformers keeps the 50 likeliest tokens.
     sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0, "max_length": config.context_length}
-    return {**_NO_SPECIAL_IDS, **sampling} if isinstance(config, GPTConfig) and not config.labels else None
+    return {**_special_ids(config), **sampling} if isinstance(config, GPTConfig) and not config.labels else None
 
 
 TEMPERATURE = 0.8  # as `jumok generate`
-# Without these, the class of GPT-2 uses its end-of-text id, 50256.
-_NO_SPECIAL_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+
+
+def _special_ids(config: GPTConfig) -> dict[str, Any]:
+    """Return the special ids of a GPT. null is written too: otherwise the class of GPT-2 uses 50256, its own id."""
+    ends = config.eos_ids[0] if len(config.eos_ids) == 1 else list(config.eos_ids) or None
+    return {"bos_token_id": config.bos_id, "eos_token_id": ends, "pad_token_id": config.pad_id}
 
 
 def _to_gpt2(config: GPTConfig) -> dict[str, Any]:
@@ -91,15 +95,13 @@ def _to_gpt2(config: GPTConfig) -> dict[str, Any]:
         **theirs(config, GPT2),
         "activation_function": {"gelu": "gelu_new", "relu": "relu"}[config.activation],
         "embd_pdrop": config.dropout,
-        **_NO_SPECIAL_IDS,
-        "pad_token_id": config.pad_id,
+        **_special_ids(config),
         **named_classes(config),
     }
 
 
 def _to_decoder(config: GPTConfig) -> dict[str, Any]:
-    special = {**_NO_SPECIAL_IDS, "pad_token_id": config.pad_id}
-    return {**decoder_config(stock_class(config), config), **special, **named_classes(config)}
+    return {**decoder_config(stock_class(config), config), **_special_ids(config), **named_classes(config)}
 
 
 def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:

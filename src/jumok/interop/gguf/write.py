@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     architecture = architecture_of(model)
     tokenizer = require_tokenizer(model)
     vocabulary = vocabulary_of(tokenizer)
+    if model.config.eos_ids:
+        vocabulary = dataclasses.replace(vocabulary, end=model.config.eos_ids[0])
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)

@@ -141,7 +141,8 @@ def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
 def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any]:
     """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
-    writes = isinstance(config, GPTConfig) and not config.labels  # a language model, which needs no special tokens
+    writes = isinstance(config, GPTConfig) and not config.labels
+    roles = _written(tokenizer, config) if writes else usual
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -151,8 +152,15 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         # As in jumok.tokenizers.Tokenizer, "[MASK]" in a text is ordinary text for a GPT. For other models, stock code
         # such as the fill-mask pipeline must be able to encode special tokens.
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
-        **{role: name for role, name in usual.items() if name is not None and not writes},
+        **{role: name for role, name in roles.items() if name is not None},
     }
+
+
+def _written(tokenizer: Tokenizer, config: GPTConfig) -> dict[str, str | None]:
+    """Return the tokens that begin and end the texts of a language model, by role."""
+    named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
+    ids = {"bos_token": config.bos_id, "eos_token": next(iter(config.eos_ids), None)}
+    return {role: None if i is None else named(i) for role, i in ids.items()}
 
 
 def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:

@@ -26,8 +26,8 @@ JSON = dict[str, Any]
 def encode(reading: Reading, text: str) -> JSON:
     """The tokens of a text; of "" the one that a text begins with."""
     with reading.alone() as model:
-        tokenizer = require_tokenizer(model)
-    return spell(reading, tokenizer.encode(text).tolist() or [start_id(tokenizer)])
+        tokenizer, config = require_tokenizer(model), model.config
+    return spell(reading, tokenizer.encode(text).tolist() or [start_id(config, tokenizer)])
 
 
 def spell(reading: Reading, ids: Sequence[int]) -> JSON:
@@ -86,10 +86,9 @@ def write(
         each token, with what else was likely in its place. `added` is the text that became final with it.
     """
     with reading.alone() as model:
-        tokenizer = require_tokenizer(model)
-    text = Continuation(
-        Request(prompt=ids, tokens=tokens, sampling=sampling, seed=seed), tokenizer, reading.reader.vocab_size
-    )
+        tokenizer, ends = require_tokenizer(model), frozenset(model.config.eos_ids)
+    request = Request(prompt=ids, tokens=tokens, sampling=sampling, seed=seed, stop_ids=ends)
+    text = Continuation(request, tokenizer, reading.reader.vocab_size)
     began = time.perf_counter()
     while text.finish is None:
         logits = reading.logits_after(text.ids, off)

@@ -30,7 +30,10 @@ MOST_ROWS = 1 << 20  # of a batch that is looked for
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Numbers of parameters. block: of the largest block. outside: blocks. products: that matrix products read."""
+    """Numbers of parameters. block: of the largest block. outside: blocks. products: that matrix products read.
+
+    adapters: of the adapters of LoRA, which are not among the others; 0 without them.
+    """
 
     parameters: int
     matrices: int
@@ -39,6 +42,12 @@ class Sizes:
     embedding: int
     products: int
     tied: bool
+    adapters: int = 0
+
+    @property
+    def trained(self) -> int:
+        """Parameters that have gradients and moments."""
+        return self.adapters or self.parameters
 
 
 def sizes_of(shape: ModelConfig, config: TrainConfig) -> Sizes:
@@ -51,6 +60,8 @@ def sizes_of(shape: ModelConfig, config: TrainConfig) -> Sizes:
     found = stacks(shape)
     each = [sum(a * b for a, b in matrices(block, cross=cross)) for _, block, cross in found]
     in_blocks = sum(count * one for (count, _, _), one in zip(found, each, strict=True))
+    thin = [sum(a + b for a, b in matrices(block, cross=cross)) for _, block, cross in found]  # for a rank of 1
+    in_adapters = sum(count * one for (count, _, _), one in zip(found, thin, strict=True)) * (config.lora or 0)
     parameters, embedding = count_parameters(shape), shape.vocab_size * shape.n_embd
     writes = config.task != "classify" or (isinstance(shape, GPTConfig) and config.lm_weight > 0)
     written = embedding * (config.mask_rate if config.task == "mlm" else 1) if writes else 0
@@ -62,6 +73,7 @@ def sizes_of(shape: ModelConfig, config: TrainConfig) -> Sizes:
         embedding=embedding,
         products=in_blocks + int(written),
         tied=writes and (not isinstance(shape, GPTConfig) or shape.tie_embeddings),
+        adapters=in_adapters,
     )
 
 
@@ -93,13 +105,15 @@ def memory(
     """Compute the memory of a step on each of `devices`, with `accumulate` passes before an update."""
     sizes, kept = sizes_of(shape, config), activations(shape, config, work)
     shard = shard and devices > 1
-    parameters = FLOAT * -(-sizes.parameters // (devices if shard else 1))
+    parameters = FLOAT * -(-(sizes.parameters + sizes.adapters) // (devices if shard else 1))
+    gradients = FLOAT * sizes.adapters or parameters
     moments = -(-moment_bytes(sizes, config) // (devices if shard else 1))
     size = 0 if work.size == FLOAT else work.size  # of copies for autocast; shards of blocks are gathered in it
     of_blocks, of_head = (0 if shard else size * sizes.matrices), size * (sizes.products - sizes.matrices)
     gathered, reduced = _gathered(sizes, work) if shard else (0, 0)
     exchange = gathered + reduced if shard else FLOAT * sizes.parameters if devices > 1 else 0
-    embedding, earlier = FLOAT * sizes.embedding, parameters * (accumulate > 1)
+    embedding = 0 if sizes.adapters else FLOAT * sizes.embedding  # of its gradient
+    earlier = gradients * (accumulate > 1)
     # Blocks that are computed again make their copies again, and until then have none.
     held = gathered + of_head + earlier + (0 if work.recompute else of_blocks)
     again = kept.working + (0 if shard else size * sizes.block * work.recompute) + _backward(shape, work)
@@ -109,14 +123,14 @@ def memory(
         held + of_blocks * work.recompute + kept.kept + kept.logits * 3 // 2,  # the loss is computed
         held + kept.kept + 2 * kept.logits,  # and differentiated
         held + kept.kept - kept.logits + embedding * (sizes.tied or shard) + again,  # the last block
-        parameters + exchange * shard + kept.working + summed,  # the first block, and the embeddings
-        parameters + (0 if shard else exchange),
-        parameters + _update(sizes, config, work, devices, shard=shard),
+        gradients + exchange * shard + kept.working + summed,  # the first block, and the embeddings
+        gradients + (0 if shard else exchange),
+        gradients + _update(sizes, config, work, devices, shard=shard),
         FLOAT * sizes.parameters * shard,  # validation
     )
     return Memory(
         parameters=parameters,
-        gradients=parameters,
+        gradients=gradients,
         moments=moments,
         activations=kept.kept + kept.working,
         loss=2 * kept.logits,
@@ -146,7 +160,7 @@ def _update(sizes: Sizes, config: TrainConfig, work: Pass, devices: int, *, shar
 def moment_bytes(sizes: Sizes, config: TrainConfig) -> int:
     """Return the bytes of the state of the optimizers: two moments in AdamW, one in Muon."""
     by_muon = sizes.matrices if config.optimizer == "muon" else 0
-    return FLOAT * (2 * sizes.parameters - by_muon)
+    return FLOAT * (2 * sizes.trained - by_muon)
 
 
 def _backward(shape: ModelConfig, work: Pass) -> int:

@@ -38,6 +38,7 @@ from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import cross_entropies
 from jumok.nn.attention import train_attention_by
 from jumok.nn.blocks import Block
+from jumok.training.adapters import Adapters
 from jumok.training.optim import clip_gradients, dtype_of_products, make_optimizers, orthogonal
 from jumok.training.planning.activations import Pass, activations, predictions
 from jumok.training.tasks.classify import next_token_losses
@@ -107,7 +108,7 @@ def rehearse(shape: ModelConfig, config: TrainConfig, work: Pass, device: torch.
         blocks=all_blocks("block") / work.tokens,
         recomputed=all_blocks("forward") / work.tokens,
         rest=best["rest"] / work.tokens,
-        update=all_blocks("update") + best["update"],
+        update=all_blocks("update") + best.get("update", 0.0),
         orthogonal=all_blocks("orthogonal") if config.optimizer == "muon" else 0.0,
     )
 
@@ -129,6 +130,8 @@ class _Parts:
         config = dataclasses.replace(config, precision=self.precision)
         self.work, self.config, self.device = work, config, device
         self.model: Model = build_blank(shape).to(device).train()
+        if config.lora is not None:
+            Adapters(self.model, config.lora, seed=config.seed)
         train_attention_by(self.model, work.attention)
         self.works: dict[str, Callable[[], object]] = {}
         self._context = self._states(stacks(shape)[0][1].width) if isinstance(shape, EncoderDecoderConfig) else None
@@ -145,9 +148,15 @@ class _Parts:
                 matrices = [parameter.detach() for parameter in block.parameters() if parameter.dim() == 2]
                 self.works[f"orthogonal{place}"] = partial(_orthogonalise, matrices, dtype_of_products(config))
             del blocks[:]
+        trained = config.lora is None
+        if not trained:  # gradients pass through the head to its input, and reach no matrix
+            vectors = [parameter for parameter in self.model.parameters() if parameter.dim() == 1]
+            for parameter in vectors or self.model.parameters():
+                parameter.requires_grad_(True)
         loss = synthetic_loss(self.model, config, work, device)
         self.works["rest"] = partial(self._rest, loss)
-        self.works["update"] = partial(_update, self.model, make_optimizers(self.model, config))
+        if trained:
+            self.works["update"] = partial(_update, self.model, make_optimizers(self.model, config))
 
     def _states(self, width: int) -> Tensor:
         return torch.randn(self.work.rows, self.work.length, width, device=self.device, requires_grad=True)  # (B, T, C)

@@ -28,10 +28,12 @@ UPDATE_BYTES = 28  # for each parameter that AdamW reads or writes: parameter, g
 def flops_per_token(shape: ModelConfig, sizes: Sizes, length: int) -> float:
     """Return the operations of a forward and a backward pass for each token of rows of `length`.
 
-    In an encoder–decoder a token is one of the source with one of the target.
+    In an encoder–decoder a token is one of the source with one of the target. With adapters, the matrices themselves
+    have no gradients, which are a third of their operations.
     """
     heads = sum(count * (1 + cross) * block.n_head * block.head_dim for count, block, cross in stacks(shape))
-    return 6.0 * sizes.products + 12.0 * heads * length
+    each = 4.0 if sizes.adapters else 6.0
+    return each * sizes.products + 6.0 * sizes.adapters + 12.0 * heads * length
 
 
 def forward_flops_of_blocks(shape: ModelConfig, sizes: Sizes, length: int) -> float:
@@ -87,5 +89,5 @@ def sheet_seconds(
         each += forward_flops_of_blocks(shape, sizes, work.length)
     muon = muon_flops(shape) if config.optimizer == "muon" else 0.0
     rate = sheet.flops * utilisation
-    update = muon / owners / rate + UPDATE_BYTES * sizes.parameters / sheet.bandwidth
+    update = muon / owners / rate + UPDATE_BYTES * sizes.trained / sheet.bandwidth
     return work.tokens * each / rate, update

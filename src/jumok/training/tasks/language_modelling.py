@@ -158,7 +158,7 @@ class LanguageModelling(Task[GPT]):
         return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
-        before = start_id(require_tokenizer(model))
+        before = start_id(model.config, require_tokenizer(model))
         limit = max(1, max_tokens // model.config.context_length)
         nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
         per_token = nats / tokens
