@@ -182,7 +182,7 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _memory() -> Iterator[Finding]:
-    from jumok.device import free_memory
+    from jumok.memory import free_memory
 
     free = free_memory()
     if free is None:

@@ -68,12 +68,11 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     tokenizer = require_tokenizer(served.model)
     if isinstance(served.model, EncoderDecoder):
         return _answer(served.model, last_of_user(body.messages), min(limit or context, context), top, settings)
-    require_gpt(served)
+    gpt = require_gpt(served)
     text = transcript(body.messages)
     require_short("messages", len(text), settings)
     tokens = limit or min(context, settings.max_tokens)
-    config = served.model.config
-    ids, ends = prompt_ids(config, tokenizer, text), frozenset(config.eos_ids)
+    ids, ends = prompt_ids(gpt.config, tokenizer, text), frozenset(gpt.config.eos_ids)
     return Request(prompt=ids, tokens=tokens, top=top, stop=STOPS, stop_ids=ends)
 
 

@@ -85,7 +85,7 @@ def requests_of(
     served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
 ) -> list[Request]:
     """What the engine is asked to write: `n` texts for each prompt. An empty prompt begins as after a newline."""
-    config, tokenizer = served.model.config, require_tokenizer(served.model)
+    config, tokenizer = require_gpt(served).config, require_tokenizer(served.model)
     if not body.max_tokens:
         return []
     requests = [

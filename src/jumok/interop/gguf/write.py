@@ -62,7 +62,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     architecture = architecture_of(model)
     tokenizer = require_tokenizer(model)
     vocabulary = vocabulary_of(tokenizer)
-    if model.config.eos_ids:
+    if isinstance(model.config, GPTConfig) and model.config.eos_ids:
         vocabulary = dataclasses.replace(vocabulary, end=model.config.eos_ids[0])
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}

@@ -141,8 +141,7 @@ def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
 def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any]:
     """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
-    writes = isinstance(config, GPTConfig) and not config.labels
-    roles = _written(tokenizer, config) if writes else usual
+    roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

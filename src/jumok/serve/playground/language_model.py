@@ -18,7 +18,7 @@ from jumok.inference.sampling import Sampling, drawn, filtered
 from jumok.inference.writer import Continuation
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import start_id
-from jumok.serve.playground.reading import Off, Reading, Units
+from jumok.serve.playground.reading import Off, Reading, Units, require_gpt
 
 JSON = dict[str, Any]
 
@@ -86,7 +86,7 @@ def write(
         each token, with what else was likely in its place. `added` is the text that became final with it.
     """
     with reading.alone() as model:
-        tokenizer, ends = require_tokenizer(model), frozenset(model.config.eos_ids)
+        tokenizer, ends = require_tokenizer(model), frozenset(require_gpt(model).config.eos_ids)
     request = Request(prompt=ids, tokens=tokens, sampling=sampling, seed=seed, stop_ids=ends)
     text = Continuation(request, tokenizer, reading.reader.vocab_size)
     began = time.perf_counter()
