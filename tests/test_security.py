@@ -271,13 +271,14 @@ def test_workflows_have_few_rights_and_name_commits() -> None:
         assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one) for one in used), used
 
 
-PAGES = ("docs/security.md", "docs/ko/security.md")
 PROOF = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
 
 
-def test_the_tests_that_the_page_names_exist() -> None:
+@pytest.mark.parametrize("page", ["reliability.md", "security.md"])
+def test_the_tests_that_a_page_names_exist(page: str) -> None:
     """The page in Korean names the same ones."""
-    english, korean = (PROOF.findall((ROOT / page).read_text(encoding="utf-8")) for page in PAGES)
+    pages = (ROOT / "docs" / page, ROOT / "docs" / "ko" / page)
+    english, korean = (PROOF.findall(each.read_text(encoding="utf-8")) for each in pages)
     assert len(english) > 15
     assert english == korean
     for path, name in english:
