@@ -48,7 +48,8 @@ def find_rate(
                 )
         del trainer  # see `_explain` in `jumok.cli.train`
     if picture is not None:
-        draw_rates(found.points, found.lowest, found.learning_rate, picture)
+        rates, losses, means = zip(*((p.learning_rate, p.loss, p.smoothed) for p in found.points), strict=True)
+        draw_rates(rates, losses, means, found.learning_rate, picture)
     if as_json:
         values = {
             "learning_rate": found.learning_rate,

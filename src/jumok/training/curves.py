@@ -17,8 +17,9 @@ from jumok.training.finding import Finding
 RECENT = 20  # steps at least
 ABOVE = 1.25  # times the loss of chance
 RISE = 0.25  # of what was learned, that must be lost again
+ERRORS = 4  # standard errors of the newest loss, which the rise must be more than
 EXPLOSION = 10.0  # times the median norm of the steps before
-HARDLY = 0.1  # of the way from a loss of chance to that of a table of counts
+HARDLY = 0.1  # of the way from a loss of chance to that of a table of counts, or to zero
 
 Curve = NDArray[np.float64]
 
@@ -42,11 +43,13 @@ def above_chance(losses: Curve, chance: float) -> Iterator[Finding]:
 
 def loss_rises(losses: Curve, chance: float) -> Iterator[Finding]:
     """The training loss has lost much of what it had gained. The arguments are those of `above_chance`."""
-    means = _means(losses, _recent(losses))
+    width = _recent(losses)
+    means = _means(losses, width)
     if len(means) < 2:
         return
     lowest, newest = min(means), means[-1]
-    if newest - lowest > RISE * (chance - lowest) > 0:
+    learned, noise = chance - lowest, float(np.nanstd(losses[-width:])) / width**0.5
+    if learned > HARDLY * chance and newest - lowest > max(RISE * learned, ERRORS * noise):
         text = tr(
             "the training loss has risen to {newest:.2f}, after {lowest:.2f} (a model that knows nothing has "
             "{chance:.2f}). Mostly the learning rate is too high: `jumok train TEXT --find-rate` suggests one.",

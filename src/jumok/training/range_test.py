@@ -1,8 +1,9 @@
 """A learning rate range test: a short training whose rate grows, and what the loss does meanwhile.
 
-Source: Smith, https://arxiv.org/abs/1506.01186, section 3.3. The rate grows exponentially from a thousandth to a hundred
-times the rates of the configuration; those of AdamW and of Muon keep their ratio. The loss is smoothed by a running mean.
-The suggested rate is a tenth of the one at which the loss was lowest: there the training was about to diverge already.
+Source: Smith, https://arxiv.org/abs/1506.01186, section 3.3. The rate grows exponentially from a thousandth of that of
+the configuration to a hundred times as much; the rates of AdamW and of Muon keep their ratio. The loss is smoothed by a
+running mean. The suggested rate is a tenth of the one at which the loss was lowest, where the training is about to
+diverge.
 """
 
 from __future__ import annotations
