@@ -144,11 +144,7 @@ def train(
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
         request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world)
         if resume and (explain or find_rate):
-            raise ConfigError(
-                "{option} applies to a new run; the settings of an existing run are in its config.json. "
-                "Leave {--resume} out.",
-                option="--explain" if explain else "--find-rate",
-            )
+            raise _only_new("--explain" if explain else "--find-rate")
         if find_rate:
             search_rate(request.start, out, world.size if world else 1, quiet=quiet, as_json=as_json)
             return
@@ -160,6 +156,14 @@ def train(
         if not resume and restarts(out, world):  # with the settings that the run has
             resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, world=world)
         _run(request.resume if resume else request.start, out or _free_folder(texts), quiet, as_json)
+
+
+def _only_new(option: str) -> ConfigError:
+    """The error for an option that a resumed run has no use for."""
+    return ConfigError(
+        "{option} applies to a new run; the settings of an existing run are in its config.json. Leave {--resume} out.",
+        option=option,
+    )
 
 
 def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]:

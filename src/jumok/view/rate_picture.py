@@ -29,6 +29,8 @@ def draw_rates(
         )  # fmt: skip
         axes.axvline(suggested, color=INK, linestyle="--", linewidth=1.2, label=f"suggested: {suggested:.1e}")
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda rate, _: f"{rate:.0e}")  # the minus of mathematics is not in every font
+        axes.xaxis.set_minor_formatter(lambda rate, _: "")
         axes.set_xlabel("learning rate")
         axes.set_ylabel("training loss (nats)")
         axes.grid(alpha=0.25)
