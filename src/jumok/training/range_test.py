@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from jumok.device import keeping_memory, own_random
 from jumok.errors import TrainingError
+from jumok.training.curves import ABOVE
 from jumok.training.memory import memory_errors
 from jumok.training.state import TrainingRun
 from jumok.training.steps import Steps
@@ -36,7 +37,8 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeTest:
-    """The points of a test, and what follows. diverged: the test ended because the loss was that of the start again."""
+    """The points of a test, and what follows. diverged: the test ended because the loss was above
+    that of the start."""
 
     points: list[Point]
     lowest: int  # index of the point with the lowest smoothed loss
@@ -77,7 +79,7 @@ def range_test(run: TrainingRun, report: Callable[[float], None]) -> RangeTest:
                 )
             )
             report((number + 1) / STEPS)
-            if smoothed > points[0].smoothed and number >= STEPS // 10:
+            if smoothed > ABOVE * points[0].smoothed:  # the first one is that of a model that knows nothing
                 diverged = True
                 break
     lowest = min(range(len(points)), key=lambda index: points[index].smoothed, default=0)
