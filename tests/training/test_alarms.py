@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from jumok.text import Table, Text, from_rows, from_string
 from jumok.training import alarms, curves, probes
 from jumok.training.alarms import Alarms
 from jumok.training.settings import configurations
+from jumok.training.state import TrainingState
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -234,6 +238,8 @@ def test_dead_heads(kill: Callable[[Any], None], start: Start) -> None:
     [found] = probes.dead_parts(trainer.model, trainer.task)
     assert found.numbers["dead"] == 1
     assert "blocks.0.attention 0" in found.text
+    trainer.model.blocks[0].attention.q_proj.requires_grad_(False)  # as in the model of the ladder that averages
+    assert kinds(probes.dead_parts(trainer.model, trainer.task)) == []
 
 
 def test_a_head_on_the_first_token_is_alive(start: Start) -> None:
@@ -314,6 +320,28 @@ def test_a_resumed_run_rings_the_same_alarms(stop: int, start: Start, tmp_path: 
             break
     list(Trainer.resume(tmp_path / "run", device="cpu").run())
     assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_resumed_run_knows_the_skipped_steps_as_such(start: Start, tmp_path: Path) -> None:
+    """An infinite norm is null in metrics.jsonl; in memory it was infinite, and a median of norms differed."""
+    trainer = start(steps=12, eval_every=12)
+    for event in trainer.run():
+        if isinstance(event, Step) and event.step == 4:
+            break
+    log = tmp_path / "run" / "metrics.jsonl"
+    text = re.sub(r'"grad_norm": [^,]*', '"grad_norm": null', log.read_text(encoding="utf-8"), count=1)
+    log.write_text(text, encoding="utf-8")
+    state = dataclasses.replace(trainer.loop.run, state=dataclasses.replace(trainer.state, step=4))
+    read, watched = Alarms(state), Alarms(dataclasses.replace(state, state=TrainingState()))
+    for number, event in enumerate(one for one in events_of(tmp_path / "run") if one["event"] == "step"):
+        norm = math.inf if number == 0 else event["grad_norm"]
+        watched.watch(
+            Step(step=number + 1, loss=event["loss"], rate=1, grad_norm=norm, skipped=number == 0, progress=0.1,
+                 seconds=0, remaining=0, tokens_per_second=0)
+        )  # fmt: skip
+    assert math.isnan(read._norms[0])
+    assert np.array_equal(read._norms, watched._norms, equal_nan=True)
+    assert np.array_equal(read._losses, watched._losses)
 
 
 def test_alarms_draw_no_random_numbers(start: Start) -> None:

@@ -40,8 +40,8 @@ class Alarms:
         self._add(step.loss, step.grad_norm)
 
     def _add(self, loss: float | None, norm: float | None) -> None:
-        self._losses.append(math.nan if loss is None else loss)
-        self._norms.append(math.nan if norm is None else norm)
+        for values, value in ((self._losses, loss), (self._norms, norm)):
+            values.append(value if value is not None and math.isfinite(value) else math.nan)  # as metrics.jsonl has it
 
     def before_the_first_step(self) -> Iterator[Alarm]:
         """Those about the material."""

@@ -75,6 +75,7 @@ def dead_parts(model: Model, task: Task[Any]) -> Iterator[Finding]:
 def _dead_heads(entries: tuple[AttentionRecord, ...], model: Model) -> Iterator[Finding]:
     modules = dict(model.named_modules())
     sizes, uniform = [], []
+    entries = tuple(one for one in entries if _is_trained(modules[one.name]))  # not those that average on purpose
     for entry in entries:
         weights, shared = entry.weights().float(), entry.n_head // entry.n_kv_head  # (B, H, T, S)
         even = attention_weights(torch.zeros_like(entry.q), entry.k, entry.mask, entry.causal).float()  # (B, H, T, S)
@@ -86,7 +87,7 @@ def _dead_heads(entries: tuple[AttentionRecord, ...], model: Model) -> Iterator[
             out = layer.o_proj.weight.float().unflatten(1, (entry.n_head, entry.head_dim))  # (C, H, D)
             heads = torch.einsum("bhtd,chd->bhtc", heads, out)
         sizes.append(heads.square().mean(dim=(0, 2, 3)).sqrt())  # (H,)
-    largest = max(float(size.max()) for size in sizes)
+    largest = max((float(size.max()) for size in sizes), default=0.0)
     silent = [size <= EQUAL * largest for size in sizes]
     count, total = sum(int((a | b).sum()) for a, b in zip(silent, uniform, strict=True)), sum(map(len, sizes))
     if count:
@@ -103,6 +104,10 @@ def _dead_heads(entries: tuple[AttentionRecord, ...], model: Model) -> Iterator[
             heads=", ".join(named[:5]) + (" ..." if count > 5 else ""),
         )
         yield Finding(kind="dead_heads", numbers={"dead": count, "heads": total}, text=text)
+
+
+def _is_trained(layer: nn.Module) -> bool:
+    return isinstance(layer, MultiHeadAttention) and any(one.requires_grad for one in layer.q_proj.parameters())
 
 
 def _dead_units(active: dict[int, Tensor]) -> Iterator[Finding]:
