@@ -27,6 +27,7 @@ from jumok.training import alarms, curves, probes
 from jumok.training.alarms import Alarms
 from jumok.training.settings import configurations
 from jumok.training.state import TrainingState
+from jumok.training.tasks.material import repetition
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -203,6 +204,16 @@ def test_texts_in_both_parts_with_other_labels(tmp_path: Path) -> None:
     assert found.keys() == {"repeated_texts", "contradictory_labels"}
     assert found["repeated_texts"].numbers == {"share": 2 / 6}
     assert found["contradictory_labels"].numbers == {"share": 4 / 60}
+
+
+def test_the_same_copies_are_told_once() -> None:
+    """Of film reviews, 1.83% of the rows and 1.90% of the texts were in both parts: two warnings said the same."""
+    both = {"rows": 9, "repeated": 0.0183, "repeated_texts": 0.019}
+    assert kinds(iter(repetition(both))) == ["repeated"]
+    assert kinds(iter(repetition({**both, "repeated_texts": 0.03}))) == ["repeated", "repeated_texts"]
+    assert kinds(iter(repetition({"repeated": 0.3, "repeated_lines": 0.2}))) == ["repeated"]
+    assert kinds(iter(repetition({"repeated": 0.001, "repeated_lines": 0.02}))) == ["repeated_lines"]
+    assert kinds(iter(repetition({}))) == []  # of an old run
 
 
 def test_rows_with_other_spaces_are_the_same(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from jumok.messages import tr
 from jumok.text import Table, Text
 from jumok.training.finding import Finding
 
+ALIKE = ("repeated_lines", "repeated_texts")  # alarms that look for what "repeated" looks for, too
 PRESENTABLE = 40  # characters
 
 
@@ -142,12 +143,16 @@ def repetition(data: Mapping[str, Any]) -> tuple[Finding, ...]:
             length=LINE,
         )
     shares = {kind: data.get(kind, 0.0) for kind in found}
-    if shares["repeated"] >= max(WORTH_TELLING, shares.get("repeated_lines", 0.0), shares.get("repeated_texts", 0.0)):
-        shares |= {"repeated_lines": 0.0, "repeated_texts": 0.0}  # which would say the same again
+    if shares["repeated"] >= WORTH_TELLING:  # the others would say the same again, unless they found much more
+        shares = {
+            kind: share
+            for kind, share in shares.items()
+            if kind not in ALIKE or share >= shares["repeated"] + WORTH_TELLING
+        }
     return tuple(
-        Finding(kind=kind, numbers={"share": shares[kind]}, text=text)
-        for kind, text in found.items()
-        if shares[kind] >= WORTH_TELLING
+        Finding(kind=kind, numbers={"share": share}, text=found[kind])
+        for kind, share in shares.items()
+        if share >= WORTH_TELLING
     )
 
 
