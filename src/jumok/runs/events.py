@@ -91,6 +91,22 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """Something looks wrong with what is learned or with its figures. Each kind is yielded once in a stage.
+
+    Attributes:
+        kind: see `jumok.training.alarms` and docs/troubleshooting.md.
+        numbers: what was measured.
+        text: a message for the user, in their language; metrics.jsonl does not have it.
+    """
+
+    step: int
+    kind: str
+    numbers: dict[str, float]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finish:
     """The run is finished or was interrupted.
 
@@ -116,4 +132,4 @@ class Finish:
     more_context: bool
 
 
-Event = Stage | Step | Eval | Sample | Save | Notice | Finish
+Event = Stage | Step | Eval | Sample | Save | Notice | Alarm | Finish

@@ -14,6 +14,7 @@ from jumok.device import own_random
 from jumok.errors import ProcessLost
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Step
+from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
 from jumok.training.distributed import Command, Order
@@ -35,22 +36,26 @@ class Loop:
         self.validation = Validation(run, self.clock)
         self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
         self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
+        self.alarms = Alarms(run)
         self.stop = False
 
     def events(self) -> Generator[Event, None, None]:
         """Train."""
         run, state = self.run, self.state
-        for text in run.notices:
+        alarms = {found.text for found in self.task.alarms}
+        for text in (text for text in run.notices if text not in alarms):
             yield Notice(step=state.step, text=text)
         if run.result is not None:
             yield run.result
             return
+        yield from self.alarms.before_the_first_step()
         yield from self._prepare()
         while not is_over(run) and not self.stop:
             began, before = time.perf_counter(), state.progress
             with self.compilation.in_use(), own_random(run.device):
                 step = self.take_step()
             seconds = time.perf_counter() - began
+            self.alarms.watch(step)
             yield step
             yield from self.clock.watch(seconds)
             require_finite_steps(run, self.saving.save)
@@ -113,6 +118,7 @@ class Loop:
             figures = yield from self.validation.run()
             if figures:
                 yield from self.stopping_at.check(figures)
+            yield from self.alarms.after_validation(figures)
             yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
             if with_sample or self.state.reached:
                 yield from self.validation.sample()

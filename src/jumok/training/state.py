@@ -64,6 +64,7 @@ class TrainingState:
     worse: int = 0  # validations since that one
     cooldown: tuple[float, float] | None = None  # progress at which the decay of an early stop begins and ends
     reached: bool = False  # the goal, stop_at
+    alarms: list[str] = field(default_factory=list)  # kinds that have rung
     goal_ratio: float | None = None  # last figures over those of a validation; None: not known
 
     def to_numbers(self) -> dict[str, Any]:

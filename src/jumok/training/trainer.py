@@ -162,6 +162,11 @@ class Trainer:
                 raise
         return cls(run)
 
+    @property
+    def begun(self) -> TrainingRun:
+        """The run that `run` trains, for other ways to use it; then `run` must not be called."""
+        return self._run
+
     # --- its life -----------------------------------------------------------------------------------------------------
 
     def request_stop(self) -> None:

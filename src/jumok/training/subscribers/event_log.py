@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 
-from jumok.runs.events import Event, Finish, Notice, Sample, Save
+from jumok.runs.events import Alarm, Event, Finish, Notice, Sample, Save
 from jumok.runs.folder import RunFolder
 
 
@@ -21,6 +21,8 @@ class EventLog:
         if isinstance(event, Notice | Save):
             return
         fields = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+        if isinstance(event, Alarm):
+            del fields["text"]  # which is in the language of the user
         for name, value in fields.items():
             if isinstance(value, float) and not math.isfinite(value):
                 fields[name] = None  # JSON has no NaN

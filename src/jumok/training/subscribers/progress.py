@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Stage, Step
+from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import with_signs
 
@@ -145,6 +145,8 @@ class TrainingView(BarView):
                 self._sample(event)
             case Notice():
                 self.say(event.text)
+            case Alarm():
+                self.say(tr("Warning: {text}", text=event.text))
             case Finish():
                 self._finish(event)
 
@@ -173,9 +175,16 @@ class TrainingView(BarView):
                 f"held_out_{event.unit}": event.held_out,
                 f"validation_{event.unit}": event.validation_read,
             }
+        kept = ("alarm", "sample")
+        events = [line for line in RunFolder(self._folder).logs.events() if line["event"] in kept]  # of all parts
+        self.summary["alarms"] = [
+            {"step": line["step"], "kind": line["kind"], **line["numbers"]}
+            for line in events
+            if line["event"] == "alarm"
+        ]
         if event.reason == "interrupted" or self.quiet:
             return
-        samples = [line for line in RunFolder(self._folder).logs.events() if line["event"] == "sample"]  # of all parts
+        samples = [line for line in events if line["event"] == "sample"]
         rows = [
             (tr("after") if line["step"] else tr("before"), on_one_line(line["text"]))
             for line in (samples[:1] + samples[1:][-1:])

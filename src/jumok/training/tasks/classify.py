@@ -27,7 +27,7 @@ from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
-from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
+from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
 from jumok.training.tasks.table_task import TableTask
 from jumok.view.training_pictures import draw_confusion
 
@@ -60,7 +60,7 @@ class Classification(TableTask[Any]):
             "label_counts", "empty", "cut", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
-    later_keys = frozenset(["repeated", "characters"])
+    later_keys = frozenset(["repeated", "repeated_texts", "contradictory_labels", "characters"])
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     loss_label = "nats/text"
     columns = COLUMNS
@@ -156,6 +156,8 @@ class Classification(TableTask[Any]):
             "train_tokens": int(learned.part.rows.lengths.sum()),
             "val_tokens": int(held_out.part.rows.lengths.sum()),
             "repeated": repeated_rows(train, val),
+            "repeated_texts": repeated_rows([row[:1] for row in train], [row[:1] for row in val]),
+            "contradictory_labels": contradictory([*train, *val]),
             "characters": characters(text for text, _ in train),
         }
 

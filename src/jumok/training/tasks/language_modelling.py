@@ -16,7 +16,7 @@ from jumok.data.ids import IdSequence, load_ids, tokenize
 from jumok.errors import CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.language_model import encoded, score
-from jumok.evaluation.overlap import PASSAGE, overlap
+from jumok.evaluation.overlap import PASSAGE, line_overlap, overlap
 from jumok.inference.generate import generate
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
@@ -26,13 +26,17 @@ from jumok.models.gpt import GPT, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.training.finding import Finding
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, presentable
-from jumok.training.tasks.task import Task
+from jumok.training.tasks.task import Baseline, Task
 
 BIGRAM_TOKENS = 1 << 21  # evenly spread, of which the bigrams are counted at most
 BPE_CHARACTERS = 1 << 25  # from which merges are learned at most
 BPE_PIECE = 1 << 20  # of these
+BELOW_FLOOR = 0.98  # of the floor of the first 200,000 held-out characters; a validation reads others
+TOO_GOOD = 0.5  # of the loss of a bigram, from which on copies are looked for that are not word for word
+SHORT, SIMILAR = 20, 0.1  # characters of their passages, and the share of these that is suspicious
 PIECE = 1 << 18  # tokens that are decoded at a time
 OPENING = 400  # tokens among which a line begins, mostly
 
@@ -44,10 +48,11 @@ class LanguageModelling(Task[GPT]):
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
-    later_keys = frozenset(["repeated", "baseline_nats_per_char"])
+    later_keys = frozenset(["repeated", "repeated_lines", "baseline_nats_per_char"])
     goal = Goal(figure="nats_per_char", unit=message("nats per character"))
     final_has_more_context = True
     loss_label = "nats/char"
+    predicts_next = True
     fixed_shapes = True
 
     def __init__(
@@ -118,6 +123,7 @@ class LanguageModelling(Task[GPT]):
             "train_tokens": len(train_ids),
             "val_tokens": len(val_ids),
             "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
+            "repeated_lines": line_overlap(text.chunks(0, cut), held_out.chunks(start, stop)),
             "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
         }
 
@@ -173,6 +179,39 @@ class LanguageModelling(Task[GPT]):
             "tokens": tokens,
         }
         return figures if self.floor is None else {**figures, "floor": self.floor}
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """That of a bigram."""
+        nats = self.data.get("baseline_nats_per_char")
+        return None if nats is None else Baseline("nats_per_char", nats)
+
+    def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
+        """A loss below the floor, or far below a bigram's while the held-out part is similar to the training part."""
+        found, baseline = figures["nats_per_char"], self.baseline
+        if self.floor is not None:
+            if found < BELOW_FLOOR * self.floor:
+                text = tr(
+                    "the held-out loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the model "
+                    "has seen the held-out part, or sees the tokens that it is to predict.",
+                    found=found,
+                    floor=self.floor,
+                )
+                yield Finding(kind="below_floor", numbers={"found": found, "floor": self.floor}, text=text)
+        elif baseline is not None and found < TOO_GOOD * baseline.value:
+            share = overlap(self.train, self.val, max(1, passage_of(self.data) * SHORT // PASSAGE))
+            if share >= SIMILAR:
+                text = tr(
+                    "the held-out loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
+                    "{share:.0%} of the held-out part stands in the training part in passages of {length} characters: "
+                    "it has copies with small changes. Hold out another text.",
+                    found=found,
+                    baseline=baseline.value,
+                    share=share,
+                    length=SHORT,
+                )
+                numbers = {"found": found, "baseline": baseline.value, "share": share}
+                yield Finding(kind="leak", numbers=numbers, text=text)
 
     def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """A text without a prompt."""

@@ -9,6 +9,7 @@ cannot trust the tokens that it reads, nor predict at [MASK] alone. The masks ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
 from jumok.training.tasks.material import Material
-from jumok.training.tasks.task import Task
+from jumok.training.tasks.task import Baseline, Task
 
 TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.evaluation.masked`
 COUNTED = 1 << 20  # ids that are counted at a time
@@ -48,7 +49,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
-    later_keys = frozenset(["repeated"])
+    later_keys = frozenset(["repeated", "repeated_lines"])
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
     loss_label = "nats/masked token"
     fixed_shapes = True
@@ -162,6 +163,13 @@ class MaskedLanguageModelling(Task[BERT]):
         return (
             f"{said} (by frequency {figures['baseline_nats_per_hidden_token']:.2f}, {figures['baseline_accuracy']:.1%})"
         )
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """That of the frequencies of the tokens."""
+        if not len(self.val):
+            return None
+        return Baseline("nats_per_hidden_token", self._baseline(self.val)["baseline_nats_per_hidden_token"])
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from jumok.errors import TextError
-from jumok.evaluation.overlap import PASSAGE, WORTH_TELLING
+from jumok.evaluation.overlap import LINE, PASSAGE, WORTH_TELLING
 from jumok.evaluation.seq2seq import Pair, whole_pairs
 from jumok.messages import tr
 from jumok.text import Table, Text
+from jumok.training.finding import Finding
 
+ALIKE = ("repeated_lines", "repeated_texts")  # alarms that look for what "repeated" looks for, too
 PRESENTABLE = 40  # characters
 
 
@@ -88,32 +90,69 @@ def table_of(source: Text | Table) -> Table:
 
 
 def repeated_rows(learned: Iterable[tuple[str, ...]], held_out: Sequence[tuple[str, ...]]) -> float:
-    """The share of the held-out rows that are among the others, cell by cell."""
-    known = set(learned)
-    return sum(row in known for row in held_out) / max(1, len(held_out))
+    """The share of the held-out rows that are among the others, cell by cell, whatever their spaces."""
+    known = {tuple(map(_plain, row)) for row in learned}
+    return sum(tuple(map(_plain, row)) in known for row in held_out) / max(1, len(held_out))
 
 
-def repetition(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Messages about a held-out part of which much is also in the training part."""
-    share = data.get("repeated", 0.0)
-    if share < WORTH_TELLING:
-        return ()
+def contradictory(rows: Sequence[Pair]) -> float:
+    """The share of the rows whose text stands in another row with another label."""
+    labels: dict[str, set[str]] = {}
+    for text, label in rows:
+        labels.setdefault(_plain(text), set()).add(label)
+    return sum(len(labels[_plain(text)]) > 1 for text, _ in rows) / max(1, len(rows))
+
+
+def _plain(text: str) -> str:
+    """A text with one space between words."""
+    return " ".join(text.split())
+
+
+def repetition(data: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """A held-out part of which much is also in the training part, and labels that contradict each other."""
+    found = {}
     if "rows" in data:
-        return (
-            tr(
-                "{share:.1%} of the held-out rows are also among the training rows, so the held-out figures are "
-                "better than those of new rows would be.",
-                share=share,
-            ),
+        found["repeated"] = tr(
+            "{share:.1%} of the held-out rows are also among the training rows, so the held-out figures are "
+            "better than those of new rows would be.",
+            share=data.get("repeated", 0.0),
         )
-    return (
-        tr(
+        found["repeated_texts"] = tr(
+            "{share:.1%} of the held-out texts are also among the training texts, with this or another label, so the "
+            "held-out figures are not those of new texts. Leave the copies out.",
+            share=data.get("repeated_texts", 0.0),
+        )
+        found["contradictory_labels"] = tr(
+            "{share:.1%} of the rows have a text that stands in another row with another label. No model can have "
+            "both right; correct the labels.",
+            share=data.get("contradictory_labels", 0.0),
+        )
+    else:
+        found["repeated"] = tr(
             "{share:.1%} of the held-out text is also in the training part, word for word, in passages of {length} "
             "characters or more, so the held-out figures are better than those of a new text would be. Leave the "
             "copies out, or hold out another text.",
-            share=share,
+            share=data.get("repeated", 0.0),
             length=PASSAGE,
-        ),
+        )
+        found["repeated_lines"] = tr(
+            "{share:.1%} of the held-out text is lines of {length} characters or more that are also lines of the "
+            "training part, so the held-out figures are better than those of a new text would be. Leave the copies "
+            "out, or hold out another text.",
+            share=data.get("repeated_lines", 0.0),
+            length=LINE,
+        )
+    shares = {kind: data.get(kind, 0.0) for kind in found}
+    if shares["repeated"] >= WORTH_TELLING:  # the others would say the same again, unless they found much more
+        shares = {
+            kind: share
+            for kind, share in shares.items()
+            if kind not in ALIKE or share >= shares["repeated"] + WORTH_TELLING
+        }
+    return tuple(
+        Finding(kind=kind, numbers={"share": share}, text=found[kind])
+        for kind, share in shares.items()
+        if share >= WORTH_TELLING
     )
 
 

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from jumok.config import TrainConfig
+from jumok.messages import tr
 from jumok.models import Model, ModelConfig
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
+from jumok.training.finding import Finding
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, repetition
 
 FEWEST_TOKENS = 5_000  # that a validation reads, whatever was planned
 
 M = TypeVar("M", bound=Model)
+
+
+class Baseline(NamedTuple):
+    """What a table of counts reaches on the held-out part. figure: its name among those of a validation, in nats."""
+
+    figure: str
+    value: float
 
 
 class Task(ABC, Generic[M]):
@@ -38,6 +47,7 @@ class Task(ABC, Generic[M]):
     loss_label: ClassVar[str]  # unit of the "loss" among its figures, for the picture
     most_dropout: ClassVar[float] = 1.0  # unless more was given
     columns: ClassVar[tuple[str, ...]] = ()  # of the table that it learns from; none: it learns from a text
+    predicts_next: ClassVar[bool] = False  # each token from those before it alone
     fixed_shapes: ClassVar[bool]  # all batches have the same shape, so that compiling pays
 
     data: Mapping[str, Any]
@@ -114,8 +124,37 @@ class Task(ABC, Generic[M]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Messages about the material, for the beginning of the run."""
+        """Messages about the material, for the beginning of the run, those of `alarms` among them."""
+        return tuple(found.text for found in self.alarms)
+
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """What is wrong with the material, and makes the figures mean less."""
         return repetition(self.data)
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """What a model must beat to have learned more than counts; None where there is no such table."""
+        return None
+
+    def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
+        """Signs that the figures of a validation are better than they can be."""
+        yield from ()
+
+    def too_bad(self, figures: Mapping[str, float]) -> Iterator[Finding]:
+        """A model, of which half of the run is over, has learned less than a table of counts."""
+        baseline = self.baseline
+        if baseline is None or figures.get(baseline.figure, 0.0) <= baseline.value:
+            return
+        found = figures[baseline.figure]
+        text = tr(
+            "the model has learned less than a table of counts: {found:.3f} nats on the held-out part, the table "
+            "{baseline:.3f}. The run is too short, a learning rate is far off (`jumok train TEXT --find-rate` suggests "
+            "one), or the held-out part is another kind of text.",
+            found=found,
+            baseline=baseline.value,
+        )
+        yield Finding(kind="worse_than_baseline", numbers={"found": found, "baseline": baseline.value}, text=text)
 
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
