@@ -212,7 +212,7 @@ def writers(model: Any, tokens: int, *, stock: bool) -> dict[str, Callable[[], o
     works: dict[str, Callable[[], object]] = {"jumok": lambda: generate(model, "", tokens=tokens, seed=0)}
     if stock:
         theirs = stock_model(model).eval()
-        begin = start_id(require_tokenizer(model)) or 0
+        begin = start_id(model.config, require_tokenizer(model)) or 0
         ids = torch.tensor([[begin]], device=next(model.parameters()).device)  # (1, 1)
 
         def write() -> Tensor:

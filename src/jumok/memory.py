@@ -155,5 +155,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` means that memory ran out, of Python, NumPy, torch (any device) or the system."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
+    if type(error).__name__ == "OutOfMemoryError":  # of torch, which is not imported for this
+        return True
     speaks = isinstance(error, RuntimeError | ImportError) or type(error).__name__ == "SafetensorError"
     return isinstance(error, MemoryError) or (speaks and bool(SAYINGS.search(str(error))))

@@ -325,7 +325,7 @@ def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path, monkeypatch: pyte
 def test_without_a_held_out_part(jumok: Jumok, text: Path) -> None:
     end = jumok("train", text, "--out", "run", "--json", "--val", 0, *FLAGS)
     assert end.code == 0, end.err
-    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason"}
+    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason", "alarms"}
     assert jumok("generate", "run", "--tokens", 3).code == 0
 
 
@@ -1179,7 +1179,7 @@ def test_too_little_memory_is_told(jumok: Jumok, monkeypatch: pytest.MonkeyPatch
     def fail(**_: Any) -> int:
         raise error
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli.app, "main", fail)
     end = jumok("generate", "run", "--json")
     assert end.code == 1
     assert "memory ran out during" in end.err

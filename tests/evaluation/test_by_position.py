@@ -37,7 +37,7 @@ def tiny(kind: str = "char") -> GPT:
 def losses_by_hand(model: GPT, ids: list[int]) -> np.ndarray:
     """Each position of each whole window by itself: (windows, CONTEXT)."""
     assert model.tokenizer is not None
-    given = [start_id(model.tokenizer), *ids]
+    given = [start_id(model.config, model.tokenizer), *ids]
     found = []
     for start in range(0, len(ids) - CONTEXT + 1, CONTEXT):
         for i in range(CONTEXT):

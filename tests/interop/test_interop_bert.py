@@ -360,7 +360,8 @@ def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[st
         assert (folder / "tokenizer.json").is_file()
     else:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    tokenizer = jumok.load(folder).tokenizer
+    model = jumok.load(folder)
+    tokenizer = model.tokenizer
     assert tokenizer is not None
     assert tokenizer.kind == "other"
     assert tokenizer.special_tokens == {token: i for i, token in enumerate(SPECIAL)}
@@ -368,7 +369,7 @@ def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[st
         assert tokenizer.encode(sentence).tolist() == stock(sentence, add_special_tokens=False)["input_ids"], sentence
     lowered = settings.get("do_lower_case", True) and settings.get("strip_accents") is None
     assert (tokenizer.encode("나는").tolist() == [1]) == lowered
-    assert start_id(tokenizer) == PIECES.index(".")
+    assert start_id(model.config, tokenizer) == PIECES.index(".")
 
 
 @pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])

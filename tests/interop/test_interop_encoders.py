@@ -28,14 +28,13 @@ from transformers import (
 )
 
 import jumok
-from jumok.config import BERTConfig
+from jumok.config import BERTConfig, count_parameters
 from jumok.config.huggingface import our_config
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.inference.classify import predict
 from jumok.inference.fill_mask import fill_mask
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.interop.huggingface.convert import to_stock
-from jumok.models import count_parameters
 from jumok.models.bert import BERT
 from jumok.tokenizers import Tokenizer
 from tokenizers import Tokenizer as HFTokenizer

@@ -211,7 +211,8 @@ def test_a_recording_is_the_trace_of_python() -> None:
         for mine, theirs in zip(one["predictions"]["tokens"][1:], expected["predictions"]["tokens"][1:], strict=True):
             assert mine["nats"] == pytest.approx(theirs["nats"], rel=2e-3, abs=1e-3)
             assert mine["rank"] == theirs["rank"]
-            assert [top[:2] for top in mine["top"]] == [list(top[:2]) for top in theirs["top"]]
+            for here, there in zip(mine["top"], theirs["top"], strict=True):  # two can be equally likely
+                assert here[:2] == list(there[:2]) or here[2] == pytest.approx(there[2], abs=2e-4)
     assert set(part["weights"]) == {f"{what}self 1 {head}" for what in ("", "q ") for head in range(4)}
     queries = found.attentions[0].queries_of(1)
     np.testing.assert_allclose(viewed["weights"]["q self 1 2"], queries[2].ravel(), atol=1e-3)

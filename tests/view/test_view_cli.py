@@ -354,7 +354,7 @@ def test_a_picture_without_a_korean_font_says_what_to_install(
 
 WRONG: dict[str, tuple[list[str], int, str]] = {
     "no such run": (["gone", TEXT], 1, r"there is no run folder gone"),
-    "a file for a run": (["file.txt", TEXT], 1, r"there is no run folder file\.txt"),
+    "a file for a run": (["file.txt", TEXT], 1, r"file\.txt is a file, and a run is a folder"),
     "empty text": (["gpt", ""], 1, r"the text is empty; give a text"),
     "no text on a terminal": (["gpt"], 2, r"no text was given"),
     "two texts": (["gpt", TEXT, "--file", "file.txt"], 2, r"leave one out"),
