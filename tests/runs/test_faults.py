@@ -4,39 +4,36 @@ A run is a sequence of writes, flushes, renames and removals. The n-th of them f
 Ctrl-C), or the process is killed during it. For every n, all states that were reported as saved exist, and the run
 resumes from the newest one to the same parameters and figures, bit for bit.
 
+Or the power is cut before the n-th operation, on a disk that loses what was not flushed (`faulty_disk`).
+
 JUMOK_ALL_FAULTS=1 tests every fault at every operation, which takes minutes; otherwise every seventh operation has one
 of the faults, in turn.
 """
 
 from __future__ import annotations
 
-import builtins
-import errno
-import io
 import json
 import os
+import random
 import shutil
 import signal
-import tempfile
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from conftest import TINY, assert_same, fork, state_of
+from faulty_disk import after_power_cut, recorded, watched
 from jumok import text as reader
 from jumok.errors import JumokError
-from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import checkpoints, folder, parameters
 from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.settings import configurations, given_again
-from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")
@@ -44,106 +41,6 @@ STRIDE = 7  # otherwise one operation in this number fails, with one fault after
 ALL = bool(os.environ.get("JUMOK_ALL_FAULTS"))
 RUN = {**TINY, "n_embd": 8, "context_length": 8, "steps": 3, "eval_every": 1, "sample_tokens": 1, "save_every": 0.0}
 SHAPE = ("n_layer", "n_head", "n_embd", "context_length")  # of a model, which one with --init has already
-CHANGING = ("replace", "rename", "unlink", "rmdir", "mkdir", "link", "truncate", "chmod", "fsync")
-TAKING_ROOM = {"write", "flush", "open", "mkdir", "link", "fsync"}
-
-
-class Disk:
-    """Counts file operations and makes the n-th one fail; n=None: none.
-
-    A full disk stays full for all operations that need space; an input/output error and Ctrl-C occur once.
-    """
-
-    def __init__(self, n: int | None, fault: str) -> None:
-        self.n, self.fault, self.count = n, fault, 0
-
-    def passes(self, operation: str) -> bool:
-        """Return whether to do this operation; raises its error, and does not return from a kill."""
-        self.count += 1
-        if self.n is None or self.count - 1 < self.n:
-            return True
-        if self.fault == "full":
-            if operation in TAKING_ROOM:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return True
-        if self.count - 1 == self.n:
-            match self.fault:
-                case "error":
-                    raise OSError(errno.EIO, os.strerror(errno.EIO))
-                case "interrupt":
-                    raise KeyboardInterrupt
-                case "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-
-class WatchedFile:
-    """A file that is open for writing; a write that fails writes its first half."""
-
-    def __init__(self, file: Any, disk: Disk) -> None:
-        self._file, self._disk = file, disk
-
-    def write(self, content: Any) -> int:
-        half = len(content) // 2
-        self._file.write(content[:half])
-        self._file.flush()  # so that it is written when the process is killed
-        self._disk.passes("write")
-        self._file.write(content[half:])
-        return len(content)
-
-    def flush(self) -> None:
-        self._disk.passes("flush")
-        self._file.flush()
-
-    def __enter__(self) -> WatchedFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-@contextmanager
-def watched(n: int | None = None, fault: str = "error") -> Iterator[Disk]:
-    """Pass all file operations of Python inside the block through a `Disk`; pictures are replaced by small files."""
-    disk = Disk(n, fault)
-    opened = io.open
-
-    def open_watched(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        if not set(mode) & set("wax+"):
-            return opened(file, mode, *arguments, **options)
-        disk.passes("open")
-        return WatchedFile(opened(file, mode, *arguments, **options), disk)
-
-    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            disk.passes(name)
-            return function(*arguments, **options)
-
-        return call
-
-    def save_watched(tensors: dict[str, torch.Tensor], path: Path, **options: Any) -> None:
-        saved(tensors, path, **options)
-        content = path.read_bytes()
-        with opened(path, "wb") as file:
-            WatchedFile(file, disk).write(content)
-
-    saved = checkpoints.save_file
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CHANGING:
-            patch.setattr(os, name, guarded(name, getattr(os, name)))
-        patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
-        patch.setattr(io, "open", open_watched)
-        patch.setattr(builtins, "open", open_watched)
-        for module in (checkpoints, parameters, folder, export):
-            patch.setattr(module, "save_file", save_watched)
-        patch.setattr(
-            pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{sum(1 for _ in events)}")
-        )
-        patch.setattr(pictures, "DRAW_EVERY", 0.0)
-        yield disk
 
 
 # --- what a run does in one go ---
@@ -325,6 +222,68 @@ def test_no_fault_loses_anything(scenario: str, tmp_path: Path, text: Text, requ
             assert list(run.rglob("*.tmp")) == [], place
             tried[fault] += 1
     print(f"{scenario}: {operations} operations, faults tried: {tried}")
+
+
+# --- power cuts ---
+
+CUTS = 5 if ALL else 1  # trials of what survives, besides that nothing does
+
+
+def try_power_cuts(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest, stride: int) -> int:
+    """Cut the power before every operation, or one in `stride`; return how many trials were made."""
+    base, act, go_on, end = SCENARIOS[scenario]
+    before, after, reference = tmp_path / "before", tmp_path / "after", request.getfixturevalue(end)
+    before.mkdir()
+    shutil.copytree(request.getfixturevalue("finished"), before / "first")
+    if base is not None:
+        shutil.copytree(request.getfixturevalue(base), before / "run")
+    saved = 0 if base in (None, "begun") else state_of(before / "run").step
+    with recorded(before) as disk:
+        disk.saved = saved
+        for event in act(before / "run", text):
+            if isinstance(event, Save):
+                disk.saved = event.step
+    trials = 0
+    for n in range(0, len(disk.moments), stride):
+        for seed in (None, *range(CUTS)):
+            shutil.rmtree(after, ignore_errors=True)
+            after_power_cut(disk.moments, n, after, None if seed is None else random.Random(1000 * n + seed))
+            run, promised = after / "run", disk.moments[n].saved
+            place = f"power cut at operation {n}, seed {seed}"
+            if promised:
+                assert state_of(run).step >= promised, place
+            with watched():
+                list(go_on(run, text))
+            assert_same(run, reference)
+            assert list(run.rglob("*.tmp")) == [], place
+            trials += 1
+    return trials
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_power_cut_loses_anything(scenario: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest) -> None:
+    """What was flushed is there after a power cut; of the rest anything can be, in any order."""
+    trials = try_power_cuts(scenario, tmp_path, text, request, 1 if ALL else STRIDE)
+    print(f"{scenario}: {trials} power cuts")
+    assert trials > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["files", "folders"])
+def test_a_flush_that_is_missing_is_found(
+    what: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above would pass on any code if the disk that it simulates lost nothing."""
+    fsync = os.fsync
+
+    def forget(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode) == (what == "files"):
+            fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", forget)
+    with pytest.raises((AssertionError, JumokError, OSError)):
+        try_power_cuts("a run is trained", tmp_path, text, request, 3)
 
 
 # --- exports ---
