@@ -34,6 +34,7 @@ import sys
 import tempfile
 import time
 import traceback
+import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -43,11 +44,10 @@ from random import Random
 from types import FrameType
 
 from fuzz_mutation import mutated
-
 from jumok.errors import JumokError
 
 SECONDS = 10  # of processor time for one input
-WAITING = 60  # seconds for one input that waits
+WAITING = 30  # seconds for one input that waits
 MEMORY = 2 << 30  # bytes that an input may ask for
 BATCH = 400  # inputs of one child
 KEPT = 3  # findings of one kind that are kept
@@ -123,7 +123,8 @@ def watch(folder: Path) -> None:
     def hook(event: str, given: tuple[object, ...]) -> None:
         if event == "exec":
             name = getattr(given[0], "co_filename", "")
-            if not os.path.isfile(name) and not name.startswith("<frozen"):
+            caller = sys._getframe(1).f_code.co_filename  # typing evaluates annotations of the code
+            if not (os.path.isfile(name) or name.startswith("<frozen") or caller == typing.__file__):
                 raise Forbidden(f"exec of {name}")
         elif event in EXECUTES:
             if event == "pickle.find_class" and str(given[0]).partition(".")[0] in ("torch", "collections"):
@@ -183,7 +184,11 @@ class Child:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(self.folder)
         tempfile.tempdir = str(self.folder)
+        os.environ["JUMOK_CACHE"] = str(self.folder / ".cache")  # without compiled code
         read = self.target.open(self.folder)
+        for name, content in self.files.items():  # what is loaded when it is first needed is loaded now
+            with suppress(JumokError):
+                read(name, content)
         watch(self.folder)
         answers = refusals = findings = 0
         slowest = 0.0
@@ -217,7 +222,9 @@ def keep(out: Path, target: str, number: int, name: str, content: bytes, kind: s
     stem = f"{target}-{digest}"
     if len(list(out.glob(f"{stem}-*.txt"))) < KEPT:
         (out / f"{stem}-{number}.{name.replace('/', '+')}").write_bytes(content)
-        (out / f"{stem}-{number}.txt").write_text(f"{kind}\n{name}\n{said}", encoding="utf-8", errors="backslashreplace")
+        (out / f"{stem}-{number}.txt").write_text(
+            f"{kind}\n{name}\n{said}", encoding="utf-8", errors="backslashreplace"
+        )
 
 
 # --- in the parent ----------------------------------------------------------------------------------------------------
@@ -327,8 +334,9 @@ def work(targets: Sequence[Target], counts: dict[str, int], given: argparse.Name
             until = time.monotonic() + left / (len(targets) - done)
         with tempfile.TemporaryDirectory(prefix=f"fuzz-{target.name}-") as folder:
             numbers = range(given.start, given.start + counts[target.name])
-            yield target.name, fuzz(
-                target, numbers, seed=given.seed, out=given.out, folder=Path(folder).resolve(), until=until
+            yield (
+                target.name,
+                fuzz(target, numbers, seed=given.seed, out=given.out, folder=Path(folder).resolve(), until=until),
             )
 
 

@@ -37,7 +37,7 @@ TEXTS: dict[str, bytes] = {
     "empty.txt": b"",
 }
 
-_ROWS = [("그날 밤", "좋다", 1), ("\"따옴표\", 쉼표", "나쁘다", 2), ("줄\n바꿈", "", 3), ("", "좋다", 4)]
+_ROWS = [("그날 밤", "좋다", 1), ('"따옴표", 쉼표', "나쁘다", 2), ("줄\n바꿈", "", 3), ("", "좋다", 4)]
 
 
 def _tables() -> dict[str, bytes]:
@@ -48,7 +48,7 @@ def _tables() -> dict[str, bytes]:
         out = io.StringIO()
         csv.writer(out, dialect).writerows([("text", "label", "number"), *_ROWS])
         found[name] = out.getvalue().encode()
-    found["plain.tsv"] = "text\tlabel\n\"좋아요\t1\n나빠요\" 정말\t0\n".encode()
+    found["plain.tsv"] = 'text\tlabel\n"좋아요\t1\n나빠요" 정말\t0\n'.encode()
     found["korean.csv"] = "text,label\n그날 밤,좋다\n".encode("cp949")
     rows = [dict(zip(("text", "label", "number"), row, strict=True)) for row in _ROWS]
     found["table.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -101,7 +101,10 @@ def _configs() -> dict[str, bytes]:
 
     found: dict[str, Any] = {}
     for name in READERS:
-        values = next((kind for start, kind in (("GPT2", _GPT2), ("Bart", _PAIR), ("Marian", _PAIR)) if name.startswith(start)), None)
+        values = next(
+            (kind for start, kind in (("GPT2", _GPT2), ("Bart", _PAIR), ("Marian", _PAIR)) if name.startswith(start)),
+            None,
+        )
         if values is None:
             decoder = any(name.startswith(start) for start in ("Llama", "Qwen", "Mistral", "GPTNeoX"))
             values = _SIZES if decoder else _BERT
@@ -152,8 +155,8 @@ def random_model(config: Any, special: Sequence[str], *, kind: str = "char", tex
     tokenizer = train_tokenizer(text, kind=kind, special_tokens=special, **size)
     torch.manual_seed(1)
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 32, "vocab_size": tokenizer.vocab_size}
-    if "pad" in given:
-        given["pad_id"] = tokenizer.special_tokens[given.pop("pad")]
+    for role, name in given.pop("ids", {}).items():
+        given[role] = tokenizer.special_tokens[name]
     model = build(config(**{**sizes, **given})).eval()
     for parameter in model.parameters():
         if parameter.dim() == 2:
@@ -168,9 +171,13 @@ def some_models() -> dict[str, Any]:
     return {
         "lm": random_model(GPTConfig, []),
         "classic": random_model(GPTConfig, [], family="classic"),
-        "mlm": random_model(BERTConfig, special, pad="[PAD]"),
-        "classify": random_model(BERTConfig, special, labels=("좋다", "나쁘다"), pad="[PAD]"),
-        "seq2seq": random_model(EncoderDecoderConfig, special, pad="[PAD]"),
+        "mlm": random_model(BERTConfig, special, ids={"pad_id": "[PAD]"}),
+        "classify": random_model(
+            BERTConfig, special, head="classify", labels=("좋다", "나쁘다"), ids={"pad_id": "[PAD]"}
+        ),
+        "seq2seq": random_model(
+            EncoderDecoderConfig, special, ids={"pad_id": "[PAD]", "decoder_start_id": "[CLS]", "eos_id": "[EOS]"}
+        ),
     }
 
 
@@ -181,7 +188,7 @@ def models(folder: Path, only: str | None = None) -> None:
             jumok.save(model, folder / name)
             path = folder / name / "config.json"
             recorded = json.loads(path.read_text(encoding="utf-8"))
-            data = {"characters": list("그날밤"), "sources": ["a.txt"], "floor": None, "sha256": "ab", "val_sha256": None}
+            data = {"characters": "그날밤", "sources": ["a.txt"], "floor": None, "sha256": "ab", "val_sha256": None}
             recorded |= {"train": {"task": "lm", "steps": 4, "planned_tokens": 64}, "data": data,
                          "finished": {"step": 4, "reason": "done"}, "metrics": {"step": 4, "loss": 2.0}}  # fmt: skip
             path.write_text(json.dumps(recorded, ensure_ascii=False), encoding="utf-8")
@@ -189,7 +196,9 @@ def models(folder: Path, only: str | None = None) -> None:
 
 def trained(folder: Path) -> None:
     """Runs of a few steps with their states."""
-    rows = "text\tlabel\n" + "".join(f"{word} 밤\t{at % 2}\n" for at, word in enumerate("그날밤나는달을보았다별이값은" * 3))
+    rows = "text\tlabel\n" + "".join(
+        f"{word} 밤\t{at % 2}\n" for at, word in enumerate("그날밤나는달을보았다별이값은" * 3)
+    )
     table = folder.with_name(folder.name + "-rows.tsv")
     table.write_text(rows, encoding="utf-8")
     jumok.train(TEXT * 20, folder / "lm", quiet=True, device="cpu", **TINY)
@@ -210,7 +219,10 @@ def exported(folder: Path) -> None:
     torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
     (pickled / "model.safetensors").unlink()
     words = folder / "classify"
-    pieces = sorted(json.loads((words / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"].items(), key=lambda one: one[1])
+    pieces = sorted(
+        json.loads((words / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"].items(),
+        key=lambda one: one[1],
+    )
     (words / "vocab.txt").write_text("\n".join(name for name, _ in pieces), encoding="utf-8")
     (words / "tokenizer.json").unlink()
     (words / "tokenizer_config.json").unlink()

@@ -149,7 +149,20 @@ def mutated_bytes(content: bytes, random: Random) -> bytes:
                 word = random.choice(TEXTS).encode(errors="surrogatepass")
                 data[at:at] = word
             case _:
-                marks = (b"\xef\xbb\xbf", b"\xff\xfe", b"\0", b"\x1a", b"\r", b'"', b"\t", b",", b"\n", b"\xc0\x80", b"{", b"[")
+                marks = (
+                    b"\xef\xbb\xbf",
+                    b"\xff\xfe",
+                    b"\0",
+                    b"\x1a",
+                    b"\r",
+                    b'"',
+                    b"\t",
+                    b",",
+                    b"\n",
+                    b"\xc0\x80",
+                    b"{",
+                    b"[",
+                )
                 data[at:at] = random.choice(marks) * random.choice((1, 2, 5_000))
     return bytes(data)
 
@@ -233,7 +246,9 @@ class _Encoder(json.JSONEncoder):
         elif isinstance(value, dict):
             yield "{"
             for number, (name, part) in enumerate(value.items()):
-                yield ("," if number else "") + super().encode(str(name.name if isinstance(name, _Twice) else name)) + ":"
+                yield (
+                    ("," if number else "") + super().encode(str(name.name if isinstance(name, _Twice) else name)) + ":"
+                )
                 yield from self._parts(part)
             yield "}"
         elif isinstance(value, list):

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 from fuzz import Read, Target, Unexpected
 from fuzz_files import TABLES, TEXTS, models, put
-
 from jumok.errors import JumokError
 from jumok.serve.app import create_app
 from jumok.serve.desk import jobs
@@ -148,7 +147,9 @@ def _require_words(words: Any) -> None:
 def prepare(folder: Path) -> dict[str, bytes]:
     models(folder / "runs")
     put(folder / "runs" / "lm" / "metrics.jsonl", b'{"event": "step", "step": 1, "loss": 2.0, "skipped": false}\n')
-    return {f"{path.replace('/', '+')}.json": json.dumps(body, ensure_ascii=False).encode() for path, body in BODIES.items()}
+    return {
+        f"{path.replace('/', '+')}.json": json.dumps(body, ensure_ascii=False).encode() for path, body in BODIES.items()
+    }
 
 
 def open_bodies(folder: Path) -> Read:

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.request import BaseHandler
 
 import torch
+
 from fuzz import Read, Target, Unexpected
 from fuzz_files import CONFIGS, TABLES, TEXT, TEXTS, TINY, exported, models, put, restored, trained
 from fuzz_server import SERVER_TARGETS
-
 from jumok import text as reader
 from jumok.config import to_dict
 from jumok.config.huggingface import our_config, read_stock
@@ -97,7 +97,9 @@ def prepare_tokenizer(folder: Path) -> dict[str, bytes]:
     kinds = {kind: train_tokenizer(TEXT * 3, kind=kind, **({"vocab_size": 300} if kind == "bpe" else {}),
              special_tokens=["[PAD]", "[MASK]", "[EOS]"]) for kind in ("char", "jamo", "bpe")}  # fmt: skip
     found = {f"{kind}.json": each.to_json().encode() for kind, each in kinds.items()}
-    vocab = {piece: at for at, piece in enumerate(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]", *"가나다라마그날밤abc"])}
+    vocab = {
+        piece: at for at, piece in enumerate(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]", *"가나다라마그날밤abc"])
+    }
     framed = {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", 2]}
     common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": framed}
     pieces: dict[str, Any] = {
@@ -155,7 +157,9 @@ def prepare_runs(folder: Path) -> dict[str, bytes]:
 
 def prepare_parameters(folder: Path) -> dict[str, bytes]:
     models(folder)
-    return {f"{one.name}/model.safetensors": (one / "model.safetensors").read_bytes() for one in sorted(folder.iterdir())}
+    return {
+        f"{one.name}/model.safetensors": (one / "model.safetensors").read_bytes() for one in sorted(folder.iterdir())
+    }
 
 
 def open_runs(folder: Path) -> Read:
@@ -355,7 +359,9 @@ def given_words(content: bytes) -> dict[str, Any] | None:
         words = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(words, dict) or not all(isinstance(words.get(key), str) for key in ("text", "name", "note", "licence")):
+    if not isinstance(words, dict) or not all(
+        isinstance(words.get(key), str) for key in ("text", "name", "note", "licence")
+    ):
         return None
     if not all(isinstance(words.get(key), list) for key in ("labels", "pieces")):
         return None
@@ -395,7 +401,9 @@ def open_pages(folder: Path) -> Read:
         found.feed(html.encode().decode())
         if expected.setdefault(kind, found.count) != found.count:
             raise Unexpected(f"{found.count} elements in a page instead of {expected[kind]}")
-        if values not in [json.loads(text) for name, text in found.scripts.items() if name in ("trace", "model")]:
+        if values not in [
+            json.loads(text) for name, text in found.scripts.items() if name in ("jumok-trace", "jumok-model")
+        ]:
             raise Unexpected("the JSON in a page is not what was put there")
 
     def read(_name: str, content: bytes) -> object:
@@ -405,7 +413,9 @@ def open_pages(folder: Path) -> Read:
         how: dict[str, Any] = {"probe": False, "block": None, "layer": None, "head": None, "language": None}
         page = page_of_text(opened[kind], words["text"][:500], name=words["name"], **how)
         checked("trace", page.html, json.loads(json.dumps(page.trace)))
-        model = ModelPage(opened[kind], words["name"], prompt=words["text"][:500], note=words["note"], licence=words["licence"])
+        model = ModelPage(
+            opened[kind], words["name"], prompt=words["text"][:500], note=words["note"], licence=words["licence"]
+        )
         checked("model", model.html, json.loads(json.dumps(model.header)))
         return len(page.html)
 
@@ -414,9 +424,9 @@ def open_pages(folder: Path) -> Read:
 
 def open_gguf(folder: Path) -> Read:
     """A GGUF file with hostile names and special tokens is read by the package gguf, and has the tokens of the model."""
-    from fuzz_files import random_model
     from gguf import GGUFReader
 
+    from fuzz_files import random_model
     from jumok.config import GPTConfig
     from jumok.interop.gguf import to_gguf
 
@@ -442,7 +452,9 @@ def open_gguf(folder: Path) -> Read:
 
 # --- downloads --------------------------------------------------------------------------------------------------------
 
-ROWS = "".join(json.dumps({"doc_id": f"n_{at}", "text": f"{at}째 줄"}, ensure_ascii=False) + "\n" for at in (2, 1)).encode()
+ROWS = "".join(
+    json.dumps({"doc_id": f"n_{at}", "text": f"{at}째 줄"}, ensure_ascii=False) + "\n" for at in (2, 1)
+).encode()
 ANSWERED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(ROWS), ROWS)
 RESUMED = b"HTTP/1.1 206 Partial\r\nContent-Range: bytes 9-%d/%d\r\nContent-Length: %d\r\n\r\n%s" % (
     len(ROWS) - 1, len(ROWS), len(ROWS) - 9, ROWS[9:])  # fmt: skip
@@ -463,6 +475,7 @@ class _Answers(BaseHandler):
     """Answers every request of urllib with the bytes of the input."""
 
     content = b""
+    handler_order = 100  # before that of urllib
 
     def http_open(self, request: Any) -> Any:
         response = HTTPResponse(_Socket(self.content), method="GET")  # type: ignore[arg-type]
@@ -476,8 +489,12 @@ def open_downloads(folder: Path) -> Read:
     """A cached file, a part of one, and what a server answers."""
     from urllib.request import OpenerDirector, build_opener
 
-    remote = catalogue.RemoteFile(url="https://e.invalid/data/rows.jsonl", bytes=len(ROWS), sha256=hashlib.sha256(ROWS).hexdigest())
-    corpus = catalogue.Corpus(name="novels", title="T", licence="CC0", homepage="https://e.invalid/", format="jsonl", files=(remote,))
+    remote = catalogue.RemoteFile(
+        url="https://e.invalid/data/rows.jsonl", bytes=len(ROWS), sha256=hashlib.sha256(ROWS).hexdigest()
+    )
+    corpus = catalogue.Corpus(
+        name="novels", title="T", licence="CC0", homepage="https://e.invalid/", format="jsonl", files=(remote,)
+    )
     catalogue.entries = lambda: {"novels": corpus}  # type: ignore[assignment]
     answers = _Answers()
     opener: OpenerDirector = build_opener(answers)
@@ -505,7 +522,14 @@ def open_downloads(folder: Path) -> Read:
 def prepare_downloads(_folder: Path) -> dict[str, bytes]:
     os.environ["no_proxy"] = "127.0.0.1"
     assert Message  # imported before the hook watches
-    return {"file": ROWS, "part": ROWS[:20], "made": b"x", "http": ANSWERED, "http-resumed": RESUMED, "http-chunked": CHUNKED}
+    return {
+        "file": ROWS,
+        "part": ROWS[:20],
+        "made": b"x",
+        "http": ANSWERED,
+        "http-resumed": RESUMED,
+        "http-chunked": CHUNKED,
+    }
 
 
 def given(files: dict[str, bytes]) -> Callable[[Path], dict[str, bytes]]:

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from jumok.files import atomic_folder, copy_or_link, sha256_of
+from jumok.files import atomic_folder, copy_or_link, parse_json, sha256_of
 from jumok.messages import tr
 from jumok.models.tensors import load_tensors
 
@@ -122,18 +122,21 @@ class Checkpoints:
 
 
 def _read(folder: Path) -> Checkpoint:
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))
     names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
     wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]
     if wrong:
         raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
     if not names:
         raise ValueError(tr("no file with tensors is named in manifest.json"))
-    numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    numbers = parse_json((folder / NUMBERS).read_text(encoding="utf-8"))
     files = tuple(folder / name for name in names)
     tensors = load_tensors(*files) if names == [TENSORS] else stored_tensors(files)
     best = (folder / BEST_PARAMETERS, manifest[BEST_PARAMETERS]) if BEST_PARAMETERS in manifest else None
-    return Checkpoint(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best, files=files)
+    step = numbers.pop("step")
+    if type(step) is not int:
+        raise ValueError(f"step {step!r}")
+    return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, files=files)
 
 
 def stored_tensors(files: Sequence[Path]) -> StoredTensors:

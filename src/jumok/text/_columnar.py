@@ -48,6 +48,7 @@ class Columnar:
         places = [only_place(self.file.name, self.columns, column) for column in columns]
         number = 0
         for batch in self._batches([self._names[at] for at in places]):
+            batch.validate(full=True)  # offsets beyond the buffer would crash the process
             for start in range(0, batch.num_rows, ROWS):
                 part = batch.slice(start, ROWS)
                 try:
