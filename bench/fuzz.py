@@ -149,9 +149,9 @@ def _require_inside(event: str, path: str | bytes, inside: tuple[str, ...]) -> N
         raise Forbidden(f"{event} outside the folder: {name}")
 
 
-def limit(seconds: float = SECONDS) -> None:
+def limit() -> None:
     """Let the system end this process when the current input takes too long. Python need not run for it."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.setitimer(signal.ITIMER_REAL, WAITING)
 
 
@@ -184,8 +184,10 @@ class Child:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(self.folder)
         tempfile.tempdir = str(self.folder)
+        os.environ["RUST_BACKTRACE"] = "0"
         os.environ["JUMOK_CACHE"] = str(self.folder / ".cache")  # without compiled code
         read = self.target.open(self.folder)
+        limit()
         for name, content in self.files.items():  # what is loaded when it is first needed is loaded now
             with suppress(JumokError):
                 read(name, content)
@@ -266,6 +268,10 @@ def fuzz(
             kind = f"the process ended: {_ending(status)}"
             keep(child.out, target.name, at, name, content, kind, "")
             tally.add(Tally(inputs=1, findings=1, slowest=SECONDS if "PROF" in kind else 0))
+            for name, content in files.items():  # which the child can have left in another state
+                if (folder / name).is_file():
+                    (folder / name).with_name(".put").write_bytes(content)
+                    os.replace((folder / name).with_name(".put"), folder / name)
             at += 1
     log = folder / ".findings" / f"{target.name}.log"
     if log.is_file():
@@ -336,7 +342,15 @@ def work(targets: Sequence[Target], counts: dict[str, int], given: argparse.Name
             numbers = range(given.start, given.start + counts[target.name])
             yield (
                 target.name,
-                fuzz(target, numbers, seed=given.seed, out=given.out, folder=Path(folder).resolve(), until=until),
+                fuzz(
+                    target,
+                    numbers,
+                    seed=given.seed,
+                    out=given.out,
+                    folder=Path(folder).resolve(),
+                    until=until,
+                    batch=max(BATCH, 4_000 // target.cost),
+                ),
             )
 
 
