@@ -93,7 +93,9 @@ def test_the_fuzzer_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.
 def test_an_input_that_takes_too_long_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one in native code, which no exception of a signal handler would end."""
     monkeypatch.setattr(fuzz, "SECONDS", 0.05)
-    target = Target(name="slow", prepare=lambda _: {"file": b"a"}, open=lambda _: lambda name, content: _forever(content))
+    target = Target(
+        name="slow", prepare=lambda _: {"file": b"a"}, open=lambda _: lambda name, content: _forever(content)
+    )
     tally = found(target, 2, tmp_path.resolve(), seed=0)
     assert tally.kinds == {"the process ended: SIGPROF": 2}
 
@@ -103,7 +105,12 @@ def _forever(_content: bytes) -> None:
 
 
 def test_an_input_follows_from_its_number(tmp_path: Path) -> None:
-    files = {"a.json": b'{"a": [1, 2.5, null, "x"]}', "b.toml": b"a = 1\nb = 2", "c.txt": b"abc", "d.jsonl": b"{}\n{}\n"}
+    files = {
+        "a.json": b'{"a": [1, 2.5, null, "x"]}',
+        "b.toml": b"a = 1\nb = 2",
+        "c.txt": b"abc",
+        "d.jsonl": b"{}\n{}\n",
+    }
     first = [fuzz.made("t", 3, number, files) for number in range(200)]
     assert first == [fuzz.made("t", 3, number, files) for number in range(200)]
     assert len({content for _, content in first}) > 150

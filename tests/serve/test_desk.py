@@ -29,7 +29,7 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.stopping import is_training, stop_file
 from jumok.serve.app import create_app
 from jumok.serve.desk import curves, jobs
-from jumok.serve.desk.curves import Curve, Tail, thinned
+from jumok.serve.desk.curves import Curve, Tail, number, thinned
 from jumok.serve.desk.folders import RunFolders
 from jumok.serve.desk.uploads import Uploads
 from jumok.serve.limits import limited
@@ -710,3 +710,9 @@ def test_two_tabs_that_see_a_run_end(root: Path) -> None:
     started["a"] = Ended(lambda: started.update(a=newer))
     held.forget("a")
     assert started == {"a": newer}
+
+
+def test_a_number_that_no_float_can_hold() -> None:
+    """A line of metrics.jsonl with 400 digits raised OverflowError in the listing of all runs."""
+    assert number(10**400) is None
+    assert (number(3), number(float("nan")), number("3")) == (3.0, None, None)

@@ -13,7 +13,7 @@ from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
-# Of what a config.json has; each may be missing or null. An empty name stands for the part itself.
+# Of what a config.json has; each may be missing, and values and most parts null. An empty name stands for the part itself.
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("train.", "data.", "finished.", "metrics.", "machine.", "adapter."), (dict,)),
     **dict.fromkeys(("data.sources", "data.columns", "data.label_counts"), (list,)),
@@ -68,7 +68,7 @@ def _require_types(config: Mapping[str, Any]) -> None:
     for place, kinds in TYPES.items():
         part, _, name = place.partition(".")
         found = config.get(part)
-        if found is None:
+        if found is None and (part not in config or part not in ("train", "data", "tokenizer")):
             continue
         value = found.get(name) if name and isinstance(found, dict) else found
         if value is not None and type(value) not in kinds:

@@ -128,7 +128,10 @@ class Tokenizer:
         """Make a tokenizer from the content of a `tokenizer.json`. Raises TokenizerError if it is invalid."""
         try:
             pipeline = HFTokenizer.from_str(content)
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:
+            # The library raises bare Exception, and a panic of it is none.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise TokenizerError(
                 "this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "
                 "save it again, or train a new one with jumok.train_tokenizer",
