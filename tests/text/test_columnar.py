@@ -144,6 +144,14 @@ def test_a_dataset_does_not_name_files_outside_its_folder(tmp_path: Path, name: 
         read(tmp_path / "data")
 
 
+def test_a_dataset_that_names_a_file_too_long_for_the_system(tmp_path: Path) -> None:
+    """Path.is_file raises OSError for it, which ended in a traceback."""
+    folder = dataset(tmp_path / "data")
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "x" * 5_000}]}), encoding="utf-8")
+    with pytest.raises(TextError, match=r"lacks x{300};"):
+        read_table(folder, ["text"])
+
+
 def test_a_dataset_without_one_of_its_files(tmp_path: Path) -> None:
     (dataset(tmp_path / "data") / "data-00001-of-00002.arrow").unlink()
     with pytest.raises(TextError, match=r"data lacks data-00001-of-00002\.arrow"):

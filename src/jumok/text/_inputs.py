@@ -121,8 +121,8 @@ def _files_of_dataset(folder: Path) -> list[str]:
             reason=repr(error),
         ) from None
     for name in files:
-        if not (folder / name).is_file():
-            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name)
+        if not os.path.isfile(folder / name):  # Path.is_file raises for a name that is too long
+            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name[:300])
     return files
 
 

@@ -169,7 +169,8 @@ class LadderRecord:
     def require_types(self) -> None:
         """Raise ValueError unless each field has a value of its type, and each number is finite."""
         points = [point for result in self.results for point in result.curve]
-        for part in (self, self.config, self.text, *self.results, *points):
+        parts: tuple[Any, ...] = (self, self.config, self.text, *self.results, *points)
+        for part in parts:
             require_types(part)
             for number in vars(part).values():
                 if isinstance(number, float) and not math.isfinite(number):
