@@ -114,7 +114,7 @@ def columnar(file: Input, data: IO[bytes]) -> Iterator[Columnar | None]:
         ) from None
     try:
         yield Columnar(file, data, size)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:  # of names; of sizes in the file
         raise TextError(
             "{name} cannot be read as {format}: {reason}; was it copied or downloaded completely?",
             name=file.name,
