@@ -216,6 +216,7 @@ WRONG_TOML: list[tuple[str, str]] = [
     ("out = 'elsewhere'", "unknown setting 'out'"),
     ("[shape]\nn_layer = 3", "unknown setting 'shape'"),
     pytest.param("steps = " + "[" * 10_000, "is not TOML", id="deep"),  # RecursionError of tomllib
+    pytest.param("steps = 9\nminutes = " + "9" * 400, "is out of range", id="minutes"),  # OverflowError
     pytest.param("steps = " + "9" * 5_000, "is not TOML", id="digits"),  # a plain ValueError of int
 ]
 

@@ -1006,7 +1006,7 @@ def test_the_defaults_resolve() -> None:
     [
         (("before",), 5), (("before",), {"01-bigram": 5}), (("text", "sources"), []), (("text", "sources"), [1]),
         (("floor",), float("nan")), (("vocab_size",), "9"), (("asked",), [None]), (("config", "seed"), 1.5),
-        (("text", "sha256"), None),
+        (("text", "sha256"), None), (("asked",), ["\ud800"]),
     ],
 )  # fmt: skip
 def test_a_ladder_with_a_value_of_a_wrong_type_is_damaged(tmp_path: Path, path: tuple[str, ...], value: Any) -> None:
