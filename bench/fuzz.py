@@ -11,11 +11,11 @@ JumokError, the server must answer with a status below 500, within 10 seconds of
 Nothing may be executed, connected to, or written outside the folder of the target.
 
 Inputs run in forked children of a process that has imported everything, some hundreds in each child. The system ends a
-child that takes too long (RLIMIT by timers) or refuses its memory (RLIMIT_AS); an audit hook of Python watches the rest.
+child that takes too long (timers) or refuses its memory (RLIMIT_AS); an audit hook of Python watches the rest.
 The hook does not see files that native libraries open. A finding is printed and kept with its input; exit code 1.
 
 Mutations are plain and seeded, rather than guided by coverage (atheris): the parsers that read first are native
-(json, tokenizers, safetensors, pyarrow), which atheris does not instrument; a mutation that knows JSON gets behind them;
+(json, tokenizers, safetensors, pyarrow), which atheris does not instrument; a mutation that knows JSON passes them;
 libFuzzer stops at the first finding, and does not survive a child that dies; and nothing needs to be installed.
 """
 
@@ -110,7 +110,8 @@ def made(target: str, seed: int, number: int, files: dict[str, bytes]) -> tuple[
 # --- in a child -------------------------------------------------------------------------------------------------------
 
 EXECUTES = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
-            "socket.connect", "socket.bind", "socket.sendto", "webbrowser.open", "pickle.find_class", "ctypes.dlopen"}  # fmt: skip
+            "socket.connect", "socket.bind", "socket.sendto", "webbrowser.open",
+            "pickle.find_class", "ctypes.dlopen"}  # fmt: skip
 CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
            "shutil.rmtree", "shutil.move", "shutil.copyfile"}  # fmt: skip
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -131,7 +132,7 @@ def watch(folder: Path) -> None:
                 return
             raise Forbidden(f"{event} {given}"[:200])
         elif event == "open":
-            path, mode, flags = given
+            path, _, flags = given
             if isinstance(flags, int) and flags & WRITING and isinstance(path, str | bytes) and path != os.devnull:
                 _require_inside(event, path, inside)
         elif event in CHANGES:

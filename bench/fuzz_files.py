@@ -1,4 +1,4 @@
-"""Small valid files for bench/fuzz.py: texts in several encodings, tables, models, runs that took a few steps, exports."""
+"""Small valid files for bench/fuzz.py: texts in several encodings, tables, models, runs of a few steps, exports."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ _PAIR = {"vocab_size": 100, "d_model": 16, "encoder_layers": 1, "decoder_layers"
 _ROPE = {
     "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 32},
-    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
+             "mscale_all_dim": 1.0},
     "longrope": {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
                  "original_max_position_embeddings": 16},
 }  # fmt: skip

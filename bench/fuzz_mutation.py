@@ -1,4 +1,4 @@
-"""Mutations of valid inputs, for bench/fuzz.py: bytes, JSON, JSON lines, TOML and safetensors, each from a seeded random.
+"""Mutations of valid inputs, for bench/fuzz.py: bytes, JSON, JSON lines, TOML and safetensors, each from a seed.
 
 A text format is mutated in its own terms half of the time: a value is replaced by a hostile one, removed, repeated, or
 put elsewhere. Most such inputs pass the parser and reach the code that reads the values. The other half is mutated as

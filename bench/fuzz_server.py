@@ -1,4 +1,4 @@
-"""The requests that bench/fuzz.py sends to the application of `jumok serve`, without a network: bodies, paths, uploads."""
+"""The requests that bench/fuzz.py sends to the application of `jumok serve` without a network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ WRITING = {"n": 1, "stream": False, "stop": ["끝"], "presence_penalty": 0.1, "f
 IDS = {"ids": [1, 2, 3], "off": [[0, 0]], "top": 3}
 BODIES: dict[str, dict[str, Any]] = {
     "completions": {"model": "lm", "prompt": ["그날", [1, 2]], "max_tokens": 4, "echo": True, "logprobs": 2, **WRITING},
-    "chat/completions": {"model": "seq2seq", "messages": [{"role": "user", "content": [{"type": "text", "text": "그날"}]}],
+    "chat/completions": {"model": "seq2seq", "messages": [{"role": "user",
+                         "content": [{"type": "text", "text": "그날"}]}],
                          "max_tokens": 4, "logprobs": True, "top_logprobs": 2, **WRITING},
     "embeddings": {"model": "lm", "input": ["그날", "밤"], "encoding_format": "float"},
     "classify": {"model": "classify", "input": ["그날 밤"]},
@@ -43,7 +44,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "jumok/engine/record-next": {"model": "lm", **IDS},
     "jumok/engine/step": {"model": "lm", **IDS, "layer": 0},
     "jumok/engine/classify": {"model": "classify", "text": "그날 밤", "words": True},
-    "jumok/engine/answer": {"model": "seq2seq", "text": "그날 밤", "tokens": 3, "beams": 2, "sampling": SAMPLING, "trace": True},
+    "jumok/engine/answer": {"model": "seq2seq", "text": "그날 밤", "tokens": 3, "beams": 2, "sampling": SAMPLING,
+                            "trace": True},
     "jumok/engine/fill": {"model": "mlm", "text": "그날 [MASK]", "top": 3},
     "jumok/runs/load": {"name": "lm"},
     "jumok/runs/unload": {"name": "classic"},
@@ -59,7 +61,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "jumok/ladder/resume": {"name": "사다리"},
     "jumok/ladder/stop": {"name": "사다리"},
 }  # fmt: skip
-PATHS = ("/v1/models", "/v1/models/lm", "/healthz", "/metrics", "/", "/v1/jumok/desk", "/v1/jumok/runs", "/openapi.json",
+PATHS = ("/v1/models", "/v1/models/lm", "/healthz", "/metrics", "/", "/v1/jumok/desk", "/v1/jumok/runs",
+         "/openapi.json",
          "/v1/jumok/run?name=lm", "/v1/jumok/events?name=lm&place=0", "/v1/jumok/ladder?name=%ea%b0%80")  # fmt: skip
 SLOWEST = 8.0  # seconds of a request
 

@@ -1,4 +1,4 @@
-"""The readers of files that bench/fuzz.py calls, and a few valid files for each. Those of the server: fuzz_server.py."""
+"""The readers of files that bench/fuzz.py calls, and a few valid files for each; for the server see fuzz_server.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def choice(content: bytes, options: list[Any]) -> Any:
 
 
 def open_text(folder: Path) -> Read:
-    encodings = [None, None, None, None, "utf-8", "cp949", "utf-16", "utf-16-le", "utf-32", "johab", "shift_jis", "utf-7",
+    encodings = [None, None, None, None, "utf-8", "cp949", "utf-16", "utf-16-le", "utf-32", "johab", "shift_jis",
+                 "utf-7",
                  "latin-1", "iso2022_kr", "rot13", "hex", "idna", "punycode", "unicode_escape", "no-such"]  # fmt: skip
 
     def read(name: str, content: bytes) -> str:
@@ -106,7 +107,8 @@ def prepare_tokenizer(folder: Path) -> dict[str, bytes]:
         "wordpiece": {
             "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
                            "strip_accents": None, "lowercase": True},
-            "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"}, 
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                       "max_input_chars_per_word": 100, "vocab": vocab},
         },
@@ -202,7 +204,8 @@ def prepare_logs(folder: Path) -> dict[str, bytes]:
             "seconds": 1.0, "remaining": 9.0, "tokens_per_second": 99.0}  # fmt: skip
     evaluated = {"event": "eval", "step": 2, "figures": {"loss": 2.0, "loss_per_token": 2.1}, "headline": "2 nats",
                  "best": True, "seconds": 1.5}  # fmt: skip
-    events = [step, {**step, "step": 2, "loss": float("nan")}, evaluated, {"event": "sample", "step": 2, "text": "\u2028"},
+    events = [step, {**step, "step": 2, "loss": float("nan")}, evaluated,
+              {"event": "sample", "step": 2, "text": "\u2028"},
               {"event": "stage", "step": 2, "number": 2, "best_step": 1, "steps": 4, "minutes": None},
               {"event": "finish", "step": 4, "reason": "done", "figures": {"loss": 1.0}, "seconds": 2.0}]  # fmt: skip
     models(folder, only="lm")
@@ -275,7 +278,8 @@ def open_states(folder: Path) -> Read:
 
 def prepare_ladder(folder: Path) -> dict[str, bytes]:
     point = {"tokens": 64, "seconds": 0.5, "nats_per_char": 3.0}
-    result = {"slug": "01-bigram", "parameters": 100, "steps": 2, "tokens": 128, "seconds": 1.0, "tokens_per_second": 99.0,
+    result = {"slug": "01-bigram", "parameters": 100, "steps": 2, "tokens": 128, "seconds": 1.0,
+              "tokens_per_second": 99.0,
               "nats_per_char": 2.9, "curve": [point, point], "before": "가", "after": "나"}  # fmt: skip
     ladder = {"format": 1, "config": {}, "text": {"sources": ["a.txt"], "sha256": "ab" * 32, "chars": 99},
               "asked": ["a.txt"], "encoding": None, "column": None, "precision": "float32", "train_tokens": 90,
@@ -424,7 +428,7 @@ def open_pages(folder: Path) -> Read:
 
 
 def open_gguf(folder: Path) -> Read:
-    """A GGUF file with hostile names and special tokens is read by the package gguf, and has the tokens of the model."""
+    """A GGUF file with hostile names and special tokens is read by the package gguf, with the tokens of the model."""
     from gguf import GGUFReader
 
     from fuzz_files import random_model

@@ -631,7 +631,8 @@ def test_files_that_nest_deeply_are_damaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
-        ("train", None, [1]), ("train", None, None), ("data", None, None), ("data", None, "x"), ("finished", None, 3), ("stages", None, {}), ("stages", None, [1]),
+        ("train", None, [1]), ("train", None, None), ("data", None, None),
+        ("data", None, "x"), ("finished", None, 3), ("stages", None, {}), ("stages", None, [1]),
         ("data", "sources", 5), ("data", "sources", [None]), ("data", "characters", ["가"]), ("data", "sha256", 1.5),
         ("data", "train_tokens", "9"), ("data", "chars", True), ("finished", "step", "1"),
         ("tokenizer", "fingerprint", 7), ("tokenizer", "fingerprint", None), ("tokenizer", "kind", []),

@@ -30,4 +30,5 @@ def test_merges_that_do_not_fit_are_refused_or_another_kind() -> None:
         try:
             assert Tokenizer.from_json(json.dumps(content)).kind == "other"
         except TokenizerError as error:
-            assert "not a complete tokenizer.json" in str(error)
+            if "not a complete tokenizer.json" not in str(error):
+                raise

@@ -13,7 +13,7 @@ from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
 
 FORMAT = 1
-# Of what a config.json has; each may be missing, and values and most parts null. An empty name stands for the part itself.
+# Of what a config.json has; each may be missing, and values and most parts null. No name: the part itself.
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("train.", "data.", "finished.", "metrics.", "machine.", "adapter."), (dict,)),
     **dict.fromkeys(("data.sources", "data.columns", "data.label_counts"), (list,)),
