@@ -107,7 +107,7 @@ def prepare_tokenizer(folder: Path) -> dict[str, bytes]:
         "wordpiece": {
             "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
                            "strip_accents": None, "lowercase": True},
-            "pre_tokenizer": {"type": "BertPreTokenizer"}, 
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
             "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                       "max_input_chars_per_word": 100, "vocab": vocab},
@@ -306,8 +306,10 @@ def open_ladder(folder: Path) -> Read:
 
 
 def prepare_toml(_folder: Path) -> dict[str, bytes]:
-    lines = ['task = "lm"', "n_layer = 2", "n-head = 2", "n_embd = 32", "context_length = 64", "batch_size = 4", "steps = 10",
-             "minutes = 1.5", "learning_rate = 1e-3", 'tokenizer = "char"', 'family = "classic"', "val = 0.1", "seed = 7",
+    lines = ['task = "lm"', "n_layer = 2", "n-head = 2", "n_embd = 32", "context_length = 64", "batch_size = 4",
+             "steps = 10",
+             "minutes = 1.5", "learning_rate = 1e-3", 'tokenizer = "char"', 'family = "classic"', "val = 0.1",
+             "seed = 7",
              'size = "nano"', 'precision = "float32"', "dropout = 0.1", 'compile = "off"', "# end"]  # fmt: skip
     return {"run.toml": "\n".join(lines).encode(), "small.toml": "\n".join(lines[:7]).encode()}
 

@@ -29,8 +29,8 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.stopping import is_training, stop_file
 from jumok.serve.app import create_app
 from jumok.serve.desk import curves, jobs
-from jumok.serve.desk import curves
 from jumok.serve.desk.curves import Curve, Tail, thinned
+from jumok.serve.desk.curves import number as curve_of
 from jumok.serve.desk.folders import RunFolders
 from jumok.serve.desk.uploads import Uploads
 from jumok.serve.limits import limited
@@ -715,5 +715,5 @@ def test_two_tabs_that_see_a_run_end(root: Path) -> None:
 
 def test_a_number_that_no_float_can_hold() -> None:
     """A line of metrics.jsonl with 400 digits raised OverflowError in the listing of all runs."""
-    assert curves.number(10**400) is None
-    assert (curves.number(3), curves.number(float("nan")), curves.number("3")) == (3.0, None, None)
+    assert curve_of(10**400) is None
+    assert (curve_of(3), curve_of(float("nan")), curve_of("3")) == (3.0, None, None)

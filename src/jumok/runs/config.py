@@ -71,7 +71,7 @@ def _require_types(config: Mapping[str, Any]) -> None:
         if found is None and (part not in config or part not in ("train", "data", "tokenizer")):
             continue
         value = found.get(name) if name and isinstance(found, dict) else found
-        if value is not None and type(value) not in kinds:
+        if found is None or (value is not None and type(value) not in kinds):
             raise TypeError(place)
     data = config.get("data") or {}
     texts = [*(data.get("sources") or ()), *(data.get("columns") or ())]

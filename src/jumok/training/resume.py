@@ -167,10 +167,8 @@ def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
         if not run.folder.put_back_parameters(saved):
             path = run.folder.path / "model.safetensors"
             return tr("{path} is damaged, and so is its copy in the training state.", path=path)
-    if run.task.has_validation:
-        expected = _recorded(saved, "best") is not None
-    else:
-        expected = _recorded(saved, "validated") > 0
+    best, validated = (_recorded(saved, name) for name in ("best", "validated"))
+    expected = best is not None if run.task.has_validation else validated > 0
     return _unreadable(run) if expected else ""
 
 
