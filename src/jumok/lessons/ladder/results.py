@@ -178,7 +178,8 @@ class LadderRecord:
         texts = (*self.text.sources, *(self.asked or ()), *self.before, *self.before.values())
         if not self.text.sources or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{texts} are no names of texts")
-        "".join((*texts, self.encoding or "", self.column or "")).encode(
+        words = (*texts, self.encoding or "", self.column or "")
+        "".join(words).encode(errors="surrogateescape")  # raises ValueError for what no command line has
             errors="surrogateescape"
         )  # raises ValueError for what no command line has
 
