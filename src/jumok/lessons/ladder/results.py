@@ -179,9 +179,7 @@ class LadderRecord:
         if not self.text.sources or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{texts} are no names of texts")
         words = (*texts, self.encoding or "", self.column or "")
-        "".join(words).encode(errors="surrogateescape")  # raises ValueError for what no command line has
-            errors="surrogateescape"
-        )  # raises ValueError for what no command line has
+        "".join(words).encode(errors="surrogateescape")  # raises ValueError
 
     @classmethod
     def read(cls, out: Path) -> LadderRecord:
