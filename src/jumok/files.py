@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from platformdirs import user_cache_path
 
@@ -194,6 +195,19 @@ def is_locked(path: Path) -> bool:
         return False
     lock.release()
     return False
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Return the value of a JSON document, as `json.loads`.
+
+    Raises:
+        ValueError: it is no JSON, has a number with thousands of digits, or nests deeper than Python recurses, for
+            which `json.loads` raises RecursionError.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError(tr("lists and objects are nested too deeply")) from None
 
 
 def sha256_of(path: Path) -> str:

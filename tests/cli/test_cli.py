@@ -216,10 +216,13 @@ WRONG_TOML: list[tuple[str, str]] = [
     ("min_count = 1.5", "min_count=1.5 is of type float"),
     ("out = 'elsewhere'", "unknown setting 'out'"),
     ("[shape]\nn_layer = 3", "unknown setting 'shape'"),
+    pytest.param("steps = " + "[" * 10_000, "is not TOML", id="deep"),  # RecursionError of tomllib
+    pytest.param("steps = 9\nminutes = " + "9" * 400, "is out of range", id="minutes"),  # OverflowError
+    pytest.param("steps = " + "9" * 5_000, "is not TOML", id="digits"),  # a plain ValueError of int
 ]
 
 
-@pytest.mark.parametrize(("content", "message"), WRONG_TOML, ids=[content for content, _ in WRONG_TOML])
+@pytest.mark.parametrize(("content", "message"), WRONG_TOML)
 def test_a_wrong_run_toml(jumok: Jumok, text: Path, content: str, message: str) -> None:
     """A number where a name should be came as an AttributeError."""
     Path("run.toml").write_text(content, encoding="utf-8")

@@ -292,3 +292,17 @@ def test_parts_of_a_batch_keep_to_the_tokens(lengths: np.ndarray) -> None:
     assert several > 0
     by_tokens = LengthBatches(lengths, 800, seed=3, multiple=1)
     assert all(len(by_tokens.parts(number)) == 1 for number in range(by_tokens.count))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [(b"'<u2'", b"'<f2'"), (b"(100,)", b"(50,2)"), (b"(100,)", b"(999,)"), (b"{'de", b"{{{{"), (b"'<u2'", b"'>u2'")],
+)
+def test_a_header_of_another_array_is_refused(tmp_path: Path, good: bytes, bad: bytes) -> None:
+    """`numpy.load` raised errors of Python's tokenizer, and mapped arrays of any type and shape."""
+    path = tmp_path / "train.npy"
+    np.save(path, np.arange(100, dtype=np.uint16))
+    assert load_ids(path)[99] == 99
+    path.write_bytes(path.read_bytes().replace(good, bad))
+    with pytest.raises(RunError, match=r"train\.npy, the ids of the text, cannot be read"):
+        load_ids(path)

@@ -497,3 +497,10 @@ def test_components_that_llama_cpp_lacks_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_rounded_matrices_have_nearly_the_same_logits(tmp_path: Path, kind: Any, family: Any) -> None:
     same_computation(tiny(tokenizer_of("char"), family=family), tmp_path, kind, tolerance=2.0)
+
+
+def test_a_licence_with_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    """A word of a command line in another encoding has halves of surrogate pairs, which gguf cannot write."""
+    found = to_gguf(tiny(tokenizer_of("char")), tmp_path / "m.gguf", name="a\udcff", licence="b\udcff")
+    said = fields(found.path)
+    assert (said["general.name"], said["general.license"]) == ("a?", "b?")

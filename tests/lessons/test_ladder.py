@@ -999,3 +999,25 @@ def test_the_defaults_resolve() -> None:
     _, train = resolve({name: value for name, value in settings.items() if name != "vocab_size"})
     assert "learning_rate" not in train
     assert "optimizer" not in train
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("before",), 5), (("before",), {"01-bigram": 5}), (("text", "sources"), []), (("text", "sources"), [1]),
+        (("floor",), float("nan")), (("vocab_size",), "9"), (("asked",), [None]), (("config", "seed"), 1.5),
+        (("text", "sha256"), None), (("asked",), ["\ud800"]),
+    ],
+)  # fmt: skip
+def test_a_ladder_with_a_value_of_a_wrong_type_is_damaged(tmp_path: Path, path: tuple[str, ...], value: Any) -> None:
+    """Each of these ended in a traceback, or in an error 500 of the server."""
+    LadderRecord(config=LadderConfig(), text=TextFacts(sources=("a.txt",), sha256="ab", chars=9)).write(tmp_path)
+    assert LadderRecord.read(tmp_path).text.name == "a.txt"
+    content = json.loads((tmp_path / "ladder.json").read_text(encoding="utf-8"))
+    part = content
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    (tmp_path / "ladder.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(RunError, match=r"ladder\.json is damaged"):
+        LadderRecord.read(tmp_path)

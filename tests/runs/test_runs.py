@@ -619,3 +619,52 @@ def test_load_changes_no_global_state(start: Callable[..., Trainer], tmp_path: P
     list(start(steps=1, eval_every=0).run())
     done = subprocess.run([sys.executable, "-c", GUEST, str(tmp_path / "run")], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+DEEP = "[" * 100_000
+
+
+def test_files_that_nest_deeply_are_damaged(tmp_path: Path) -> None:
+    """`json.loads` raises RecursionError for them, which no reader caught."""
+    run = RunFolder(tmp_path)
+    (tmp_path / "config.json").write_text(DEEP, encoding="utf-8")
+    with pytest.raises(RunError, match=r"config\.json is damaged"):
+        run.read_config()
+    (tmp_path / "metrics.jsonl").write_text(f'{DEEP}\n{{"event": "step"}}\n', encoding="utf-8")
+    assert run.logs.metrics() == [{"event": "step"}]
+    state = tmp_path / "state" / "step-000000001"
+    state.mkdir(parents=True)
+    (state / "manifest.json").write_text(DEEP, encoding="utf-8")
+    found, said = run.checkpoints.newest()
+    assert found is None
+    assert "nested too deeply" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("train", None, [1]), ("train", None, None), ("data", None, None),
+        ("data", None, "x"), ("finished", None, 3), ("stages", None, {}), ("stages", None, [1]),
+        ("data", "sources", 5), ("data", "sources", [None]), ("data", "characters", ["가"]), ("data", "sha256", 1.5),
+        ("data", "train_tokens", "9"), ("data", "chars", True), ("finished", "step", "1"),
+        ("tokenizer", "fingerprint", 7), ("tokenizer", "fingerprint", None), ("tokenizer", "kind", []),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_wrong_type_is_damage(tmp_path: Path, part: str, name: str | None, value: Any) -> None:
+    """Each of these ended in a traceback somewhere behind the reader."""
+    config: dict[str, Any] = {
+        "format": 1, "model": {"type": "gpt"}, "tokenizer": {"kind": "char", "vocab_size": 9, "fingerprint": "ab"},
+        "train": {"task": "lm"}, "data": {"sources": ["a.txt"]}, "finished": {"step": 1, "reason": "done"},
+    }  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    assert RunFolder(tmp_path).read_config() == config
+    if name is None:
+        config[part] = value
+    elif value is None:
+        del config[part][name]
+    else:
+        config[part][name] = value
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(RunError, match=r"config\.json is damaged"):
+        RunFolder(tmp_path).read_config()

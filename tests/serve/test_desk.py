@@ -30,6 +30,7 @@ from jumok.runs.stopping import is_training, stop_file
 from jumok.serve.app import create_app
 from jumok.serve.desk import curves, jobs
 from jumok.serve.desk.curves import Curve, Tail, thinned
+from jumok.serve.desk.curves import number as curve_of
 from jumok.serve.desk.folders import RunFolders
 from jumok.serve.desk.uploads import Uploads
 from jumok.serve.limits import limited
@@ -712,3 +713,9 @@ def test_two_tabs_that_see_a_run_end(root: Path) -> None:
     started["a"] = Ended(lambda: started.update(a=newer))
     held.forget("a")
     assert started == {"a": newer}
+
+
+def test_a_number_that_no_float_can_hold() -> None:
+    """A line of metrics.jsonl with 400 digits raised OverflowError in the listing of all runs."""
+    assert curve_of(10**400) is None
+    assert (curve_of(3), curve_of(float("nan")), curve_of("3")) == (3.0, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import random
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,14 @@ def test_a_dataset_does_not_name_files_outside_its_folder(tmp_path: Path, name: 
         read(tmp_path / "data")
 
 
+def test_a_dataset_that_names_a_file_too_long_for_the_system(tmp_path: Path) -> None:
+    """Path.is_file raises OSError for it, which ended in a traceback."""
+    folder = dataset(tmp_path / "data")
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "x" * 5_000}]}), encoding="utf-8")
+    with pytest.raises(TextError, match=r"lacks x{300};"):
+        read_table(folder, ["text"])
+
+
 def test_a_dataset_without_one_of_its_files(tmp_path: Path) -> None:
     (dataset(tmp_path / "data") / "data-00001-of-00002.arrow").unlink()
     with pytest.raises(TextError, match=r"data lacks data-00001-of-00002\.arrow"):
@@ -252,3 +261,21 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(TextError, match=r"pyarrow reads .*rows\.parquet, and cannot be loaded .*jumok\[data\]"):
         read(path)
+
+
+def test_offsets_beyond_the_data_are_refused(tmp_path: Path) -> None:
+    """A changed byte in the offsets of a column of strings ended the process: pyarrow reads them without a check."""
+    path = as_stream(tmp_path / "rows.arrow", pa.table({"text": ["가나다", "라마"]}))
+    good = struct.pack("<3i", 0, 9, 15)
+    assert path.read_bytes().count(good) == 1
+    path.write_bytes(path.read_bytes().replace(good, struct.pack("<3i", 0, 2**30, 2**30 + 6)))
+    with pytest.raises(TextError, match="cannot be read as arrow"):
+        read(path, column="text")
+
+
+def test_a_state_of_a_dataset_that_nests_deeply(tmp_path: Path) -> None:
+    """`json.loads` raises RecursionError for it, which was not among the caught errors."""
+    folder = dataset(tmp_path / "data")
+    (folder / "state.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(TextError, match=r"state\.json of a datasets folder cannot be read .*nested too deeply"):
+        read_table(folder, ["text"])

@@ -735,3 +735,12 @@ def test_standard_input_is_read_once(tmp_path: Path) -> None:
         text.read(["-", write(tmp_path, "a.txt", POEM), "-"])
     with pytest.raises(TextError, match="- was given twice"):
         text.read_table(["-", "-"], ["text"])
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "idna"])
+def test_a_codec_that_does_not_say_where_it_fails(tmp_path: Path, encoding: str) -> None:
+    """Codecs of host names raise a plain UnicodeError, which ended in a traceback."""
+    path = tmp_path / "a.txt"
+    path.write_bytes("가나다".encode() + b"..-\xff")
+    with pytest.raises(TextError, match=f"is not {encoding.upper()}, the encoding that was given"):
+        text.read(path, encoding=encoding)

@@ -27,6 +27,7 @@ from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.settings import configurations, given_again
+from jumok.training.state import TrainingState
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -614,3 +615,24 @@ def test_what_a_kill_left_half_written_is_cleared_away(stopped: Path) -> None:
     (stopped / "state" / ".step-000000007.tmp" / "tensors.safetensors").write_bytes(b"half")
     Trainer.resume(stopped, device="cpu")
     assert list(stopped.rglob("*.tmp")) == []
+
+
+@pytest.mark.parametrize("changed", [{"cooldown": 0.5}, {"cooldown": [1, "x"]}, {"logs": {"a": 1.5}}, {"stage": "1"}])
+def test_numbers_of_a_wrong_type_are_damage(changed: dict[str, Any]) -> None:
+    """They ended in a traceback, each in another place."""
+    assert TrainingState.from_numbers(3, {"cooldown": [0.5, 1], "logs": {"a": 1}, "later": 1}).cooldown == (0.5, 1.0)
+    with pytest.raises(RunError, match="the training state after 3 steps is damaged"):
+        TrainingState.from_numbers(3, changed)
+
+
+def test_a_step_that_is_no_number_is_damage(stopped: Path) -> None:
+    """It was compared with the step of the end, which raised TypeError."""
+    for state in (stopped / "state").glob("step-*"):
+        numbers = json.loads((state / NUMBERS).read_text(encoding="utf-8"))
+        (state / NUMBERS).write_text(json.dumps({**numbers, "step": "4"}), encoding="utf-8")
+        manifest = json.loads((state / "manifest.json").read_text(encoding="utf-8"))
+        manifest[NUMBERS] = hashlib.sha256((state / NUMBERS).read_bytes()).hexdigest()
+        (state / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    found, said = RunFolder(stopped).checkpoints.newest()
+    assert found is None
+    assert all("step '4'" in one for one in said)

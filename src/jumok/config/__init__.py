@@ -21,7 +21,7 @@ from jumok.config._defaults import (
     resolve,
 )
 from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
-from jumok.config._fields import field_choices, field_types, from_dict, given_fields, to_dict
+from jumok.config._fields import field_choices, field_types, from_dict, given_fields, require_types, to_dict
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
 from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
 from jumok.config._size import (
@@ -82,6 +82,7 @@ __all__ = [
     "require_choice",
     "require_range",
     "require_type",
+    "require_types",
     "resolve",
     "stacks",
     "to_dict",

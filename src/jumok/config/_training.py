@@ -90,6 +90,12 @@ class TrainConfig(Configuration):
 
     def __post_init__(self) -> None:
         require_types(self)
+        if self.minutes is not None and not 0 < self.minutes <= MOST_MINUTES:
+            raise ConfigError(
+                "minutes={minutes} is out of range: it must be more than 0 and at most {most}.",
+                minutes=repr(self.minutes),
+                most=f"{MOST_MINUTES:,}",
+            )
         if self.steps is not None and self.minutes is not None:
             raise ConfigError(
                 "steps={steps} and minutes={minutes:g} were both given; give one of them.",
@@ -100,12 +106,6 @@ class TrainConfig(Configuration):
             object.__setattr__(self, "minutes", 10.0)
         if self.steps is not None:
             require_range("steps", self.steps, 1, MOST)
-        if self.minutes is not None and not 0 < self.minutes <= MOST_MINUTES:
-            raise ConfigError(
-                "minutes={minutes} is out of range: it must be more than 0 and at most {most}.",
-                minutes=repr(self.minutes),
-                most=f"{MOST_MINUTES:,}",
-            )
         require_range("passes", self.passes, 0, MOST)
         if self.stop_at is not None:
             require_range("stop_at", self.stop_at, 0, MOST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,11 @@ from jumok.messages import message, tr
 from jumok.tokenizers import Ids
 
 HEADER = 128  # bytes of the header of a .npy file with a one-dimensional array
+ONE_DIMENSION = re.compile(
+    rb"\x93NUMPY[\1\2]\0[^{]{2,4}"
+    rb"\{'descr': '([<|][iu][1248])', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n",
+    re.DOTALL,
+)
 REMEDY = message("Restore it from a copy, or start a new run; the model itself can still be used.")
 
 
@@ -35,6 +41,21 @@ def _write_header(file: IO[bytes], dtype: np.dtype[Any], count: int) -> None:
     assert file.tell() == HEADER
 
 
+def _read_header(path: Path) -> tuple[np.dtype[Any], int]:
+    """The type and the number of the ids of a file, of which only the header of jumok and of `numpy.save` is accepted.
+
+    `numpy.load` parses any Python literal there, and raises whatever its tokenizer does.
+
+    Raises:
+        ValueError: it is no such header. OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        found = ONE_DIMENSION.fullmatch(file.read(HEADER))
+    if found is None:
+        raise ValueError(tr("it is no .npy file with one row of integers"))
+    return np.dtype(found[1].decode()), int(found[2])
+
+
 def map_ids(path: Path, count: int | None = None) -> Ids:
     """Map a file of `write_ids` into memory: (tokens,), read-only.
 
@@ -42,9 +63,12 @@ def map_ids(path: Path, count: int | None = None) -> Ids:
         RunError: the file is missing or damaged, or does not contain `count` ids.
     """
     try:
-        empty = path.stat().st_size <= HEADER  # an empty array cannot be mapped
-        ids: Ids = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        dtype, length = _read_header(path)
+        if path.stat().st_size != HEADER + length * dtype.itemsize:
+            raise ValueError(tr("its header does not fit its size"))
+        # An empty array cannot be mapped.
+        ids: Ids = np.memmap(path, dtype, "r", HEADER, (length,)) if length else np.empty(0, dtype)
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise unreadable(path, reason) from None
     require_count(path, len(ids), count)

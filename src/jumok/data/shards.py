@@ -20,7 +20,7 @@ import numpy as np
 
 from jumok.data.encoders import encoded_in_order
 from jumok.data.id_files import map_ids, require_count, unreadable, write_ids
-from jumok.files import sha256_of, write_atomic
+from jumok.files import parse_json, sha256_of, write_atomic
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer
 from jumok.version import __version__
@@ -129,7 +129,7 @@ def write_shards(
 def _whole_shards(path: Path, about: dict[str, Any]) -> list[Shard]:
     """The shards that an earlier start has left, up to the first one that is missing or damaged."""
     try:
-        content = json.loads(index_of(path).read_text(encoding="utf-8"))
+        content = parse_json(index_of(path).read_text(encoding="utf-8"))
         found = [Shard(**entry) for entry in content.pop("shards")]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -163,7 +163,7 @@ def map_shards(path: Path, count: int | None = None) -> ShardedIds:
     """
     index = index_of(path)
     try:
-        tokens = [int(entry["tokens"]) for entry in json.loads(index.read_text(encoding="utf-8"))["shards"]]
+        tokens = [int(entry["tokens"]) for entry in parse_json(index.read_text(encoding="utf-8"))["shards"]]
         if not tokens:
             raise ValueError("no shards")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from jumok.files import atomic_folder, copy_or_link, sha256_of
+from jumok.files import atomic_folder, copy_or_link, parse_json, sha256_of
 from jumok.messages import tr
 from jumok.models.tensors import load_tensors
 
@@ -138,7 +138,7 @@ def best_copies(folder: Path) -> Iterator[tuple[Path, str]]:
     """
     for state in states_in(folder):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            recorded = json.loads((state / MANIFEST).read_text(encoding="utf-8"))[BEST_PARAMETERS]
+            recorded = parse_json((state / MANIFEST).read_text(encoding="utf-8"))[BEST_PARAMETERS]
             if sha256_of(state / BEST_PARAMETERS) == recorded:
                 yield state / BEST_PARAMETERS, recorded
 
@@ -161,18 +161,21 @@ def read_state(folder: Path) -> Checkpoint:
     Raises:
         one of UNREADABLE: it is damaged.
     """
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest = parse_json((folder / MANIFEST).read_text(encoding="utf-8"))
     names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
     wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]
     if wrong:
         raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
     if not names:
         raise ValueError(tr("no file with tensors is named in manifest.json"))
-    numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    numbers = parse_json((folder / NUMBERS).read_text(encoding="utf-8"))
     files = tuple(folder / name for name in names)
     tensors = load_tensors(*files) if names == [TENSORS] else stored_tensors(files)
     best = (folder / BEST_PARAMETERS, manifest[BEST_PARAMETERS]) if BEST_PARAMETERS in manifest else None
-    return Checkpoint(step=numbers.pop("step"), tensors=tensors, numbers=numbers, best=best, files=files)
+    step = numbers.pop("step")
+    if type(step) is not int:
+        raise ValueError(f"step {step!r}")
+    return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, files=files)
 
 
 def stored_tensors(files: Sequence[Path]) -> StoredTensors:

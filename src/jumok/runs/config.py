@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +9,28 @@ from typing import Any
 
 from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
 from jumok.errors import ConfigError, RunError
+from jumok.files import parse_json
 from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
 from jumok.version import __version__
 
 FORMAT = 1
+# Of what a config.json has; each may be missing, and values and most parts null. No name: the part itself.
+TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("train.", "data.", "finished.", "metrics.", "machine.", "adapter."), (dict,)),
+    **dict.fromkeys(("data.sources", "data.columns", "data.label_counts"), (list,)),
+    **dict.fromkeys(("data.sha256", "data.val_sha256", "data.characters"), (str,)),
+    **{
+        f"data.{name}": (int,)
+        for name in (
+            "chars", "val_chars", "val_bytes", "rows", "held_out_rows", "train_rows", "val_rows", "train_tokens",
+            "val_tokens", "left_out", "cut", "empty", "longest",
+        )
+    },
+    **dict.fromkeys(("data.floor", "data.repeated"), (int, float)),
+    **dict.fromkeys(("tokenizer.vocab_size", "finished.step"), (int,)),
+    **dict.fromkeys(("tokenizer.kind", "tokenizer.fingerprint", "finished.reason"), (str,)),
+}  # fmt: skip
 FORMAT_OF_PARTS = 2  # of a run that has a state with a file of each process
 READ_SINCE = {FORMAT: "0.1.0", FORMAT_OF_PARTS: "0.1.0"}  # the first version of jumok that reads each format
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -43,11 +59,12 @@ def parse_config(path: Path) -> dict[str, Any]:
         RunError: it is damaged, was not written by jumok, or has a newer format.
     """
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_text(encoding="utf-8"))
         found = config["format"]
         if found in READ_SINCE:
             config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
             _require_sums(config)
+            _require_types(config)
     except (ValueError, KeyError, TypeError, OSError):
         raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
     if found not in READ_SINCE:
@@ -75,6 +92,26 @@ def _require_sums(config: Mapping[str, Any]) -> None:
     parameters = config.get("parameters", {"sha256": []})
     if not all(SHA256.fullmatch(each) for each in parameters["sha256"]):
         raise ValueError(parameters)
+
+
+def _require_types(config: Mapping[str, Any]) -> None:
+    """Raise TypeError or KeyError unless the parts of a config.json have the types that jumok writes."""
+    config["tokenizer"]["fingerprint"]
+    for place, kinds in TYPES.items():
+        part, _, name = place.partition(".")
+        found = config.get(part)
+        if found is None and (part not in config or part not in ("train", "data", "tokenizer")):
+            continue
+        value = found.get(name) if name and isinstance(found, dict) else found
+        if found is None or (value is not None and type(value) not in kinds):
+            raise TypeError(place)
+    data = config.get("data") or {}
+    texts = [*(data.get("sources") or ()), *(data.get("columns") or ())]
+    stages = config.get("stages", [])
+    if not all(isinstance(text, str) for text in texts) or not isinstance(stages, list):
+        raise TypeError("data")
+    if not all(isinstance(stage, dict) for stage in stages):
+        raise TypeError("stages")
 
 
 def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:

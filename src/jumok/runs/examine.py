@@ -6,7 +6,6 @@ restores what can be restored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from safetensors import SafetensorError
 from jumok.config import ModelConfig
 from jumok.data.id_files import map_ids
 from jumok.errors import JumokError, RunError
-from jumok.files import is_locked, sha256_of
+from jumok.files import is_locked, parse_json, sha256_of
 from jumok.messages import shell, tr
 from jumok.models import build_blank
 from jumok.models.tensors import load_tensors, misfits
@@ -204,7 +203,7 @@ def _state(run: RunFolder, state: Path) -> Finding:
                 text=tr("the copy of the best parameters is missing or changed; the rest of the state is whole"),
                 remedy=tr("`{command}` restores what the training states hold.", command=_repair(run)),
             )
-    files = len(json.loads((state / MANIFEST).read_text(encoding="utf-8")))
+    files = len(parse_json((state / MANIFEST).read_text(encoding="utf-8")))
     return Finding(file=name, condition="ok", text=tr("{count} files, all as in their manifest", count=files))
 
 
@@ -248,7 +247,7 @@ def _ids(run: RunFolder, config: Mapping[str, Any] | None) -> Iterator[Finding]:
 
 def _shards(run: RunFolder, name: str, index: Path, remedy: str) -> Iterator[Finding]:
     try:
-        shards = json.loads(index.read_text(encoding="utf-8"))["shards"]
+        shards = parse_json(index.read_text(encoding="utf-8"))["shards"]
         files = [run.state / f"{name}.{number:05}.npy" for number in range(len(shards))]
         wrong = [
             file.name

@@ -128,7 +128,7 @@ def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> lis
     """
     folder = Path(path)
     data = {} if is_hf(folder) else RunFolder.open(folder).read_config().get("data", {})
-    if "characters" not in data:
+    if data.get("characters") is None:
         return [[] for _ in texts]
     known = frozenset(data["characters"])
     return [[char for char in dict.fromkeys(nfc(text)) if char not in known] for text in texts]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from jumok.files import sync_folder
+from jumok.files import parse_json, sync_folder
 
 
 class Logs:
@@ -86,7 +85,7 @@ class Logs:
 
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
-        event = json.loads(line.decode("utf-8"))
+        event = parse_json(line.decode("utf-8"))
     except ValueError:
         return None
     return event if isinstance(event, dict) and "event" in event else None

@@ -13,7 +13,6 @@ it as model.safetensors.damaged.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from itertools import count
@@ -22,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from safetensors.torch import save_file
 
-from jumok.files import atomic_path, copy_or_link, sha256_of
+from jumok.files import atomic_path, copy_or_link, parse_json, sha256_of
 from jumok.messages import tr
 from jumok.runs.checkpoints import (
     BEST_PARAMETERS,
@@ -82,7 +81,7 @@ def _restore_parameters(run: RunFolder) -> Iterator[str]:
         yield tr("No training state holds parameters for model.safetensors; restore it from a copy.")
         return
     copy, _ = copies[0]
-    numbers = json.loads((copy.parent / NUMBERS).read_text(encoding="utf-8"))
+    numbers = parse_json((copy.parent / NUMBERS).read_text(encoding="utf-8"))
     run.write_config({**run.read_config(), "metrics": numbers["best_metrics"]})  # first: the file has these or none
     yield from _put(run, copy)
     yield tr(
@@ -110,7 +109,7 @@ def _restore_copies(run: RunFolder) -> Iterator[str]:
     there = sha256_of(run.model_file)
     for state in states_in(run.state):
         try:
-            recorded = json.loads((state / MANIFEST).read_text(encoding="utf-8")).get(BEST_PARAMETERS)
+            recorded = parse_json((state / MANIFEST).read_text(encoding="utf-8")).get(BEST_PARAMETERS)
         except UNREADABLE:
             continue
         copy = state / BEST_PARAMETERS

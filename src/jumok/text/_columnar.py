@@ -48,6 +48,8 @@ class Columnar:
         places = [only_place(self.file.name, self.columns, column) for column in columns]
         number = 0
         for batch in self._batches([self._names[at] for at in places]):
+            for at in places:
+                _require_whole(batch.column(self._names[at]))
             for start in range(0, batch.num_rows, ROWS):
                 part = batch.slice(start, ROWS)
                 try:
@@ -112,13 +114,27 @@ def columnar(file: Input, data: IO[bytes]) -> Iterator[Columnar | None]:
         ) from None
     try:
         yield Columnar(file, data, size)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:  # of names; of sizes in the file
         raise TextError(
             "{name} cannot be read as {format}: {reason}; was it copied or downloaded completely?",
             name=file.name,
             format=file.format,
             reason=(str(error).splitlines() or [type(error).__name__])[0],
         ) from error
+
+
+def _require_whole(cells: Any) -> None:
+    """Raise ArrowInvalid for offsets beyond the data, which would crash the process when the cells are read.
+
+    Cells that are not UTF-8 are reported where they are read, with their rows.
+    """
+    from pyarrow import ArrowInvalid
+
+    try:
+        cells.validate(full=True)
+    except ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
 
 
 def _begins_with(data: IO[bytes], magic: bytes) -> bool:

@@ -88,6 +88,8 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
         except UnicodeDecodeError as error:
             bad = error.object[error.start : error.end]
             raise Undecodable(codec, done - carried + error.start, bad, error.reason) from None
+        except UnicodeError as error:  # of idna and punycode, without a place
+            raise Undecodable(codec, done - carried, block, str(error)) from None
         if text:
             yield text
         if not block:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path, PureWindowsPath
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
+from jumok.files import parse_json
 from jumok.messages import did_you_mean, message, tr
 
 Format = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
@@ -110,7 +110,7 @@ def _files_of_dataset(folder: Path) -> list[str]:
         TextError: its state.json is damaged, or a file is missing.
     """
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state = parse_json((folder / "state.json").read_text(encoding="utf-8"))
         files = [str(entry["filename"]) for entry in state["_data_files"]]
         if outside := [name for name in files if PureWindowsPath(name).name != name]:
             raise ValueError(f"{outside[0]!r} is no file name")  # a stranger's folder names no file outside itself
@@ -121,8 +121,8 @@ def _files_of_dataset(folder: Path) -> list[str]:
             reason=repr(error),
         ) from None
     for name in files:
-        if not (folder / name).is_file():
-            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name)
+        if not os.path.isfile(folder / name):  # Path.is_file raises for a name that is too long
+            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name[:300])
     return files
 
 

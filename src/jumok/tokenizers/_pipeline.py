@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
@@ -140,12 +141,11 @@ def recognise(pipeline: HFTokenizer) -> str:
             if kind == "bpe"
             else not merges and all(len(token) == 1 for token in plain - set(BYTE_TOKENS))
         )
-        if (
-            spelled
-            and plain.issuperset(needed)
-            and canonical(build(kind, vocab, merges, special_tokens, pieces)) == found
-        ):
-            return kind
+        if not spelled or not plain.issuperset(needed):
+            continue
+        with suppress(Exception):  # a bare one of the library, for merges that do not fit the vocabulary
+            if canonical(build(kind, vocab, merges, special_tokens, pieces)) == found:
+                return kind
     return "other"
 
 

@@ -24,6 +24,7 @@ from tokenizers import decoders
 
 Ids = NDArray[Any]  # integers, (tokens,); a tokenizer returns Tokenizer.dtype
 
+LARGEST_ID = 5_000_000  # published vocabularies have up to a million tokens
 _CODE_POINTS = 0x110000
 _BPE_SLICE = 1 << 14  # characters per worker and call; 2^8 to 2^17 were slower
 _BPE_BATCH = 64  # slices
@@ -61,6 +62,13 @@ class Tokenizer:
         vocab = pipeline.get_vocab(with_added_tokens=True)
         if not vocab:
             raise TokenizerError("the tokenizer has an empty vocabulary; train it first, or give another file")
+        if max(vocab.values()) > LARGEST_ID:  # `to_str` goes through all ids up to it, and takes memory for each
+            raise TokenizerError(
+                "the tokenizer has the id {found:,}; ids may be up to {most:,}. The file is damaged: restore it from a "
+                "copy.",
+                found=max(vocab.values()),
+                most=LARGEST_ID,
+            )
         self._json = pipeline.to_str(pretty=True)
         self.kind: str = _pipeline.recognise(pipeline)
         self.vocab_size: int = max(vocab.values()) + 1
@@ -120,7 +128,10 @@ class Tokenizer:
         """Make a tokenizer from the content of a `tokenizer.json`. Raises TokenizerError if it is invalid."""
         try:
             pipeline = HFTokenizer.from_str(content)
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:
+            # The library raises bare Exception, and a panic of it is none.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise TokenizerError(
                 "this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "
                 "save it again, or train a new one with jumok.train_tokenizer",

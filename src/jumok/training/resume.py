@@ -156,7 +156,7 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
     if not at_end:  # the parameters may be newer than the state
         if not _unreadable(run):
             return metrics
-        metrics = saved.numbers["best_metrics"]
+        metrics = _recorded(saved, "best_metrics")
         run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
     run.folder.put_back_parameters(saved)
     return metrics
@@ -164,14 +164,27 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
 
 def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
     """Put the best parameters back that belong to a state; what is wrong with them if that cannot be, or ""."""
-    numbers = saved.numbers
     if saved.best is not None and not run.folder.has_parameters_of(saved):
-        run.put_metrics(numbers["best_metrics"])  # first, or a kill in between would leave them wrong
+        run.put_metrics(_recorded(saved, "best_metrics"))  # first, or a kill in between would leave them wrong
         if not run.folder.put_back_parameters(saved):
             path = run.folder.path / "model.safetensors"
             return tr("{path} is damaged, and so is its copy in the training state.", path=path)
-    expected = numbers["validated"] > 0 if not run.task.has_validation else numbers["best"] is not None
+    best, validated = (_recorded(saved, name) for name in ("best", "validated"))
+    expected = best is not None if run.task.has_validation else validated > 0
     return _unreadable(run) if expected else ""
+
+
+def _recorded(saved: Checkpoint, name: str) -> Any:
+    """What a state says under a name, which a damaged one may lack."""
+    if name not in saved.numbers:
+        raise RunError(
+            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
+            "from the one before.",
+            step=saved.step,
+            error=tr("{name} is missing", name=name) + ".",
+            folder="state/",
+        )
+    return saved.numbers[name]
 
 
 def _unreadable(run: TrainingRun) -> str:
@@ -195,6 +208,6 @@ def _go_to_end(
     run.model.eval()
     run.state.step = ended["step"]
     if saved is not None:
-        run.began = time.monotonic() - saved.numbers["seconds"]
+        run.began = time.monotonic() - _recorded(saved, "seconds")
         run.state.validation_read = saved.numbers.get("validation_read", 0)
     run.result = run.finish(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})

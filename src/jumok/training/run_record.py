@@ -71,6 +71,8 @@ class RunRecord:
                 stages=stages,
                 finished=content.get("finished"),
             )
+            if record.config.lora is not None:
+                content["adapter"]["trained"], content["adapter"]["sha256"]
             missing = record.task.keys - record.data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch.optim import Optimizer
 
-from jumok.config import TrainConfig
+from jumok.config import TrainConfig, require_type, require_types
 from jumok.device import autocast
+from jumok.errors import RunError
 from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
@@ -73,12 +74,29 @@ class TrainingState:
 
     @classmethod
     def from_numbers(cls, step: int, numbers: Mapping[str, Any]) -> Self:
-        """The reverse of `to_numbers`."""
+        """The reverse of `to_numbers`.
+
+        Raises:
+            RunError: a number has another type than when it was saved.
+        """
         known = {field.name for field in dataclasses.fields(cls)} - {"step"}
-        state = cls(step=step, **{name: value for name, value in numbers.items() if name in known})
-        if state.cooldown is not None:  # JSON has lists only
-            begin, end = state.cooldown
-            state.cooldown = (begin, end)
+        found = {name: value for name, value in numbers.items() if name in known}
+        try:
+            if isinstance(cooldown := found.get("cooldown"), list):  # JSON has lists only
+                begin, end = map(float, cooldown)
+                found["cooldown"] = (begin, end)
+            state = cls(step=step, **found)
+            require_types(state)
+            for log, size in state.logs.items():
+                require_type(log, size, int)
+        except (TypeError, ValueError) as error:  # of which ConfigError is one
+            raise RunError(
+                "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
+                "from the one before.",
+                step=step,
+                error=error,
+                folder="state/",
+            ) from None
         return state
 
 

@@ -76,7 +76,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
             writer.add_type("model")
             writer.add_name((name or target.stem).encode(errors="replace").decode())
             if licence is not None:
-                writer.add_license(licence)
+                writer.add_license(licence.encode(errors="replace").decode())
             writer.add_file_type(file_type)
             writer.add_quantization_version(GGML_QUANT_VERSION)
             describe(writer, architecture, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Mapping
@@ -45,8 +46,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     """
     tensors = {}
     for path in _weight_files(folder):
-        if not path.is_file():
-            raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=path.name)
+        if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
+            raise RunError("{folder} has no {name}; restore it from a copy.", folder=folder, name=path.name[:300])
         tensors.update(_read_pickle(path) if path.suffix == ".bin" else _read_safetensors(path))
     return tensors
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jumok.config import require_types
 from jumok.errors import ResumeError, RunError
-from jumok.files import write_atomic
+from jumok.files import parse_json, write_atomic
 from jumok.lessons.ladder.rungs import RUNGS, LadderConfig, LadderRung
 from jumok.messages import shell, tr
 from jumok.text import Text
@@ -164,6 +166,21 @@ class LadderRecord:
         values = {"format": FORMAT, **dataclasses.asdict(self)}
         write_output(out / FILE, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
 
+    def require_types(self) -> None:
+        """Raise ValueError unless each field has a value of its type, and each number is finite."""
+        points = [point for result in self.results for point in result.curve]
+        parts: tuple[Any, ...] = (self, self.config, self.text, *self.results, *points)
+        for part in parts:
+            require_types(part)
+            for number in vars(part).values():
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise ValueError(f"{number} is not finite")
+        texts = (*self.text.sources, *(self.asked or ()), *self.before, *self.before.values())
+        if not self.text.sources or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{texts} are no names of texts")
+        words = (*texts, self.encoding or "", self.column or "")
+        "".join(words).encode(errors="surrogateescape")  # raises ValueError
+
     @classmethod
     def read(cls, out: Path) -> LadderRecord:
         """Read OUT/ladder.json.
@@ -173,7 +190,7 @@ class LadderRecord:
         """
         path = out / FILE
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = parse_json(path.read_text(encoding="utf-8"))
             written = values.pop("format")
             if written != FORMAT:
                 raise RunError(
@@ -184,13 +201,15 @@ class LadderRecord:
                 )
             text = values.pop("text")
             asked = values.pop("asked")
-            return cls(
+            record = cls(
                 config=LadderConfig(**values.pop("config")),
                 text=TextFacts(**{**text, "sources": tuple(text["sources"])}),
                 asked=None if asked is None else tuple(asked),
                 results=tuple(_result(each) for each in values.pop("results")),
                 **values,
             )
+            record.require_types()
+            return record
         except OSError as error:
             raise RunError("{path} cannot be read: {reason}.", path=path, reason=error.strerror) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,11 @@ def _event(line: bytes) -> JSON | None:
 
 def number(value: object) -> float | None:
     """A finite number, or None."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if not isinstance(value, int | float):
+        return None
+    with suppress(OverflowError):  # of an integer that no float can hold
+        return float(value) if math.isfinite(value) else None
+    return None
 
 
 FIELDS = ("step", "loss", "rate", "grad_norm", "progress", "seconds", "remaining", "tokens_per_second")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from jumok.data.id_files import REMEDY
 from jumok.errors import RunError
 from jumok.evaluation.seq2seq import Pair
-from jumok.files import write_atomic
+from jumok.files import parse_json, write_atomic
 from jumok.messages import tr
 from jumok.runs.folder import RunFolder
 
@@ -46,7 +46,7 @@ def read_pairs(folder: RunFolder, count: int) -> list[Pair]:
 
 
 def _pair(line: str) -> Pair:
-    pair = json.loads(line)
+    pair = parse_json(line)
     if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
         raise ValueError(f"{line[:40]!r} is no pair of texts")
     return pair[0], pair[1]
