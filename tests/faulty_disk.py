@@ -244,7 +244,10 @@ def after_power_cut(moments: list[Moment], n: int, target: Path, dice: random.Ra
         flushed, now = moment.flushed.get(number, b""), bytes_of[number]
         if dice is None or flushed == now:
             return flushed
-        least = len(os.path.commonprefix([flushed, now]))  # what was appended to, or cut, stays so far
+        pairs = zip(flushed, now, strict=False)
+        least = next(
+            (i for i, (a, b) in enumerate(pairs) if a != b), min(len(flushed), len(now))
+        )  # appended to, or cut
         part = now[: dice.randint(least, len(now))]
         return dice.choice([flushed, now, part, part + bytes(len(now) - len(part))])
 
