@@ -245,9 +245,7 @@ def after_power_cut(moments: list[Moment], n: int, target: Path, dice: random.Ra
         if dice is None or flushed == now:
             return flushed
         pairs = zip(flushed, now, strict=False)
-        least = next(
-            (i for i, (a, b) in enumerate(pairs) if a != b), min(len(flushed), len(now))
-        )  # appended to, or cut
+        least = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(flushed), len(now)))
         part = now[: dice.randint(least, len(now))]
         return dice.choice([flushed, now, part, part + bytes(len(now) - len(part))])
 
