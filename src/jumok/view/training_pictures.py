@@ -29,20 +29,23 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, stages = array("d"), array("d"), list[Mapping[str, Any]](), list[int]()
+    steps, losses, evals, held_out, stages = (array("d") for _ in range(5))
+    figures: Mapping[str, Any] = {}
+    best: tuple[float, float] | None = None  # step and loss, which is not always the least one
     for event in events:
         if event["event"] == "step" and not event["skipped"] and _is_finite(event["loss"]):
             steps.append(event["step"])
             losses.append(event["loss"])
         elif event["event"] == "eval" and _is_finite(event["figures"]["loss"]):
-            evals.append(event)
+            evals.append(event["step"])
+            held_out.append(event["figures"]["loss"])
+            figures = event["figures"]
+            best = (evals[-1], held_out[-1]) if event["best"] else best
         elif event["event"] == "stage":
             stages.append(event["step"])
-    figures = evals[-1]["figures"] if evals else {}
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
     x, training = _means(steps), [loss * unit for loss in _means(losses)]
     mean = _smoothed(training)
-    best = next((e for e in reversed(evals) if e["best"]), evals[-1] if evals else None)  # not always of the least loss
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
         for step in stages:
@@ -50,10 +53,11 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
         if x:
             axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
             axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
-        if best is not None:
-            _draw_held_out(axes, evals, best)
-        held_out = [e["figures"]["loss"] for e in evals]
-        shown = [held_out[-1], best["figures"]["loss"]] if best is not None else []
+        shown: list[float] = []
+        if held_out:
+            best = best or (evals[-1], held_out[-1])
+            _draw_held_out(axes, evals, held_out, best)
+            shown = [held_out[-1], best[1]]
         low, high = loss_limits([mean, held_out], shown, figures.get("floor"))
         axes.set_ylim(low, high)
         if (floor := figures.get("floor")) is not None:
@@ -96,14 +100,12 @@ def loss_limits(
     return max(0.0, low - pad), high + pad
 
 
-def _draw_held_out(axes: Axes, evals: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> None:
+def _draw_held_out(axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float]) -> None:
     """The validations above all other curves, the best one as a star."""
-    x, y = [e["step"] for e in evals], [e["figures"]["loss"] for e in evals]
     look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
-    axes.plot(x, y, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look)
-    step, loss = best["step"], best["figures"]["loss"]
-    label = f"best: {loss:.3f} at step {step:,}"
-    axes.plot([step], [loss], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
+    axes.plot(steps, losses, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look)
+    label = f"best: {best[1]:.3f} at step {best[0]:,.0f}"
+    axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 
 @dataclass(frozen=True)
