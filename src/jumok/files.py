@@ -226,6 +226,17 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and its missing parents, and flush their entries. An existing folder is left as it is.
+
+    Without the flush, a power failure can lose a new folder with all that was saved and flushed in it.
+    """
+    new = [one for one in (path.absolute(), *path.absolute().parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in new:
+        sync_folder(one.parent)
+
+
 def space(path: Path, needed: int = 0) -> str:
     """Return the free space on the disk of `path`, as a phrase for a message.
 

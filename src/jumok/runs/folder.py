@@ -16,7 +16,7 @@ from torch import nn
 
 from jumok.config import ModelConfig
 from jumok.errors import RunError, TokenizerError
-from jumok.files import LockHeld, copy_or_link, locked, space, sync_folder, write_atomic
+from jumok.files import LockHeld, copy_or_link, locked, make_folder, space, sync_folder, write_atomic
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
@@ -67,11 +67,8 @@ class RunFolder:
         """
         run = cls(path)
         run.require_free(allow_existing_run=allow_existing_run)
-        new = [one for one in (path.absolute(), *path.absolute().parents) if not one.exists()]
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            for one in new:  # otherwise a power failure can lose the folder with all that was saved in it
-                sync_folder(one.parent)
+            make_folder(path)
         except OSError as error:
             raise run._unusable(error) from None
         return run

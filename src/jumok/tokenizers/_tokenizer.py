@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jumok.errors import TokenizerError
-from jumok.files import write_atomic
+from jumok.files import make_folder, write_atomic
 from jumok.text.boundaries import last_fresh_start, recut, slices
 from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
@@ -149,7 +149,7 @@ class Tokenizer:
         Raises OSError if it cannot be written; an existing file is then unchanged.
         """
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         write_atomic(target, self._json)
 
     def encode(self, text: str) -> Ids:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
-from jumok.files import atomic_folder, space
+from jumok.files import atomic_folder, make_folder, space
 from jumok.memory import is_out_of_memory
 from jumok.models.tensors import can_map, load_tensors
 
@@ -158,7 +158,7 @@ def write_folder(
         RunError: it cannot be written; an existing folder is then unchanged.
     """
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with atomic_folder(target) as new:
             for name, values in documents.items():
                 text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"

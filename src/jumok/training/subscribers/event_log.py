@@ -38,7 +38,13 @@ class Ending:
         self._folder = folder
 
     def __call__(self, event: Event) -> None:
-        """Record the end of a run that was not interrupted."""
+        """Record the end of a run that was not interrupted, once its logs are on the disk.
+
+        A finished run is not continued from a state, so nobody would mend its logs: the end of metrics.jsonl was lost,
+        or zeros, when the power failed after "finished" was on the disk and the last events were not.
+        """
         if isinstance(event, Finish) and event.reason != "interrupted":
+            with self._folder.writing("metrics.jsonl"):
+                self._folder.logs.sync()
             ended = {"step": event.step, "reason": event.reason}
             self._folder.write_config({**self._folder.read_config(), "finished": ended})
