@@ -1,4 +1,4 @@
-"""File operations that fail, in every command that writes: python bench/disk_faults.py --count 500 --seed 1 --minutes 10
+"""File operations that fail, in every command that writes: python bench/disk_faults.py --count 500 --seed 1
 
 A library in C (bench/disk_faults.c, built here, loaded by LD_PRELOAD) makes one write, fsync, rename, link, open for
 writing, mkdir or truncate of a command fail with EIO, ENOSPC or EDQUOT, be interrupted (EINTR), or write half of its
@@ -32,7 +32,7 @@ from pathlib import Path
 
 import torch
 
-from soak_jobs import LONGEST, Failure, Job, Soak, command_line, newest_step, prepare_process, require_same
+from soak_jobs import LONGEST, Command, Failure, Job, Soak, command_line, newest_step, prepare_process, require_same
 from speed import describe
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -41,7 +41,7 @@ SHORT, FULL = -1, -2
 FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EDQUOT": errno.EDQUOT, "EINTR": errno.EINTR, "short": SHORT,
           "full": FULL}  # fmt: skip
 ERRORS = ("EIO", "ENOSPC", "EDQUOT")
-POSSIBLE = {kind: ERRORS for kind in KINDS} | {
+POSSIBLE = dict.fromkeys(KINDS, ERRORS) | {
     "write": (*ERRORS, "EINTR", "short", "full"),
     "fsync": (*ERRORS, "EINTR"),
     "open": (*ERRORS, "EINTR"),
@@ -94,7 +94,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-# --- one command with one fault -----------------------------------------------------------------------------------------
+# --- one command with one fault ---------------------------------------------------------------------------------------
 
 
 class Case:
@@ -160,7 +160,7 @@ class Case:
             return ["share", run, "--out", target, *over]
         return self.soak.next_command(self.job, self.run)
 
-    def start(self, kind: str, n: int, fault: str = "EIO", arguments: list[str] | None = None):  # noqa: ANN201
+    def start(self, kind: str, n: int, fault: str = "EIO", arguments: list[str] | None = None) -> Command:
         """Run the command in a copy of this process, with a fault."""
         given = self.arguments if arguments is None else arguments
         command = self.soak.start(given, first=lambda: self.shim.arm(self.place, kind, n, fault))
@@ -194,8 +194,7 @@ class Case:
             if (now := newest_step(self.run)) < saved:
                 raise Failure(f"the newest state was that of step {saved}, and is that of {now}")
             return
-        found = {name: value for name, value in contents(self.place).items()}
-        if found != (old := contents(self.before)):
+        if (found := contents(self.place)) != (old := contents(self.before)):
             names = {name for name in found.keys() | old.keys() if found.get(name) != old.get(name)}
             raise Failure(f"it failed, and these changed: {sorted(names)}")
 
@@ -226,11 +225,14 @@ class Case:
         return "told, then equal"
 
 
-def cases(soak: Soak, shim: Shim) -> list[Case]:
-    """The commands, each with its operations counted."""
+def cases(soak: Soak, shim: Shim, few: bool) -> list[Case]:
+    """The commands, each with its operations counted; those of one training only if few."""
+    if few:
+        soak.jobs = {"char": soak.jobs["char"]}
+    soak.prepare()
     verbs = [("train", name) for name in TRAINED] + [("resume", name) for name in TRAINED if name != "stage"]
     verbs += [(verb, "char") for verb in ("convert", "share", "share over")]
-    made = [Case(soak, shim, verb, soak.jobs[name]) for verb, name in verbs]
+    made = [Case(soak, shim, verb, soak.jobs[name]) for verb, name in verbs if name in soak.jobs]
     for case in made:
         case.prepare()
     return made
@@ -239,17 +241,17 @@ def cases(soak: Soak, shim: Shim) -> list[Case]:
 # --- the program ------------------------------------------------------------------------------------------------------
 
 
-def inject_all(soak: Soak, shim: Shim, count: int, processes: int) -> int:
+def inject_all(soak: Soak, shim: Shim, given: argparse.Namespace) -> int:
     """Faults at random operations, the commands in turn; returns how many there were."""
-    found = cases(soak, shim)
+    found = cases(soak, shim, given.few)
     for case in found:
         print(f"{case.name}: " + ", ".join(f"{n} {kind}" for kind, n in case.counts.items() if n), flush=True)
     done = 0
-    while done < count and soak.more():
+    while done < given.count and soak.more():
         case = found[done % len(found)]
         kind = soak.dice.choice([kind for kind in KINDS if case.counts[kind]])
         n, fault = soak.dice.randint(1, case.counts[kind]), soak.dice.choice(POSSIBLE[kind])
-        process = done < processes
+        process = done < given.processes
 
         def round_of(
             case: Case = case, kind: str = kind, n: int = n, fault: str = fault, process: bool = process
@@ -263,7 +265,9 @@ def inject_all(soak: Soak, shim: Shim, count: int, processes: int) -> int:
 
 def show(counts: Counter[tuple[str, str, str]]) -> None:
     """The table by operation and fault."""
-    print("\n| operation | fault | injected | went on, equal | told, then equal | failures |\n|---|---|---|---|---|---|")
+    print(
+        "\n| operation | fault | injected | went on, equal | told, then equal | failures |\n|---|---|---|---|---|---|"
+    )
     for kind in KINDS:
         for fault in POSSIBLE[kind]:
             outcomes: Counter[str] = Counter()
@@ -288,6 +292,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500, help="faults [500]")
     parser.add_argument("--processes", type=int, default=8, help="of them into new processes, python -m jumok [8]")
+    parser.add_argument("--few", action="store_true", help="the commands of one training, not of six")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10.0, help="for all of them at most [10]")
     parser.add_argument("--folder", type=Path, help="a new folder to work in, which is kept [a temporary one]")
@@ -304,8 +309,7 @@ def main() -> int:
         print(describe(torch.device("cpu")))
         print(f"python bench/disk_faults.py {' '.join(sys.argv[1:])}; seed {given.seed}", flush=True)
         soak = Soak(folder, given.seed, began + 60 * given.minutes)
-        soak.prepare()
-        done = inject_all(soak, Shim(str(library)), given.count, given.processes)
+        done = inject_all(soak, Shim(str(library)), given)
         show(soak.counts)
         print(f"\n{done} faults, {len(soak.failures)} failures, {time.monotonic() - began:.0f} s in all")
         for failure in soak.failures:
