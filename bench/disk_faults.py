@@ -210,6 +210,8 @@ class Case:
                 code, said, injected = command.code or 0, command.err, self.shim.counts["injected"]
             if not injected:
                 raise Failure("the fault was not injected")
+            if code == 0 and kind == "fsync" and fault in ERRORS:
+                raise Failure("an fsync failed, and nothing was said: what was promised may not be on the disk")
             if code == 0 and "Traceback" not in said:
                 self.require_result()
                 return "went on"
