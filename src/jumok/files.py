@@ -78,8 +78,8 @@ def require_writable(path: str | os.PathLike[str], example: str = "page.html") -
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary file in the folder of `path`; it replaces `path` when the block ends without an error.
 
-    After an error or a kill, `path` has its old content. The temporary file is removed, except after a kill. Its name
-    begins with a dot and ends in .tmp.
+    After an error or a kill, `path` has its old content, or all of the new one if flushing the folder has failed. The
+    temporary file is removed, except after a kill. Its name begins with a dot and ends in .tmp.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent)
     os.close(handle)
