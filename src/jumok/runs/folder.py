@@ -160,6 +160,7 @@ class RunFolder:
         with ExitStack() as held:
             with self.writing(tr("the lock")):
                 self.state.mkdir(exist_ok=True)
+                sync_folder(self.path)  # a start whose state/ a power cut lost would be refused as other files
                 try:
                     held.enter_context(locked(self.state / "lock"))
                 except LockHeld:
