@@ -75,6 +75,8 @@ ALLOWED = {
     ("src/jumok/corpora/catalogue.py", "connects"): "https only, also after a redirect; the content has a SHA-256",
     ("bench/growth.py", "loads a library"): "the C library that the process has loaded already",
     ("bench/disk_faults.py", "loads a library"): "built from its own source a moment before, in a folder of its own",
+    ("bench/fuzz_files.py", "pickle"): "writes a checkpoint of tensors, of which jumok reads tensors only",
+    ("bench/fuzz_targets.py", "connects"): "to answers that it makes itself, in place of the network",
     ("bench/hosts.py", "loads a library"): "the C library that the process has loaded already",
     ("bench/plan.py", "pickle"): "between the processes of one run, which one person started",
     ("bench/llama.py", "connects"): "to the server that it has started on this machine",
