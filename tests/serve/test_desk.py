@@ -223,7 +223,7 @@ def test_a_run_with_its_curve(desk: Desk, root: Path) -> None:
 
 
 def test_a_config_of_a_stranger(desk: Desk, root: Path) -> None:
-    """Values of wrong types are left out; nothing fails."""
+    """A run whose values have wrong types is shown as damaged; nothing fails."""
     content = {
         "format": 1, "model": {"type": ["x"], "n_layer": {"a": 1}}, "tokenizer": {"kind": 5, "vocab_size": "x"},
         "train": 3, "data": [1], "stages": [7], "finished": "yes",
@@ -231,7 +231,7 @@ def test_a_config_of_a_stranger(desk: Desk, root: Path) -> None:
     (root / "odd").mkdir(parents=True)
     (root / "odd" / "config.json").write_text(json.dumps(content), encoding="utf-8")
     found = desk.run("odd")
-    assert (found["state"], found["n_layer"], found["parameters"]) == ("finished", None, None)
+    assert (found["state"], found["n_layer"], found["parameters"]) == ("damaged", None, None)
     assert desk.get("run", params={"name": "odd"}).status_code == 200
 
 
