@@ -30,6 +30,7 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.load import load, read_shape, unseen_characters
 from jumok.runs.logs import Logs
 from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.view.training_pictures import draw_loss
 
 PROBE = "그날 밤 12시, [MASK] 값은 1,234원! é🎲\n\n\u200b끝"
 LONGEST_NAME = 200
@@ -209,6 +210,7 @@ def prepare_logs(folder: Path) -> dict[str, bytes]:
               {"event": "stage", "step": 2, "number": 2, "best_step": 1, "steps": 4, "minutes": None},
               {"event": "finish", "step": 4, "reason": "done", "figures": {"loss": 1.0}, "seconds": 2.0}]  # fmt: skip
     models(folder, only="lm")
+    draw_loss(events, folder / "warm.png")  # matplotlib runs code while it is imported
     return {"lm/metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events).encode()}
 
 
@@ -216,7 +218,6 @@ def open_logs(folder: Path) -> Read:
     from jumok.serve.desk.curves import Curve, Tail
     from jumok.serve.desk.folders import RunFolders
     from jumok.serve.streaming import to_json
-    from jumok.view.training_pictures import draw_loss
 
     def read(name: str, content: bytes) -> object:
         path = put(folder / name, content)

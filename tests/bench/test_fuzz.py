@@ -21,6 +21,7 @@ SLOW = {"state"}  # which trains runs first
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="inputs run in forked processes"),
     pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:invalid .*escape sequence:DeprecationWarning"),  # of the codec unicode_escape
 ]
 
 
