@@ -292,7 +292,7 @@ def test_ctrl_c_while_the_others_open_the_run(tmp_path: Path, monkeypatch: pytes
     opened, agree = follower._opened, World.agree
 
     def slowly(*arguments: Any) -> Any:
-        time.sleep(1.0)
+        time.sleep(5.0)
         return opened(*arguments)
 
     def interrupted(self: World, fault: str = "") -> None:
