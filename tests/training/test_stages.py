@@ -61,7 +61,8 @@ def test_a_finished_run_is_trained_further(run: Path) -> None:
     [stage] = only(events, Stage)
     assert (stage.step, stage.number, stage.best_step, stage.steps) == (8, 2, 8, 6)
     assert [step.step for step in only(events, Step)] == list(range(9, 15))
-    assert numbers == list(range(8, 14)), "the batches go on, for those of the first stage were seen"
+    taken = [number for number in numbers if number != 0]  # the alarms look at the first one
+    assert taken == list(range(8, 14)), "the batches go on, for those of the first stage were seen"
     rates = [step.rate for step in only(events, Step)]
     assert rates[0] == max(rates) > 0.9 > 0.1 > rates[-1] > 0, "a rate that rises and falls anew"
     assert [step.progress for step in only(events, Step)] == pytest.approx([n / 6 for n in range(1, 7)])
