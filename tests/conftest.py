@@ -215,6 +215,7 @@ def fork(work: Callable[[], int]) -> int:
         # Nor are the threads of tokenizers, which a copy would wait for once a test has called the command line.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored if the tests were started by nohup
         faulthandler.register(signal.SIGALRM, file=sys.__stderr__, chain=True)
         signal.alarm(LONGEST_COPY)
         code = 70

@@ -313,7 +313,7 @@ def test_ctrl_c_while_the_others_open_the_run(tmp_path: Path, monkeypatch: pytes
 
     first, second = ends(2, lead)
     assert first.startswith("KeyboardInterrupt")
-    assert second.startswith("ProcessLost: rank 0 of 2 ended")
+    assert second.startswith(("ProcessLost: rank 0 of 2 ended", "ProcessLost: rank ? of 2 ended"))
 
 
 @pytest.mark.long

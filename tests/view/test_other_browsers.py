@@ -84,5 +84,5 @@ def test_a_page_with_a_model_writes(window: Window, model: GPT, tmp_path: Path) 
     window.until("/characters a second/.test(document.body.innerText) || document.querySelector('.trouble')")
     assert not window.evaluate("!!document.querySelector('.trouble')")
     window.click("#tool-language")
-    window.until("/초당 [0-9]+글자/.test(document.querySelector('main').innerText)")
+    window.until("/초당 [0-9,]+글자/.test(document.querySelector('main').innerText)")
     assert window.complaints() == []
