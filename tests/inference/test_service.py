@@ -67,6 +67,17 @@ def test_callers_in_many_threads_get_what_each_would_get_alone(model: GPT):
     assert counts.written == sum(len(text.drawn) for text in wanted)
 
 
+def test_texts_that_a_free_slot_is_for_do_not_fill_the_queue(model: GPT):
+    """Two requests that came before the thread looked were refused as if no slot was free."""
+    service = Service(model, slots=3, waiting=4)
+    with service._changed:  # the thread cannot let any of them in
+        for _ in range(7):
+            service.submit(LONG)
+        with pytest.raises(Overloaded, match="7 texts are waiting"):
+            service.submit(LONG)
+    service.close(finish=False, timeout=60)
+
+
 def test_cancelling_frees_the_slot(service: Service):
     running = [service.submit(LONG) for _ in range(3)]
     for stream in running:

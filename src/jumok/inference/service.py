@@ -147,7 +147,7 @@ class Service:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the service is closed")
-            if len(self._waiting) >= self._most and len(self._waiting) >= self._engine.free:
+            if len(self._waiting) >= self._most + self._engine.free:  # those before a free slot do not wait
                 raise overloaded(len(self._waiting))
             self._waiting.append(stream)
             self._changed.notify()
