@@ -707,6 +707,42 @@ def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.Mo
     assert (run / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
 
 
+def test_half_a_library_is_compiled_again(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C while torch compiled left a library without its end in the cache, and no later run was compiled.
+
+    The compiler is played: it loads a library that exists, and makes one that does not. A library that cannot be loaded
+    however often it is made is an error.
+    """
+    cache = tmp_path / "torchinductor"
+    cache.mkdir()
+    library, made = cache / "kernel.so", []
+    library.write_bytes(b"half")
+
+    def load(function: Any, **_: Any) -> Any:
+        if not library.exists():
+            library.write_bytes(b"whole")
+            made.append(library)
+        if library.read_bytes() != b"whole" or len(made) == unloadable:
+            try:
+                raise ImportError("file too short", path=str(library))
+            except ImportError:
+                raise RuntimeError("ImportError: file too short") from None  # as torch does
+        return function
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    monkeypatch.setattr(torch, "compile", load)
+    unloadable = 0
+    assert only(list(start(compile="on").run()), Notice) == []
+    assert len(made) == 1
+    unloadable = 2
+    library.write_bytes(b"half")
+    notices = only(list(start("again", compile="on").run()), Notice)
+    assert [event.text for event in notices] == [
+        "Compiling failed, so training goes on without (ImportError: file too short)."
+    ]
+    assert len(made) == 2
+
+
 def test_a_model_is_compiled_in_the_passes_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """`generate(trainer.model)` compiled the blocks for each length of a prompt, during a run and after it.
 

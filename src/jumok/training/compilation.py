@@ -37,10 +37,7 @@ class Compilation:
         blocks = [part for part in self._run.trained.modules() if isinstance(part, Block)]
         try:
             keep_code_private()
-            for block in blocks:
-                block.compile(dynamic=False, options={"fallback_random": True})
-            self._run.task.compile()
-            one_pass()
+            self._compile(blocks, one_pass, set())
             self._calls = {block: block._compiled_call_impl for block in blocks}
             return ""
         except torch.OutOfMemoryError:
@@ -53,6 +50,20 @@ class Compilation:
             for block in blocks:
                 block._compiled_call_impl = None
 
+    def _compile(self, blocks: list[Block], one_pass: Callable[[], object], removed: set[Path]) -> None:
+        """Compile. Damaged libraries in the cache of torch are removed, each once."""
+        try:
+            for block in blocks:
+                block.compile(dynamic=False, options={"fallback_random": True})
+            self._run.task.compile()
+            one_pass()
+        except Exception as error:
+            damaged = _damaged_library(error)
+            if damaged is None or damaged in removed:
+                raise
+            damaged.unlink(missing_ok=True)
+            self._compile(blocks, one_pass, removed | {damaged})
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Passes inside the block use what was compiled."""
@@ -64,6 +75,19 @@ class Compilation:
         finally:
             for block in self._calls:
                 block._compiled_call_impl = None
+
+
+def _damaged_library(error: BaseException | None) -> Path | None:
+    """The library in the cache of torch that could not be loaded; None if the error is another one.
+
+    Ctrl-C reaches the linker, too, and leaves half a library. torch finds it again in each later run.
+    """
+    while error is not None:
+        if isinstance(error, ImportError) and error.path:
+            path = Path(error.path)
+            return path if path.is_relative_to(os.environ["TORCHINDUCTOR_CACHE_DIR"]) else None
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def keep_code_private() -> None:
