@@ -158,10 +158,18 @@ class LanguageModelling(Task[GPT]):
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, but each token has at least three quarters of a context; and a bigram baseline."""
-        figures = self._figures(model, max_tokens, stride=max(1, model.config.context_length // 4))
+        """As `validate`, but each token has at least half a context, as in `jumok evaluate`; and a bigram baseline.
+
+        It reads half of `max_tokens`: a window predicts half of its tokens. With a stride of a quarter, the figure of a
+        whole text differed by 0.0005 nats per character, and a window predicted a quarter.
+        """
+        figures = self._figures(model, max_tokens // 2, stride=max(1, model.config.context_length // 2))
         baseline = self.data.get("baseline_nats_per_char")
         return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
+
+    def final_reads(self, max_tokens: int) -> int:
+        """Each token twice at most, because the windows overlap by half."""
+        return min(2 * self.validation_tokens, max_tokens // 2)
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
         before = start_id(model.config, require_tokenizer(model))

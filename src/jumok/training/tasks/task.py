@@ -206,9 +206,9 @@ class Task(ABC, Generic[M]):
     def final(self, model: M, max_tokens: int) -> dict[str, float]:
         """The figures to quote, of the finished model."""
 
+    @abstractmethod
     def final_reads(self, max_tokens: int) -> int:
-        """About how many tokens `final` reads at most. Windows that overlap by three quarters read each four times."""
-        return min(4 * self.validation_tokens, max_tokens)
+        """About how many tokens `final` reads at most."""
 
     @abstractmethod
     def headline(self, figures: Mapping[str, float]) -> str:
