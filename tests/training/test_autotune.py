@@ -218,8 +218,29 @@ def test_precisions_are_interleaved(start: Start, monkeypatch: pytest.MonkeyPatc
     order: list[str] = []
     monkeypatch.setattr(tuning, "autocast", lambda _, precision: order.append(precision) or nullcontext())
     monkeypatch.setattr(tuning, "MEASURING", 60.0)
+    monkeypatch.setattr(tuning, "TOO_SLOW", math.inf)
     start(precision="auto", attention="chunked")
     assert order == ["float32", "bfloat16"] * 4
+
+
+def test_what_is_much_slower_is_measured_in_one_round(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes in float32, four times as slow as in bfloat16, took most of the time before the first step."""
+    order: list[str] = []
+    seconds = tuning._Trial.seconds
+
+    def timed(trial: Any, work: Any) -> float:
+        seconds(trial, work)
+        if work == trial.update:
+            return 0.01
+        order.append(work.args[0])
+        return 0.4 if work.args[0] == "float32" else 0.1
+
+    monkeypatch.setattr(tuning, "MEASURING", 60.0)
+    monkeypatch.setattr(tuning._Trial, "seconds", timed)
+    trainer = start(precision="auto", attention="chunked")
+    assert order == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 2  # a first pass each, and three rounds
+    assert trainer.plan is not None
+    assert trainer.plan.choices["precision"] == ("bfloat16", "3.7 times as fast as float32")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ from jumok.training.tasks import Task
 
 MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
 MEASURING = 2.0  # seconds after which no new round of passes begins
-ROUNDS = 3  # of all passes, at most
+ROUNDS = 3  # of passes, at most
+TOO_SLOW = 1.5  # times as long as the fastest: such a pass is not in the next round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +60,9 @@ class Cost:
 def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
     """What training costs in each precision and with each implementation of attention that `config` leaves open.
 
-    Passes are interleaved in rounds, and the shortest time of each counts. After `MEASURING` seconds no round begins:
-    then each precision was tried once, and maybe only with the usual implementation of attention.
+    Passes are interleaved in rounds, and the shortest time of each counts. A way that is much slower than another is
+    measured in the first round only. After `MEASURING` seconds no round begins: then each precision was tried once, and
+    maybe only with the usual implementation of attention.
     """
     began = time.perf_counter()
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
@@ -76,10 +78,12 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
             first, works, update = dict.fromkeys(precisions, _FirstPass(math.inf)), [], 0.0
         times: dict[tuple[Precision, Implementation], list[float]] = {work: [] for work in works}
         for _ in range(ROUNDS):
-            if time.perf_counter() > began + MEASURING:
+            if not works or time.perf_counter() > began + MEASURING:
                 break
             for work in works:
                 times[work].append(trial.seconds(partial(trial.one_pass, *work)))
+            least = min(min(times[work]) for work in works)
+            works = [work for work in works if min(times[work]) <= TOO_SLOW * least]
             update = min(update, trial.seconds(trial.update))
     return [
         Cost(
@@ -91,7 +95,7 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
             gradients=trial.gradients(),
             moments=trial.moments(),
         )
-        for precision, attention in dict.fromkeys([(precision, usual) for precision in precisions] + works)
+        for precision, attention in dict.fromkeys([(precision, usual) for precision in precisions] + list(times))
         if attention == usual or math.isfinite(min(times[precision, attention], default=math.inf))
     ]
 
