@@ -374,27 +374,31 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     assert steps[-1].remaining == 0.0
 
 
-@pytest.mark.slow
-def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
+def by_a_clock(start: Start, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], **settings: Any) -> list[Any]:
+    """The events of a run of six seconds by a clock that only the methods of the task in `seconds` move."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    trainer = start(steps=None, minutes=0.1, eval_every=0)
+    trainer = start(steps=None, minutes=0.1, eval_every=0, **settings)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])  # after the start, which measures how fast it all is
 
     def slow(method: str, seconds: float) -> None:
         work = getattr(trainer.task, method)
 
-        def wait_and_work(*args: Any) -> Any:
+        def wait_and_work(*args: Any, **named: Any) -> Any:
             now[0] += seconds
-            return work(*args)
+            return work(*args, **named)
 
         monkeypatch.setattr(trainer.task, method, wait_and_work)
 
-    slow("sums", 0.05)
-    slow("validate", 0.02)
-    slow("final", 0.1)
-    events = list(trainer.run())
+    for method, each in seconds.items():
+        slow(method, each)
+    return list(trainer.run())
+
+
+@pytest.mark.slow
+def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
+    events = by_a_clock(start, monkeypatch, {"sums": 0.05, "validate": 0.01, "final": 0.1})
     steps = only(events, Step)
     finish = events[-1]
     assert isinstance(finish, Finish)
@@ -404,6 +408,22 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
     assert steps[-1].rate < 0.05
     assert max(step.rate for step in steps) > 0.9
     assert len(only(events, Eval)) in (12, 13)
+
+
+@pytest.mark.slow
+def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve validations, each with a sample, took a fifth of a run of one minute on a busy machine."""
+    events = by_a_clock(start, monkeypatch, {"sums": 0.05, "validate": 0.02, "sample": 0.02, "final": 0.1})
+    found = len(only(events, Eval))
+    assert found in (6, 7, 8)  # 4% of six seconds are six times 0.04; the first comes before that is known
+    assert len(only(events, Sample)) == found + 1  # one before the first step
+    assert only(events, Step)[-1].progress == 1.0
+
+
+@pytest.mark.slow
+def test_a_run_has_some_validations_however_long_they_take(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = by_a_clock(start, monkeypatch, {"sums": 0.02, "validate": 0.3, "final": 0.1}, sample_tokens=0)
+    assert 4 <= len(only(events, Eval)) <= 6
 
 
 # --- losses that are not finite ---

@@ -12,11 +12,16 @@ from jumok.training.clock import Clock
 from jumok.training.state import TrainingRun
 
 VALIDATIONS = 12  # in a run, each with a sample, unless eval_every says otherwise
+FEWEST = 4  # however long they take
 MOST_WITH_A_GOAL = 5  # times as many where a goal is asked for
-# A token costs a forward pass in validation and about three times that in training, so these shares of the training
-# tokens stand for 2% and, with a goal, 6% of the training time.
-VALIDATION_TOKENS = 0.06
-TOKENS_WITH_A_GOAL = 0.18
+# A token in validation costs about half of what it costs in compiled training, so these shares of the training tokens
+# stand for 2% and, with a goal, 6% of the training time.
+VALIDATION_TOKENS = 0.04
+TOKENS_WITH_A_GOAL = 0.12
+# Of the time of a run by minutes. There are fewer validations than above if they would take more, with their samples,
+# pictures and parameters.
+SHARE = 0.04
+SHARE_WITH_A_GOAL = 0.12
 
 
 class Validation:
@@ -38,11 +43,19 @@ class Validation:
 
     def due(self, before: float) -> bool:
         """Whether the model is to be validated now. before: progress before the last step."""
-        return self._passed(before, VALIDATIONS * self.times_as_often)
+        return self._passed(before, self._affordable(VALIDATIONS * self.times_as_often))
 
     def sample_due(self, before: float) -> bool:
         """Whether the validation goes with a sample."""
-        return self._passed(before, VALIDATIONS)
+        return self._passed(before, self._affordable(VALIDATIONS))
+
+    def _affordable(self, count: int) -> int:
+        """Of `count` validations in a stage, as many as its minutes allow. A run by steps does not depend on times."""
+        config, seconds = self._run.config, self._clock.evaluation_seconds
+        if config.minutes is None or not seconds:
+            return count
+        share = SHARE if config.stop_at is None else SHARE_WITH_A_GOAL
+        return min(count, max(FEWEST, int(share * 60 * config.minutes / seconds)))
 
     def _passed(self, before: float, parts: int) -> bool:
         """Whether the last step ended one of so many equal parts of the stage."""
