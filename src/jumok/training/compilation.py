@@ -16,6 +16,10 @@ from jumok.messages import tr
 from jumok.nn.blocks import Block
 from jumok.training.state import TrainingRun
 
+# fallback_random: dropout draws the numbers that it draws uncompiled. vec_isa_ok: torch takes the vector instructions
+# that the processor reports. Otherwise it first compiles a test of each, and loads these tests in each run.
+OPTIONS = {"fallback_random": True, "cpp.vec_isa_ok": True}
+
 
 class Compilation:
     """The compiled blocks of a model. Between two passes, and after the run, the model is a plain one.
@@ -54,7 +58,7 @@ class Compilation:
         """Compile. Damaged libraries in the cache of torch are removed, each once."""
         try:
             for block in blocks:
-                block.compile(dynamic=False, options={"fallback_random": True})
+                block.compile(dynamic=False, options=OPTIONS)
             self._run.task.compile()
             one_pass()
         except Exception as error:
