@@ -84,8 +84,8 @@ def main() -> None:
     let_waiting_threads_sleep()
     watch = Stopwatch()
     with watch.phase("imports"):
-        import jumok.training.trainer
-        from jumok.cli import main as jumok
+        importlib.import_module("jumok.training.trainer")
+        from jumok.cli import main as run_command
 
         for name, places in PHASES.items():
             for place in places:
@@ -101,7 +101,7 @@ def main() -> None:
                     setattr(owner, last, type(work)(counted) if static else counted)
     try:
         sys.argv = ["jumok", "train", *sys.argv[1:]]
-        jumok()
+        run_command()
     finally:
         with watch.phase("rest"):
             pass
