@@ -84,7 +84,7 @@ class Compilation:
 def _damaged_library(error: BaseException | None) -> Path | None:
     """The library in the cache of torch that could not be loaded; None if the error is another one.
 
-    Ctrl-C reaches the linker, too, and leaves half a library. torch finds it again in each later run.
+    Ctrl-C reaches the linker, too, and leaves an empty file. torch finds it again in each later run.
     """
     while error is not None:
         if isinstance(error, ImportError) and error.path:
