@@ -621,6 +621,33 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
 
 
+def test_weight_decay_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text, tmp_path: Path) -> None:
+    tokens = 16 * 4
+    decays = {}
+    for passes in (1, 8):
+        steps = round(passes * story_text.chars * 0.9 / tokens)
+        trainer = start(f"run{passes}", steps=steps, optimizer="muon")
+        decays[passes] = trainer.config.weight_decay
+        assert {g["weight_decay"] for o in trainer._run.optimizers for g in o.param_groups} == {0.0, decays[passes]}
+    assert decays == {1: 0.1, 8: 1.5}
+    assert start("given", steps=1000, optimizer="muon", weight_decay=0.3).config.weight_decay == 0.3
+    assert start("adamw", steps=1000, optimizer="adamw").config.weight_decay == 0.1
+    list(start("first", steps=1).run())
+    settings = configurations({"steps": 1000, "optimizer": "muon"}, init=tmp_path / "first")
+    further = Trainer.start(tmp_path / "further", story_text, **settings, init=tmp_path / "first", device="cpu")
+    assert further.config.weight_decay == 0.1  # a strong decay would forget the parameters it began with
+
+
+def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:
+    """Ten minutes on a small text were worse than five, because it was seen too often."""
+    small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 200)
+    trainer = start("limited", text=small, steps=None, minutes=60.0, passes=3.0)
+    assert any("will end after" in notice and "of 60 minutes" in notice for notice in trainer.notices)
+    whole = start("whole", text=small, steps=None, minutes=60.0, passes=0.0)
+    assert not any("will end after" in notice for notice in whole.notices)
+    assert start("default", text=small, steps=None, minutes=60.0).config.passes == 12
+
+
 def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:
     text = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 10)
     (notice,) = start(text=text, steps=100).notices

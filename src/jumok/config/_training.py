@@ -36,7 +36,7 @@ class TrainConfig(Configuration):
     steps: int | None = setting(None, "length of the run in optimizer steps")
     minutes: float | None = setting(None, "length of the run in minutes, with preparation [10]")
     passes: float = setting(
-        0.0, "maximum passes over the text in a run by minutes (of at least 500 steps); 0: no maximum"
+        0.0, "maximum passes over the text in a run by minutes (of at least 500 steps, lm 200); 0: no maximum"
     )
     stop_at: float | None = setting(
         None, "stop when the validation reaches this many nats/char (for other tasks, their main figure)"
@@ -54,7 +54,7 @@ class TrainConfig(Configuration):
     )
     final_rate: float = setting(0.0, "final learning rate, as a share of the peak; not used by invsqrt")
     warmup: float = setting(0.02, "share of the run in which the learning rate rises from zero")
-    weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only")
+    weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only [lm: by the number of passes]")
     beta1: float = setting(0.9, "decay of AdamW's first moment")
     beta2: float = setting(0.95, "decay of AdamW's second moment")
     momentum: float = setting(0.95, "momentum of Muon")
