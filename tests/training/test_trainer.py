@@ -32,6 +32,7 @@ from jumok.text import Text
 from jumok.training.optim import rate
 from jumok.training.settings import configurations
 from jumok.training.subscribers import pictures
+from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -364,7 +365,7 @@ def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monke
 @pytest.mark.long
 def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table in ten minutes was seen twenty times, and learned by heart."""
-    monkeypatch.setattr("jumok.training.planning.plan.LEAST_STEPS", 10)
+    monkeypatch.setattr(LanguageModelling, "least_steps", 10)
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
@@ -619,23 +620,6 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
         shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
     assert shares == {1: 0.0, 3: 0.1, 8: 0.2}
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
-
-
-def test_weight_decay_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text, tmp_path: Path) -> None:
-    tokens = 16 * 4
-    decays = {}
-    for passes in (1, 8):
-        steps = round(passes * story_text.chars * 0.9 / tokens)
-        trainer = start(f"run{passes}", steps=steps, optimizer="muon")
-        decays[passes] = trainer.config.weight_decay
-        assert {g["weight_decay"] for o in trainer._run.optimizers for g in o.param_groups} == {0.0, decays[passes]}
-    assert decays == {1: 0.1, 8: 1.5}
-    assert start("given", steps=1000, optimizer="muon", weight_decay=0.3).config.weight_decay == 0.3
-    assert start("adamw", steps=1000, optimizer="adamw").config.weight_decay == 0.1
-    list(start("first", steps=1).run())
-    settings = configurations({"steps": 1000, "optimizer": "muon"}, init=tmp_path / "first")
-    further = Trainer.start(tmp_path / "further", story_text, **settings, init=tmp_path / "first", device="cpu")
-    assert further.config.weight_decay == 0.1  # a strong decay would forget the parameters it began with
 
 
 def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:

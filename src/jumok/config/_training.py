@@ -54,7 +54,7 @@ class TrainConfig(Configuration):
     )
     final_rate: float = setting(0.0, "final learning rate, as a share of the peak; not used by invsqrt")
     warmup: float = setting(0.02, "share of the run in which the learning rate rises from zero")
-    weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only [lm: by the number of passes]")
+    weight_decay: float = setting(0.1, "decoupled weight decay, on matrices only")
     beta1: float = setting(0.9, "decay of AdamW's first moment")
     beta2: float = setting(0.95, "decay of AdamW's second moment")
     momentum: float = setting(0.95, "momentum of Muon")

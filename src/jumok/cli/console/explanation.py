@@ -24,7 +24,6 @@ def show_explanation(found: Explanation) -> None:
     console.print()
     names = {
         "precision": tr("precision"), "attention": tr("attention"), "compile": tr("compile"), "dropout": tr("dropout"),
-        "weight_decay": tr("weight decay"),
     }  # fmt: skip
     _show_rows(console, {names[name]: f"{word}: {why}" for name, (word, why) in found.choices.items()})
     _show_rows(console, {tr("length"): _length(found)})
@@ -81,4 +80,4 @@ def _length(found: Explanation) -> str:
 
 def _show_rows(console: Console, rows: Mapping[str, str]) -> None:
     for name, text in rows.items():
-        console.print(Line.assemble((set_cell_size(name, 13), "dim"), text))
+        console.print(Line.assemble((set_cell_size(name, 11), "dim"), text))

@@ -1,4 +1,4 @@
-"""What is decided before the first step: precision, implementation of attention, compiling, dropout, weight decay.
+"""What is decided before the first step: precision, implementation of attention, compiling, dropout.
 
 Settings that leave something open are decided by measuring on the machine and the text at hand. The decisions are
 written to config.json, and a resumed run keeps to them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee h
 # (passes over the text, dropout): the rate for up to so many passes. Judged by few runs: novels, seen 6 times, did
 # well with 0.2, and stories, seen once, with 0.
 DROPOUT = ((2.0, 0.0), (4.0, 0.1), (math.inf, 0.2))
-WEIGHT_DECAY = ((2.0, 0.1), (math.inf, 1.5))  # the same with Muon (https://arxiv.org/abs/2509.14786; bench/LOG.md)
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
@@ -84,14 +83,13 @@ def make_plan(
     device: torch.device,
     train_tokens: int,
     *,
-    choose: Collection[str] = (),
+    choose_dropout: bool,
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
-        train_tokens: length of the training text. choose: of "dropout" and "weight_decay", those to set by how often
-            the text will be seen.
+        train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
@@ -120,20 +118,13 @@ def make_plan(
         foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
         tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = _dropout(passes, task) if "dropout" in choose else Choice(shape.dropout, tr(AS_ASKED))
-    decay = (
-        _weight_decay(passes, task, config) if "weight_decay" in choose else Choice(config.weight_decay, tr(AS_ASKED))
-    )
+    dropout = _dropout(passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
-        config=dataclasses.replace(decided, weight_decay=decay.value),
+        config=decided,
         tokens=max(per_step, tokens),
         train_tokens=train_tokens,
-        choices={
-            **choices,
-            "dropout": dropout._replace(value=f"{dropout.value:g}"),
-            "weight_decay": decay._replace(value=f"{decay.value:g}"),
-        },
+        choices={**choices, "dropout": dropout._replace(value=f"{dropout.value:g}")},
         costs=costs,
         notices=(
             *_small_text(parameters, dropout.value, train_tokens, passes, config),
@@ -261,13 +252,6 @@ def _dropout(passes: float, task: Task[Any]) -> Choice:
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
     return Choice(rate, why)
-
-
-def _weight_decay(passes: float, task: Task[Any], config: TrainConfig) -> Choice:
-    if config.optimizer != "muon":
-        return Choice(config.weight_decay, tr("the default"))
-    decay = min(task.most_weight_decay, next(decay for limit, decay in WEIGHT_DECAY if passes <= limit))
-    return Choice(decay, tr("the text will be seen {passes:.1f} times", passes=passes))
 
 
 def _small_text(
