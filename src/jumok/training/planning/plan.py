@@ -25,9 +25,9 @@ from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
-# (passes over the text, dropout): the rate for up to so many passes. Judged by few runs: novels, seen 6 times, did
-# well with 0.2, and stories, seen once, with 0.
-DROPOUT = ((2.0, 0.0), (4.0, 0.1), (math.inf, 0.2))
+# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
+# parts of novels with the default weight decay (bench/LOG.md).
+DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
