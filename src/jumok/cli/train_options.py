@@ -14,6 +14,7 @@ from jumok.config import (
     CLASSIC_DEFAULTS,
     INIT_DEFAULTS,
     LORA_DEFAULTS,
+    MUON_DEFAULTS,
     ORIGINAL_DEFAULTS,
     SENTENCE_DEFAULTS,
     SPECIAL_IDS,
@@ -34,6 +35,7 @@ NOT_IN_TOML = {
 }  # fmt: skip
 OTHER_DEFAULTS = {
     **TASK_DEFAULTS,
+    "lm with muon": MUON_DEFAULTS,
     "classic": CLASSIC_DEFAULTS,
     "original": ORIGINAL_DEFAULTS,
     "sentences": SENTENCE_DEFAULTS,

@@ -36,12 +36,15 @@ SIZES: dict[str, dict[str, Any]] = {
 # Training defaults of the classic family of GPT.
 CLASSIC_DEFAULTS: dict[str, Any] = {"optimizer": "adamw", "learning_rate": 1e-3}
 
+# Training defaults of a language model with Muon: a strong decay learns faster and overfits later (bench/LOG.md).
+MUON_DEFAULTS: dict[str, Any] = {"weight_decay": 1.5}
+
 # Training defaults of the encoder–decoder family "original", from the paper of 2017 (sections 5.3 and 5.4).
 ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0.1}
 
 # Defaults of the model and of its training by task.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
-    "lm": {},
+    "lm": {"passes": 20.0},  # more passes raise the loss on new text (bench/LOG.md)
     "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # the loss may stay on a plateau at first
     # Labels are few and quickly memorised: a shallow model, a second loss, and few passes reduce overfitting.
     "classify": {
@@ -61,8 +64,9 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
 # pairs of single words.
 SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
 
-# Training defaults for runs that start from another model: high learning rates would overwrite what it has learned.
-INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3}
+# Training defaults for runs that start from another model: high learning rates and a strong weight decay would
+# overwrite what it has learned.
+INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1}
 
 # Training defaults for adapters. Their factors are not orthogonalised: the singular values of A and B say how strongly
 # each of the few directions counts, and Muon would make them all equal.
@@ -114,6 +118,8 @@ def resolve(
             chosen = {**CLASSIC_DEFAULTS, **chosen}
     elif issubclass(kind, EncoderDecoderConfig) and chosen.get("family") == "original":
         chosen = {**ORIGINAL_DEFAULTS, **chosen}
+    if task == "lm" and chosen.get("optimizer", "muon") == "muon":
+        chosen = {**MUON_DEFAULTS, **chosen}
     for key in chosen:
         if key == "vocab_size" or key not in fields:
             known = sorted(fields.keys() - {"vocab_size"})

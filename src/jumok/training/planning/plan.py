@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,14 +25,14 @@ from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
-LEAST_STEPS = 500  # in a run by minutes, however often they pass over a small text
-# (passes over the text, dropout): the rate for up to so many passes. Judged by few runs: novels, seen 6 times, did
-# well with 0.2, and stories, seen once, with 0.
-DROPOUT = ((2.0, 0.0), (4.0, 0.1), (math.inf, 0.2))
+# (passes over the text, dropout, noise): the rates for up to so many passes. Judged by runs of 2, 3, 4, 10, 20 and 40
+# passes over parts of novels with the default weight decay (bench/LOG.md).
+REGULARISATION = ((4.0, 0.0, 0.0), (10.0, 0.1, 0.0), (math.inf, 0.2, 0.15))
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
 SURELY = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
+ENDS_EARLY = 0.9  # of the time, below which a limit on passes is told
 AS_ASKED = message("as asked")
 TOO_LITTLE = message("too little memory for any step")
 
@@ -83,13 +83,14 @@ def make_plan(
     device: torch.device,
     train_tokens: int,
     *,
-    choose_dropout: bool,
+    choose: Collection[str] = (),
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
-        train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
+        train_tokens: length of the training text. choose: of "dropout" and "token_noise", those to set by how
+            often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
@@ -113,12 +114,14 @@ def make_plan(
     decided = dataclasses.replace(config, **{name: choice.value for name, choice in choices.items()})
     per_step = task.tokens_per_batch * config.accumulate
     if config.minutes is None:
-        tokens = (config.steps or 0) * per_step
+        foreseen = tokens = (config.steps or 0) * per_step
     else:
-        foreseen = 60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step
+        foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
         tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = _dropout(passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
+    dropout = _dropout(passes, task) if "dropout" in choose else Choice(shape.dropout, tr(AS_ASKED))
+    if "token_noise" in choose and config.task == "lm":
+        decided = dataclasses.replace(decided, token_noise=_regularisation(passes)[1])
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -126,7 +129,10 @@ def make_plan(
         train_tokens=train_tokens,
         choices={**choices, "dropout": dropout._replace(value=f"{dropout.value:g}")},
         costs=costs,
-        notices=_notices(parameters, dropout.value, train_tokens, passes, config),
+        notices=(
+            *_small_text(parameters, dropout.value, train_tokens, passes, config),
+            *_ends_early(passes, tokens / max(1, foreseen), config),
+        ),
     )
 
 
@@ -152,7 +158,7 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
     """How many tokens a run by minutes may see, by its limit on passes over a text of train_tokens."""
     if not config.passes:
         return math.inf
-    return max(config.passes * train_tokens, LEAST_STEPS * task.tokens_per_batch * config.accumulate)
+    return max(config.passes * train_tokens, task.least_steps * task.tokens_per_batch * config.accumulate)
 
 
 def speedup(config: TrainConfig) -> float:
@@ -243,15 +249,22 @@ def _lasts(seconds: float) -> str:
     )
 
 
+def _regularisation(passes: float) -> tuple[float, float]:
+    """Dropout and noise."""
+    return next((dropout, noise) for limit, dropout, noise in REGULARISATION if passes <= limit)
+
+
 def _dropout(passes: float, task: Task[Any]) -> Choice:
-    rate = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
+    rate = min(task.most_dropout, _regularisation(passes)[0])
     why = tr("the text will be seen {passes:.1f} times", passes=passes)
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
     return Choice(rate, why)
 
 
-def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, config: TrainConfig) -> tuple[str, ...]:
+def _small_text(
+    parameters: int, dropout: float, train_tokens: int, passes: float, config: TrainConfig
+) -> tuple[str, ...]:
     if parameters < train_tokens or passes < 4 or config.lora is not None:
         return ()
     guard = (
@@ -269,5 +282,21 @@ def _notices(parameters: int, dropout: float, train_tokens: int, passes: float, 
             passes=passes,
             dropout=dropout,
             guard=guard,
+        ),
+    )
+
+
+def _ends_early(passes: float, share: float, config: TrainConfig) -> tuple[str, ...]:
+    """What a limit on passes means for the time. share: of the time, that the run will take."""
+    if config.minutes is None or share > ENDS_EARLY:
+        return ()
+    return (
+        tr(
+            "The run will end after {passes:.0f} passes over the text, in about {minutes:.1f} of {given:g} minutes: "
+            "with more passes a model learns the text by heart. More text makes it better; {--passes 0} uses all the "
+            "time.",
+            passes=passes,
+            minutes=share * config.minutes,
+            given=config.minutes,
         ),
     )
