@@ -26,6 +26,8 @@ from jumok.models.gpt import GPT
 from jumok.text import read
 from jumok.tokenizers import train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
 CONTEXT = 8
 BEFORE = 7
@@ -55,16 +57,16 @@ def score(model: GPT, ids: list[int], **settings: Any) -> float:
 
 
 def by_hand(model: GPT, ids: list[int], stride: int, rate: float) -> float:
-    """Each token by itself; the parameters move by rate times the gradient of the mean over the window."""
+    """Each token by itself; the parameters move by rate times the gradient of the mean loss of the segment."""
     own, context, everything, nats = copy.deepcopy(model), model.config.context_length, [BEFORE, *ids], 0.0
     for first in range(0, len(ids), stride):
         stop = min(first + stride, len(ids))
         start = max(0, stop - context)
         losses = [
-            -own(torch.tensor([everything[start : i + 1]]))[0, -1].log_softmax(-1)[ids[i]] for i in range(start, stop)
+            -own(torch.tensor([everything[start : i + 1]]))[0, -1].log_softmax(-1)[ids[i]] for i in range(first, stop)
         ]
-        nats += sum(float(loss.detach()) for loss in losses[first - start :])
-        gradients = torch.autograd.grad(sum(losses) / len(losses), list(own.parameters()))
+        nats += sum(float(loss.detach()) for loss in losses)
+        gradients = torch.autograd.grad(sum(losses) / (stop - first), list(own.parameters()))
         with torch.no_grad():
             for parameter, gradient in zip(own.parameters(), gradients, strict=True):
                 parameter -= rate * gradient
@@ -116,12 +118,13 @@ def test_a_change_reaches_no_loss_before_it_within_a_segment():
 
     def losses_of(text: list[int]) -> list[float]:
         seen.clear()
-        hook = sums.register_forward_hook(lambda module, args, output: seen.append(output.detach().clone()))
+        hook = model.norm.register_forward_hook(  # the copy of a model has its hooks
+            lambda module, args, output: seen.append(output.detach().clone())
+        )
         score(model, text, stride=4)
         hook.remove()
         return seen
 
-    sums = model.norm  # the copy of a model has the hooks of the model
     before = list(losses_of(ids))
     after = list(losses_of([*ids[:9], (ids[9] + 1) % 40, *ids[10:]]))
     assert torch.equal(before[0], after[0])
@@ -214,7 +217,7 @@ def test_an_empty_text_is_refused():
 
 def test_too_little_memory_is_told_before_it_is_taken(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("jumok.evaluation.dynamic.free_memory", lambda device: 1000)
-    with pytest.raises(ConfigError, match="a training step over 8 tokens takes .* evaluate without learning"):
+    with pytest.raises(ConfigError, match=r"a training step over 8 tokens takes .* evaluate without learning"):
         evaluate_text_dynamically(tiny(), TEXT)
 
 

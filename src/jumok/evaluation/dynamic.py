@@ -1,9 +1,9 @@
 """How well a model predicts a text from which it learns as it reads: dynamic evaluation.
 
 The text is read in segments. The tokens of a segment are predicted, and their losses count. Then the parameters take a
-step of gradient descent on the loss of the window that ends with the segment, and the next segment follows. So each
-token is predicted by parameters that have learned from earlier tokens only, as in compressors that adapt, such as PPMd
-and zpaq. The steps are taken by a copy of the model.
+step of gradient descent on the mean of these losses, and the next segment follows. So each token is predicted by
+parameters that have learned from earlier tokens only, as in compressors that adapt, such as PPMd and zpaq. The steps
+are taken by a copy of the model.
 
 The figures tell how well the model and this rule of learning predict the text together. They are not those of the model
 alone, which are in `jumok.evaluation.language_model`; that module defines each of them.
@@ -29,7 +29,6 @@ from jumok.evaluation.language_model import Score, TextEvaluation, cut, evaluati
 from jumok.memory import free_memory, require_memory
 from jumok.messages import tr
 from jumok.models.checks import require_finite_losses
-from jumok.models.framing import start_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.text import Text
 
@@ -87,7 +86,7 @@ def dynamic_score(
     """The nats of a text given as ids, learned from while it is read.
 
     Segment k, of tokens k·stride to (k + 1)·stride - 1, is predicted in the window that ends with it, which has
-    context_length tokens or begins with the text. The step follows the gradient of the mean loss of the whole window.
+    context_length tokens or begins with the text. The step follows the gradient of their mean loss.
 
     Args:
         ids: (n,), n at least 1; may be mapped from a file. before: the id that stands before them.
@@ -109,8 +108,9 @@ def dynamic_score(
             stop = min(first + stride, count)
             start = max(0, stop - context)
             tokens = torch.from_numpy(cut(ids, before, start, stop + 1))[None].to(weight.device)  # (1, T+1)
-            losses = token_losses(own.hidden(tokens[:, :-1]), weight, tokens[:, 1:])  # (1, T)
-            nats += float(losses.detach()[0, first - start :].cpu().sum(dtype=torch.float64))
+            hidden = own.hidden(tokens[:, :-1])[:, first - start :]  # (1, S, C), S tokens of the segment
+            losses = token_losses(hidden, weight, tokens[:, 1 + first - start :])  # (1, S)
+            nats += float(losses.detach().cpu().sum(dtype=torch.float64))
             _require_finite(nats, learned=first > 0)
             if stop < count:
                 optimizer.zero_grad()
