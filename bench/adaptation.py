@@ -1,13 +1,13 @@
 """Rules and rates of `jumok evaluate --adapt`: python bench/adaptation.py RUN TEXT RULE...
 
-    python bench/adaptation.py runs/novel unseen.txt sgd:0.03 sgd:0.1 sgd:0.1:64 adam:1e-4 lars:0.003
+    python bench/adaptation.py runs/novel unseen.txt lars:0.003 lars:0.003:128 sgd:0.06 sgd:0.1:128 adam:1e-4
 
-A RULE is NAME:RATE or NAME:RATE:STRIDE; the stride, in tokens, is half a context if it is left out.
+A RULE is NAME:RATE or NAME:RATE:STRIDE; the stride, in tokens, is a quarter of the context if it is left out.
 
-    sgd       gradient descent, as jumok does it
+    sgd       gradient descent
     momentum  the same with a momentum of 0.9
     unit      gradient descent along the gradient divided by its norm over all parameters
-    lars      each tensor moves by RATE times its own norm (https://arxiv.org/abs/1708.03888, without momentum)
+    lars      each tensor moves by RATE times its own norm (https://arxiv.org/abs/1708.03888), as jumok does it
     adam      Adam (https://arxiv.org/abs/1412.6980) with the defaults of torch
     muon      torch.optim.Muon at RATE for the matrices of the blocks, Adam at RATE / 10 for the rest
 
@@ -30,23 +30,18 @@ from torch.optim import SGD, Adam, Muon, Optimizer
 import jumok
 from jumok.data.ids import IdSequence
 from jumok.errors import JumokError
-from jumok.evaluation.dynamic import dynamic_score
+from jumok.evaluation.dynamic import RelativeDescent, dynamic_score
 from jumok.evaluation.language_model import Score, evaluation_of, score
 from jumok.models.gpt import GPT
 from jumok.text import read
 from speed import describe
 
 
-class Normed(Optimizer):
-    """Gradient descent by steps of a known length.
+class UnitDescent(Optimizer):
+    """Gradient descent by steps of a known length over all parameters together."""
 
-    Args:
-        each: each tensor moves by the rate times its norm; otherwise all together by the rate.
-    """
-
-    def __init__(self, params: Iterable[Tensor], lr: float, *, each: bool) -> None:
+    def __init__(self, params: Iterable[Tensor], lr: float) -> None:
         super().__init__(params, {"lr": lr})
-        self._each = each
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -54,12 +49,9 @@ class Normed(Optimizer):
         assert closure is None
         for group in self.param_groups:
             moved = [p for p in group["params"] if p.grad is not None]
-            norms = torch.stack([p.grad.norm() for p in moved]).clamp(min=1e-30)
-            lengths = (
-                torch.stack([p.norm() for p in moved]) / norms if self._each else (1 / norms.norm()).expand_as(norms)
-            )
-            for parameter, length in zip(moved, lengths, strict=True):
-                parameter.sub_(parameter.grad * (group["lr"] * length))
+            norm = torch.stack([p.grad.norm() for p in moved]).norm().clamp(min=1e-30)
+            for parameter in moved:
+                parameter.sub_(parameter.grad * (group["lr"] / norm))
 
 
 class MuonAndAdam(Optimizer):
@@ -84,8 +76,8 @@ def rule_of(name: str, rate: float, model: GPT) -> Callable[[Iterable[Tensor]], 
     rules: dict[str, Callable[[Iterable[Tensor]], Optimizer]] = {
         "sgd": lambda params: SGD(params, lr=rate),
         "momentum": lambda params: SGD(params, lr=rate, momentum=0.9),
-        "unit": lambda params: Normed(params, rate, each=False),
-        "lars": lambda params: Normed(params, rate, each=True),
+        "unit": lambda params: UnitDescent(params, rate),
+        "lars": lambda params: RelativeDescent(params, rate=rate),
         "adam": lambda params: Adam(params, lr=rate),
         "muon": lambda params: MuonAndAdam(params, rate, model.config.vocab_size),
     }
@@ -111,7 +103,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = jumok.load(given.run, kind=GPT)
     with read(given.text) as found:
-        text = "".join(found)[: given.chars]
+        text = "".join(found.chunks())[: given.chars]
     print(describe(torch.device("cpu")))
     print(f"{model.parameter_count():,} parameters, context {model.config.context_length}, {len(text):,} characters")
     measure("static", model, text, lambda ids, before: score(model, ids, before=before))

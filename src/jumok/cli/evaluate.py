@@ -46,7 +46,7 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     help="draw the loss by the length of the context, as .png, .svg or .pdf [several runs: loss-by-position.png]",
 )
 @option("--adapt", is_flag=True, help="also evaluate while learning from the text (dynamic evaluation)")
-@option("--adapt-rate", type=float, help="learning rate of --adapt [0.1]")
+@option("--adapt-rate", type=float, help="learning rate of --adapt, relative to the norm of each tensor [0.003]")
 @verification
 @common()
 def evaluate(

@@ -1,15 +1,16 @@
 """How well a model predicts a text from which it learns as it reads: dynamic evaluation.
 
 The text is read in segments. The tokens of a segment are predicted, and their losses count. Then the parameters take a
-step of gradient descent on the mean of these losses, and the next segment follows. So each token is predicted by
-parameters that have learned from earlier tokens only, as in compressors that adapt, such as PPMd and zpaq. The steps
-are taken by a copy of the model.
+step of gradient descent on the mean of these losses, and the next segment follows. Each parameter tensor moves by a
+fixed share of its own norm, which suits models of different sizes (LARS, without momentum and weight decay). So each
+token is predicted by parameters that have learned from earlier tokens only, as in compressors that adapt, such as PPMd
+and zpaq. The steps are taken by a copy of the model.
 
 The figures tell how well the model and this rule of learning predict the text together. They are not those of the model
 alone, which are in `jumok.evaluation.language_model`; that module defines each of them.
 
 Source: Krause et al., "Dynamic Evaluation of Neural Sequence Models", https://arxiv.org/abs/1709.07432; of
-Transformers: https://arxiv.org/abs/1904.08378.
+Transformers: https://arxiv.org/abs/1904.08378. LARS: https://arxiv.org/abs/1708.03888.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from jumok.config import count_kept, require_range
 from jumok.data.ids import IdSequence
@@ -32,10 +35,26 @@ from jumok.models.checks import require_finite_losses
 from jumok.models.gpt import GPT, token_losses
 from jumok.text import Text
 
-RATE = 0.1
+RATE = 0.003  # near the best one for models of two families and two tokenizers, see bench/LOG.md
 COPIES = 2  # of the parameters: those that learn, and their gradients
 
 Rule = Callable[[Iterable[Tensor]], Optimizer]
+
+
+class RelativeDescent(Optimizer):
+    """Gradient descent in which each tensor moves by `rate` times its own norm."""
+
+    def __init__(self, params: Iterable[Tensor], *, rate: float) -> None:
+        super().__init__(params, {"rate": rate})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Move each tensor that has a gradient other than zero."""
+        assert closure is None
+        for group in self.param_groups:
+            for parameter in (p for p in group["params"] if p.grad is not None):
+                share = parameter.norm() / parameter.grad.norm().clamp(min=1e-30)
+                parameter.sub_(parameter.grad * (group["rate"] * share))
 
 
 def evaluate_text_dynamically(
@@ -52,8 +71,8 @@ def evaluate_text_dynamically(
         model: with its tokenizer at `model.tokenizer`. It is not changed; a copy on the same device, in eval mode and
             in float32 or better, learns.
         text: as for `jumok.evaluation.language_model.evaluate_text`.
-        rate: the learning rate, at least 0; None: RATE.
-        stride: tokens of a segment, at most the context; None: half a context. Less is slower.
+        rate: the length of a step as a share of the norm of each parameter tensor, at least 0; None: RATE.
+        stride: tokens of a segment, at most the context; None: a quarter of the context. Less is slower.
         progress: called after each segment with the share of the text that was read.
 
     Raises:
@@ -65,11 +84,9 @@ def evaluate_text_dynamically(
     rate = RATE if rate is None else rate
     require_range("rate", rate, 0)
 
-    def descent(parameters: Iterable[Tensor]) -> Optimizer:
-        return SGD(parameters, lr=rate)
-
     def scored(ids: IdSequence, before: int) -> Score:
-        return dynamic_score(model, ids, before=before, stride=stride, rule=descent, progress=progress)
+        rule = partial(RelativeDescent, rate=rate)
+        return dynamic_score(model, ids, before=before, stride=stride, rule=rule, progress=progress)
 
     return evaluation_of(model, text, scored)
 
@@ -97,7 +114,7 @@ def dynamic_score(
         JumokError: the losses are not finite, or no parameter requires a gradient.
     """
     context, count, nats = model.config.context_length, len(ids), 0.0
-    stride = max(1, context // 2) if stride is None else stride
+    stride = max(1, context // 4) if stride is None else stride
     require_range("stride", stride, 1, context)
     require_room_to_adapt(model, min(context, count))
     with torch.inference_mode(False), torch.enable_grad():
