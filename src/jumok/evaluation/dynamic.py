@@ -19,7 +19,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +47,7 @@ class RelativeDescent(Optimizer):
         super().__init__(params, {"rate": rate})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Move each tensor that has a gradient other than zero."""
         assert closure is None
         for group in self.param_groups:
