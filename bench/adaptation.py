@@ -30,7 +30,7 @@ from torch.optim import SGD, Adam, Muon, Optimizer
 import jumok
 from jumok.data.ids import IdSequence
 from jumok.errors import JumokError
-from jumok.evaluation.dynamic import RelativeDescent, dynamic_score
+from jumok.evaluation.dynamic import RelativeDescent, Rule, dynamic_score
 from jumok.evaluation.language_model import Score, evaluation_of, score
 from jumok.models.gpt import GPT
 from jumok.text import read
@@ -71,9 +71,9 @@ class MuonAndAdam(Optimizer):
             rule.step()
 
 
-def rule_of(name: str, rate: float, model: GPT) -> Callable[[Iterable[Tensor]], Optimizer]:
+def rule_of(name: str, rate: float, model: GPT) -> Rule:
     """What makes the optimizer of a rule."""
-    rules: dict[str, Callable[[Iterable[Tensor]], Optimizer]] = {
+    rules: dict[str, Rule] = {
         "sgd": lambda params: SGD(params, lr=rate),
         "momentum": lambda params: SGD(params, lr=rate, momentum=0.9),
         "unit": lambda params: UnitDescent(params, rate),
@@ -82,6 +82,11 @@ def rule_of(name: str, rate: float, model: GPT) -> Callable[[Iterable[Tensor]], 
         "muon": lambda params: MuonAndAdam(params, rate, model.config.vocab_size),
     }
     return rules[name]
+
+
+def dynamic(model: GPT, rule: Rule, stride: int | None, ids: IdSequence, before: int) -> Score:
+    """The score of ids that are learned from."""
+    return dynamic_score(model, ids, before=before, rule=rule, stride=stride)
 
 
 def measure(name: str, model: GPT, text: str, scored: Callable[[IdSequence, int], Score]) -> None:
@@ -112,7 +117,7 @@ def main() -> None:
         optimizer = rule_of(name, float(rate), model)
         steps = int(stride[0]) if stride else None
         try:
-            measure(rule, model, text, partial(dynamic_score, model, rule=optimizer, stride=steps))
+            measure(rule, model, text, partial(dynamic, model, optimizer, steps))
         except JumokError as error:
             print(f"{rule:20} {error}")
 
