@@ -76,10 +76,12 @@ def by_hand(model: GPT, ids: list[int], stride: int, rate: float) -> float:
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stride", [1, 3, CONTEXT])
-@pytest.mark.parametrize(("family", "tied"), [("modern", True), ("modern", False), ("classic", True)])
+@pytest.mark.parametrize(
+    ("family", "tied", "stride"),
+    [("modern", True, 3), ("modern", False, CONTEXT), ("classic", True, 1), ("classic", False, 3)],
+)
 def test_it_equals_a_plain_loop(family: str, tied: bool, stride: int):
-    model, ids = tiny(family=family, tie_embeddings=tied), some_ids(17)
+    model, ids = tiny(family=family, tie_embeddings=tied), some_ids(12)
     expected = by_hand(model, ids, stride, RATE)
     assert score(model, ids, stride=stride) == pytest.approx(expected, rel=EXACT[family])
     assert expected != pytest.approx(
@@ -141,7 +143,7 @@ def test_a_text_that_repeats_itself_is_learned(kind: str):
     tokenizer = train_tokenizer(TEXT, kind)
     model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, context_length=32, n_layer=2, n_head=2, n_embd=32))
     model.tokenizer = tokenizer
-    text = "우리는 밥을 먹었다.\n" * 300
+    text = "우리는 밥을 먹었다.\n" * 200
     assert evaluate_text_dynamically(model, text).nats_per_char < 0.8 * evaluate_text(model, text).nats_per_char
 
 
