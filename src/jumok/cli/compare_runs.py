@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PICTURE = Path("loss-by-position.png")
 OPTIONS = {
-    "lm": READING,
+    "lm": (*READING, "adapt", "adapt_rate"),
     "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
@@ -66,15 +66,18 @@ def _is_model(argument: str) -> bool:
 
 def require_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not apply to the task of a model."""
-    known = (*READING, *COLUMN_NAMES, "beam")
-    strange = [name for name in known if flags[name] is not None and name not in OPTIONS[task]]
+    known = (*READING, *COLUMN_NAMES, "beam", "adapt", "adapt_rate")
+    strange = [name for name in known if flags[name] not in (None, False) and name not in OPTIONS[task]]
     if strange:
+        option, *options = (name.replace("_", "-") for name in (strange[0], *OPTIONS[task]))
         raise ConfigError(
             "--{option} does not apply to the model in {run}; its options are --{options}.",
-            option=strange[0],
+            option=option,
             run=run,
-            options=", --".join(OPTIONS[task]),
+            options=", --".join(options),
         )
+    if flags["adapt_rate"] is not None and not flags["adapt"]:
+        raise ConfigError("{--adapt-rate} is the learning rate of {--adapt}; add {--adapt}, or leave it out.")
 
 
 def require_picture(task: str, picture: Path | None) -> None:
@@ -111,6 +114,15 @@ def measure(task: str, model: Any, material: Any, beam: int) -> Any:
     from jumok.evaluation.language_model import evaluate_text
 
     return evaluate_text(model, material)
+
+
+def adapted(model: Any, material: Any, rate: float | None, *, quiet: bool) -> dict[str, Any]:
+    """The figures of a language model that learns from the text while it reads, with a progress bar."""
+    from jumok.cli.console.evaluation import AdaptingView
+    from jumok.evaluation.dynamic import evaluate_text_dynamically
+
+    with AdaptingView(quiet=quiet) as view:
+        return dataclasses.asdict(evaluate_text_dynamically(model, material, rate=rate, progress=view.show))
 
 
 def warn_of_training_data(seen: float | None, run: str = "", *, quiet: bool) -> None:
@@ -164,7 +176,7 @@ def compare(
             say(materials[columns].describe(), quiet=quiet)
         say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
-            row, curve = _row(run, task, materials[columns], device, flags["beam"] or 1, verify=verify)
+            row, curve = _row(run, task, materials[columns], device, flags, quiet=quiet, verify=verify)
         except JumokError as error:
             raise type(error)("{error}", error=f"{name}: {error}") from error
         warn_of_training_data(row["seen_in_training"], name, quiet=quiet)
@@ -176,7 +188,9 @@ def compare(
     if as_json:
         print_json({"task": task, "picture": picture and str(picture), "models": [plain_floats(row) for row in rows]})
     else:
-        show_models(rows, ("parameters", *FIGURES[task], "tokens_per_second"))
+        for row in rows:
+            row["adapted_nats_per_char"] = row.get("adapted", {}).get("nats_per_char")
+        show_models(rows, ("parameters", *FIGURES[task], "adapted_nats_per_char", "tokens_per_second"))
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
@@ -220,7 +234,7 @@ def _task_of_all(runs: Sequence[Path]) -> str:
 
 
 def _row(
-    run: Path, task: str, material: Any, device: str, beam: int, *, verify: bool
+    run: Path, task: str, material: Any, device: str, flags: Mapping[str, Any], *, quiet: bool, verify: bool
 ) -> tuple[dict[str, Any], LossByPosition | None]:
     """The figures of a model, and its loss by position if it is a language model."""
     from jumok import device as devices
@@ -229,7 +243,7 @@ def _row(
 
     model = load(run, str(devices.choose_device(device)), verify=verify)
     began = time.perf_counter()
-    figures = dataclasses.asdict(measure(task, model, material, beam))
+    figures = dataclasses.asdict(measure(task, model, material, flags["beam"] or 1))
     seconds = time.perf_counter() - began
     trained = task_of_run(run)
     comparison: dict[str, Any] = {} if trained is None else trained.comparison(material)
@@ -240,6 +254,8 @@ def _row(
         "tokens_per_second": round(figures["tokens"] / max(seconds, 1e-9)),
         "seen_in_training": comparison.get("seen_in_training"),
     }
+    if flags["adapt"]:
+        row["adapted"] = adapted(model, material, flags["adapt_rate"], quiet=quiet)
     if task != "lm":
         return row, None
     from jumok.evaluation.by_position import loss_by_position

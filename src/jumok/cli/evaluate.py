@@ -22,6 +22,7 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
+    jumok evaluate runs/novel other.txt --adapt
     jumok evaluate runs/bert other.txt
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
@@ -44,6 +45,8 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     metavar="FILE",
     help="draw the loss by the length of the context, as .png, .svg or .pdf [several runs: loss-by-position.png]",
 )
+@option("--adapt", is_flag=True, help="also evaluate while learning from the text (dynamic evaluation)")
+@option("--adapt-rate", type=float, help="learning rate of --adapt, relative to the norm of each tensor [0.003]")
 @verification
 @common()
 def evaluate(
@@ -65,6 +68,10 @@ def evaluate(
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table;
     those of language models also in a picture, which shows the loss after each length of the context.
+
+    With --adapt a language model also reads the text a second time and learns while it reads: it predicts some tokens,
+    takes a step of gradient descent on them, and goes on. Compressors that adapt compare with these figures. The model
+    in the folder is not changed.
     """
     from jumok.cli.compare_runs import compare, split_runs
 
@@ -89,7 +96,7 @@ def _evaluate_one(
     verify: bool,
 ) -> None:
     from jumok import device as devices
-    from jumok.cli.compare_runs import draw, measure, require_options, require_picture, warn_of_training_data
+    from jumok.cli.compare_runs import adapted, draw, measure, require_options, require_picture, warn_of_training_data
     from jumok.cli.console.tables import show_figures
     from jumok.models import task_of
     from jumok.runs.load import load
@@ -106,6 +113,8 @@ def _evaluate_one(
     say(material.describe(), quiet=quiet)
     measured = dataclasses.asdict(measure(task, model, material, flags["beam"] or 1))
     figures = _with_baselines(measured, run, material)
+    if flags["adapt"]:
+        figures["adapted"] = adapted(model, material, flags["adapt_rate"], quiet=quiet)
     warn_of_training_data(figures["seen_in_training"], quiet=quiet)
     if picture is not None:
         from jumok.evaluation.by_position import loss_by_position
@@ -114,7 +123,9 @@ def _evaluate_one(
     if as_json:
         print_json(plain_floats(figures))
     else:
-        show_figures({name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None})
+        learned = figures.pop("adapted", None)
+        shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
+        show_figures(shown, learned)
 
 
 def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ upper bound (https://arxiv.org/abs/2109.02550 measures how tight).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,22 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
         TokenizerError: the model has no tokenizer, one with other ids, or one that cannot encode the text.
         JumokError: the losses are not finite.
     """
+
+    def scored(ids: IdSequence, before: int) -> Score:
+        return score(model, ids, stride=stride, before=before)
+
+    return evaluation_of(model, text, scored)
+
+
+def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, int], Score]) -> TextEvaluation:
+    """The numbers of a text that follow from its nats.
+
+    Args:
+        model, text: see `evaluate_text`. scored: the score of the ids of the text, and of the id that stands before it.
+
+    Raises:
+        TextError, TokenizerError: as `evaluate_text`.
+    """
     tokenizer = require_tokenizer(model)
     if isinstance(text, Text):
         chars, size = text.chars, text.utf8_bytes
@@ -92,7 +108,7 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
-        nats, tokens = score(model, ids, stride=stride, before=start_id(model.config, tokenizer))
+        nats, tokens = scored(ids, start_id(model.config, tokenizer))
     per_token = nats / tokens
     return TextEvaluation(
         nats_per_char=nats / chars,
@@ -180,7 +196,7 @@ def hidden_states(
     """
     batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
     for rows in np.split(chosen, range(batch, len(chosen), batch)):
-        block = np.stack([_cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
+        block = np.stack([cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
         tokens = torch.from_numpy(block).to(model.token_embedding.weight.device)  # (B, T+1)
         yield rows, tokens, model.hidden(tokens[:, :-1])
 
@@ -212,7 +228,7 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     return found[evenly_spread(len(found), limit)]
 
 
-def _cut(ids: IdSequence, before: int | None, start: int, stop: int) -> NDArray[np.int64]:
+def cut(ids: IdSequence, before: int | None, start: int, stop: int) -> NDArray[np.int64]:
     """Positions start to stop of the ids, with `before` in front of them where it is given."""
     if before is None:
         return ids[start:stop].astype(np.int64)
