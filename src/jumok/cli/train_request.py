@@ -25,7 +25,6 @@ TASKS_OF = {
     **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
     **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
     "label_smoothing": ("seq2seq",),
-    "token_noise": ("lm",),
 }
 
 

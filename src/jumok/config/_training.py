@@ -66,9 +66,6 @@ class TrainConfig(Configuration):
         0.0, "weight of the next-token loss that is added to the loss of the classes (classify, gpt)"
     )
     token_dropout: float = setting(0.0, "share of the tokens of a text that are dropped in training (classify)")
-    token_noise: float = setting(
-        0.0, "share of the input tokens that are replaced by others of the batch (lm) [by the number of passes]"
-    )
     label_smoothing: float = setting(0.0, "label smoothing: share of the probability spread over all tokens (seq2seq)")
     val: float = setting(0.1, "share of the text to hold out, at its end")
     eval_every: int = setting(0, "steps between validations [12 validations per run]")
@@ -122,7 +119,7 @@ class TrainConfig(Configuration):
             require_range(name, getattr(self, name), 0, MOST_RATE)
         for name in ("clip", "save_every"):
             require_range(name, getattr(self, name), 0, MOST)
-        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing", "token_dropout", "token_noise"):
+        for name in ("final_rate", "warmup", "mask_rate", "label_smoothing", "token_dropout"):
             require_range(name, getattr(self, name), 0, 1)
         if self.schedule == "invsqrt" and self.warmup == 0:
             raise ConfigError(

@@ -80,8 +80,7 @@ class Start:
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
         shape = self._shape(task_type, wanted, material, tokenizer, init)
-        choose = {"dropout", "token_noise"} if init is None else {"dropout"}
-        return self._make(task_type, shape, training, material, tokenizer, init, choose=choose - given.keys())
+        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout="dropout" not in given)
 
     def _given(self) -> dict[str, Any]:
         """The fields that were given of both configurations; the others are decided by the task and the text."""
@@ -160,7 +159,7 @@ class Start:
         tokenizer: Tokenizer,
         init: Model | None,
         *,
-        choose: Collection[str],
+        choose_dropout: bool,
     ) -> TrainingRun:
         folder = RunFolder.create(self.out)
         with ExitStack() as held, memory_errors(shape, training):
@@ -177,7 +176,9 @@ class Start:
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
-                plan = make_plan(shape, training, task, self.device, tokens, choose=choose, processes=self.world.size)
+                plan = make_plan(
+                    shape, training, task, self.device, tokens, choose_dropout=choose_dropout, processes=self.world.size
+                )
                 run = new_run(
                     folder,
                     task,

@@ -222,7 +222,6 @@ class LadderConfig:
             "steps": self.steps_per_rung,
             "minutes": self.minutes_per_rung,
             "passes": 0.0,
-            "token_noise": 0.0,
             "val": HELD_OUT,
             "patience": 0,  # each rung uses its whole budget
             "compile": "off",  # compiling would take most of a minute, and a different time on each rung

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,9 +25,9 @@ from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
-# (passes over the text, dropout, noise): the rates for up to so many passes. Judged by runs of 2, 3, 4, 10, 20 and 40
-# passes over parts of novels with the default weight decay (bench/LOG.md).
-REGULARISATION = ((4.0, 0.0, 0.0), (10.0, 0.1, 0.0), (math.inf, 0.2, 0.15))
+# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
+# parts of novels with the default weight decay (bench/LOG.md).
+DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
@@ -83,14 +83,13 @@ def make_plan(
     device: torch.device,
     train_tokens: int,
     *,
-    choose: Collection[str] = (),
+    choose_dropout: bool,
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
-        train_tokens: length of the training text. choose: of "dropout" and "token_noise", those to set by how
-            often the text will be seen.
+        train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
@@ -119,9 +118,7 @@ def make_plan(
         foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
         tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = _dropout(passes, task) if "dropout" in choose else Choice(shape.dropout, tr(AS_ASKED))
-    if "token_noise" in choose and config.task == "lm":
-        decided = dataclasses.replace(decided, token_noise=_regularisation(passes)[1])
+    dropout = _dropout(passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -249,13 +246,8 @@ def _lasts(seconds: float) -> str:
     )
 
 
-def _regularisation(passes: float) -> tuple[float, float]:
-    """Dropout and noise."""
-    return next((dropout, noise) for limit, dropout, noise in REGULARISATION if passes <= limit)
-
-
 def _dropout(passes: float, task: Task[Any]) -> Choice:
-    rate = min(task.most_dropout, _regularisation(passes)[0])
+    rate = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
     why = tr("the text will be seen {passes:.1f} times", passes=passes)
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,7 +63,6 @@ class LanguageModelling(Task[GPT]):
         self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.batches = Batches(self.train, model.context_length, config.batch_size, config.seed)
-        self.noise = config.token_noise
         self.val_chars, self.val_bytes = data["val_chars"], data["val_bytes"]
         self.floor, self.data, self.tokenizer = data["floor"], data, tokenizer
         self.tokens_per_batch = config.batch_size * model.context_length
@@ -137,10 +135,7 @@ class LanguageModelling(Task[GPT]):
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Inputs and targets, (B, T) each."""
-        ids, targets = self.batches.batch(number)
-        if self.noise:
-            ids = with_noise(ids, self.noise, np.random.Generator(np.random.PCG64((self.batches.seed, number))))
-        return ids, targets
+        return self.batches.batch(number)
 
     @property
     def rows_per_batch(self) -> int:
@@ -249,19 +244,6 @@ class LanguageModelling(Task[GPT]):
             baseline = _bigram_nats(self.train, ids, self.tokenizer)
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
         return seen if baseline is None else {**seen, "baseline_nats_per_char": baseline}
-
-
-def with_noise(ids: Tensor, share: float, random: np.random.Generator) -> Tensor:
-    """Ids of which a share, drawn at random, is replaced by ids from other places of the batch.
-
-    It keeps a model that sees its text many times from learning it by heart (unigram noising,
-    https://arxiv.org/abs/1703.02573).
-
-    Args:
-        ids: of any shape. share: from 0 to 1.
-    """
-    others = torch.from_numpy(random.permutation(ids.numpy().ravel())).view_as(ids)
-    return torch.where(torch.from_numpy(random.random(tuple(ids.shape)) < share), others, ids)
 
 
 def passage(chars: int, tokens: int) -> int:
