@@ -229,17 +229,17 @@ def test_types_and_choices_of_fields() -> None:
 def test_given_settings_have_priority_over_size_and_family() -> None:
     model, train = resolve({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
     assert (model["n_layer"], model["n_head"], model["n_embd"]) == (3, 6, 384)
-    assert train == {**CLASSIC_DEFAULTS, "passes": 12.0}
+    assert train == {**CLASSIC_DEFAULTS, "passes": 20.0}
     _, train = resolve({"learning_rate": 0.5}, "nanokogpt")
     assert (train["learning_rate"], train["optimizer"], train["beta2"]) == (0.5, "adamw", 0.999)
 
 
 def test_only_a_new_language_model_with_muon_has_a_strong_weight_decay() -> None:
     """It would overwrite what another model has learned, and was measured with the rates of Muon only."""
-    assert configure({})[1].weight_decay == 1.5
+    assert configure({})[1].weight_decay == 0.5
     assert configure({"optimizer": "adamw"})[1].weight_decay == 0.1
     assert configure({"family": "classic"})[1].weight_decay == 0.1
-    assert configure({"family": "classic", "optimizer": "muon"})[1].weight_decay == 1.5
+    assert configure({"family": "classic", "optimizer": "muon"})[1].weight_decay == 0.5
     assert configure({"weight_decay": 0.2})[1].weight_decay == 0.2
     assert configure({"task": "classify"})[1].weight_decay == 0.1
     assert configure({}, "nanokogpt")[1].weight_decay == 0.01
