@@ -229,7 +229,7 @@ def test_types_and_choices_of_fields() -> None:
 def test_given_settings_have_priority_over_size_and_family() -> None:
     model, train = resolve({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
     assert (model["n_layer"], model["n_head"], model["n_embd"]) == (3, 6, 384)
-    assert train == {**CLASSIC_DEFAULTS, "passes": 20.0}
+    assert train == {**CLASSIC_DEFAULTS, "passes": 12.0}
     _, train = resolve({"learning_rate": 0.5}, "nanokogpt")
     assert (train["learning_rate"], train["optimizer"], train["beta2"]) == (0.5, "adamw", 0.999)
 

@@ -649,7 +649,7 @@ def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:
     assert any("will end after" in notice and "of 60 minutes" in notice for notice in trainer.notices)
     whole = start("whole", text=small, steps=None, minutes=60.0, passes=0.0)
     assert not any("will end after" in notice for notice in whole.notices)
-    assert start("default", text=small, steps=None, minutes=60.0).config.passes == 20
+    assert start("default", text=small, steps=None, minutes=60.0).config.passes == 12
 
 
 def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:

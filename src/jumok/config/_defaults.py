@@ -44,7 +44,7 @@ ORIGINAL_DEFAULTS: dict[str, Any] = {"schedule": "invsqrt", "label_smoothing": 0
 
 # Defaults of the model and of its training by task.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
-    "lm": {"passes": 20.0},  # more passes raise the loss on other texts (bench/LOG.md)
+    "lm": {"passes": 12.0},  # more passes raise the loss on other texts (bench/LOG.md)
     "mlm": {"warmup": 0.05, "patience": 0, "attention_dropout": 0.0},  # the loss may stay on a plateau at first
     # Labels are few and quickly memorised: a shallow model, a second loss, and few passes reduce overfitting.
     "classify": {
