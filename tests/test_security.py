@@ -83,6 +83,7 @@ ALLOWED = {
     ("bench/endurance.py", "connects"): "to the server that it has started on this machine",
     ("bench/soak_use.py", "connects"): "to the server that it has started on this machine",
     ("bench/soak_use.py", "runs code"): "imports modules of jumok by the names of a table in this file",
+    ("bench/around.py", "runs code"): "imports modules of jumok by the names of a table in this file",
     ("bench/soak_faults.py", "loads a library"): "the C library that the process has loaded already",
     ("bench/serving.py", "connects"): "to the server that it has started on this machine",
 }

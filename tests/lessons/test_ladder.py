@@ -27,7 +27,7 @@ import jumok
 from conftest import Jumok
 from jumok import text as reader
 from jumok.cli.console.ladder import LadderView, show_ladder
-from jumok.config import GPTConfig, TrainConfig, resolve
+from jumok.config import GPTConfig, configure, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
@@ -142,10 +142,10 @@ def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEv
 def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list[LadderEvent]]) -> None:
     out, _ = climbed
     trained = RunFolder(out / "10-modern").read_config()["train"]
-    default = dataclasses.asdict(TrainConfig())
+    default = dataclasses.asdict(configure({})[1])
     prescribed = {
-        "steps", "minutes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every", "precision",
-        "compile", "attention", "planned_tokens",
+        "steps", "minutes", "passes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every",
+        "precision", "compile", "attention", "planned_tokens",
     }  # fmt: skip
     assert {name for name, value in trained.items() if default.get(name) != value} <= prescribed
     assert trained["optimizer"] == "muon"
@@ -166,7 +166,7 @@ def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEv
             assert all(torch.equal(ours, theirs) for ours, theirs in batches)
         ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
         differing = {name for name in ours if ours[name] != theirs[name]}
-        assert differing <= ({"optimizer", "learning_rate"} if folder.name == "10-modern" else set())
+        assert differing <= ({"optimizer", "learning_rate", "weight_decay"} if folder.name == "10-modern" else set())
     default = Trainer.start(out.parent / "default", text, **configurations({"steps": 1, "n_layer": 1}), device="cpu")
     assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
 

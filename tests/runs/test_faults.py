@@ -26,7 +26,7 @@ import pytest
 import torch
 
 from conftest import TINY, assert_same, fork, state_of
-from faulty_disk import after_power_cut, recorded, watched
+from faulty_disk import Recorder, after_power_cut, recorded, watched
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.interop.huggingface import folder as export
@@ -275,13 +275,13 @@ def test_a_flush_that_is_missing_is_found(
     what: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test above would pass on any code if the disk that it simulates lost nothing."""
-    fsync = os.fsync
+    flush = Recorder.flush
 
-    def forget(handle: int) -> None:
+    def forget(disk: Recorder, handle: int) -> None:
         if stat.S_ISDIR(os.fstat(handle).st_mode) == (what == "files"):
-            fsync(handle)
+            flush(disk, handle)
 
-    monkeypatch.setattr(os, "fsync", forget)
+    monkeypatch.setattr(Recorder, "flush", forget)
     with pytest.raises((AssertionError, JumokError, OSError)):
         try_power_cuts("a run is trained", tmp_path, text, request, 3)
 

@@ -52,7 +52,6 @@ class LanguageModelling(Task[GPT]):
     goal = Goal(figure="nats_per_char", unit=message("nats per character"))
     final_has_more_context = True
     loss_label = "nats/char"
-    most_weight_decay = 1.5
     least_steps = 200
     predicts_next = True
     fixed_shapes = True

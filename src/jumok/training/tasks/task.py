@@ -46,7 +46,6 @@ class Task(ABC, Generic[M]):
     final_has_more_context: ClassVar[bool] = False  # `final` gives each token more context than `validate`
     loss_label: ClassVar[str]  # unit of the "loss" among its figures, for the picture
     most_dropout: ClassVar[float] = 1.0  # unless more was given
-    most_weight_decay: ClassVar[float] = 0.1  # the same
     least_steps: ClassVar[int] = 500  # in a run by minutes, however often they pass over a small text
     columns: ClassVar[tuple[str, ...]] = ()  # of the table that it learns from; none: it learns from a text
     predicts_next: ClassVar[bool] = False  # each token from those before it alone
