@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from test_evaluate import CONTEXT, TEXT, tiny
 
 import jumok as package
 from conftest import Jumok
@@ -27,22 +27,9 @@ from jumok.tokenizers import train_tokenizer
 
 pytestmark = pytest.mark.slow
 
-TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
-CONTEXT = 8
 BEFORE = 7
 RATE = 0.02
 EXACT = {"classic": 1e-12, "modern": 1e-6}  # RMSNorm computes in float32, also in a model of float64
-
-
-def tiny(kind: str = "char", **changes: Any) -> GPT:
-    tokenizer = train_tokenizer(TEXT, kind)
-    torch.manual_seed(0)
-    shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 2, "n_embd": 16, **changes}
-    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **shape)).double().eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    model.tokenizer = tokenizer
-    return model
 
 
 def some_ids(length: int, vocab: int = 40) -> list[int]:
