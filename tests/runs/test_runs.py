@@ -514,16 +514,16 @@ def test_logs_grow_and_are_cut(run: Path) -> None:
     assert folder.logs.size("metrics.jsonl") == 0
     assert folder.logs.metrics() == []
     with folder.lock():
-        folder.append("metrics.jsonl", '{"event": 1}\n')
+        folder.append("metrics.jsonl", '{"event": "1"}\n')
         size = folder.logs.size("metrics.jsonl")
-        folder.append("metrics.jsonl", '{"event": 2}\n{"event": 3')  # the last line is incomplete after a kill
-        assert folder.logs.metrics() == [{"event": 1}, {"event": 2}]
+        folder.append("metrics.jsonl", '{"event": "2"}\n{"event": "3"')  # the last line is incomplete after a kill
+        assert folder.logs.metrics() == [{"event": "1"}, {"event": "2"}]
         folder.truncate("metrics.jsonl", size)
-        assert folder.logs.metrics() == [{"event": 1}]
+        assert folder.logs.metrics() == [{"event": "1"}]
         folder.truncate("metrics.jsonl", 10_000)
         assert folder.logs.size("metrics.jsonl") == size
-        folder.append("metrics.jsonl", '{"event": 4}\n')  # continues at the new end
-        assert folder.logs.metrics() == [{"event": 1}, {"event": 4}]
+        folder.append("metrics.jsonl", '{"event": "4"}\n')  # continues at the new end
+        assert folder.logs.metrics() == [{"event": "1"}, {"event": "4"}]
 
 
 def test_a_removed_log_is_created_again(run: Path) -> None:
@@ -630,8 +630,8 @@ def test_files_that_nest_deeply_are_damaged(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(DEEP, encoding="utf-8")
     with pytest.raises(RunError, match=r"config\.json is damaged"):
         run.read_config()
-    (tmp_path / "metrics.jsonl").write_text(f'{DEEP}\n{{"event": "step"}}\n', encoding="utf-8")
-    assert run.logs.metrics() == [{"event": "step"}]
+    (tmp_path / "metrics.jsonl").write_text(f'{DEEP}\n{{"event": "save"}}\n', encoding="utf-8")
+    assert run.logs.metrics() == [{"event": "save"}]
     state = tmp_path / "state" / "step-000000001"
     state.mkdir(parents=True)
     (state / "manifest.json").write_text(DEEP, encoding="utf-8")

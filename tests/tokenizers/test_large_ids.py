@@ -21,6 +21,16 @@ def test_an_id_of_billions_is_refused_before_memory_is_taken() -> None:
     assert Tokenizer.from_json(json.dumps(content)).vocab_size == 4_000_001
 
 
+def test_a_panic_while_the_kind_is_recognised_makes_it_another_kind() -> None:
+    """The last piece had the id of a special token. The library panicked later, and that ended the program."""
+    text = "나는 물고기를 보았다. 나는 물을 보았다. 나는 나를 보았다. 그는 밤을 보았다."
+    tokenizer = train_tokenizer(text, kind="bpe", vocab_size=263, special_tokens=["[PAD]", "[EOS]"])
+    content = json.loads(tokenizer.to_json())
+    vocab, merges = content["model"]["vocab"], content["model"]["merges"]
+    vocab["".join(merges[-1])] = vocab["[EOS]"]
+    assert Tokenizer.from_json(json.dumps(content)).kind == "other"
+
+
 def test_merges_that_do_not_fit_are_refused_or_another_kind() -> None:
     """The library panics, which is no Exception; or it reads the file, and refuses to build the same pipeline."""
     content = json.loads(train_tokenizer("가나다 가나다 가나다", kind="bpe", vocab_size=260).to_json())

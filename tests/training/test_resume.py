@@ -241,6 +241,47 @@ def test_all_states_damaged_starts_from_the_beginning(stopped: Path, finished: F
     assert_same(stopped, finished(save_every=0.0))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda config: config.pop("metrics"), "damaged .'metrics'"),
+        (lambda config: config["metrics"].pop("nats_per_char"), "damaged: metrics lacks 'nats_per_char'"),
+        (lambda config: config["finished"].pop("reason"), "damaged .'reason'"),
+        (lambda config: config["machine"].pop("versions"), "damaged .'versions'"),
+    ],
+    ids=["no metrics", "no figure", "no reason", "no versions"],
+)
+def test_a_damaged_record_of_the_end_is_named(
+    tmp_path: Path, finished: Finished, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    """A finished run whose config.json lacked an entry ended with Python's KeyError (fuzzing, seed 3)."""
+    run = Path(shutil.copytree(finished(), tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    change(config)
+    (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(RunError, match=message):
+        Trainer.resume(run, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "step"}',
+        '{"event": "step", "step": 2, "skipped": false, "loss": "1"}',
+        '{"event": "eval", "step": 2}',
+    ],
+)
+def test_an_incomplete_event_is_skipped(tmp_path: Path, stopped_once: Path, line: str) -> None:
+    """A line of metrics.jsonl without its numbers ended each resume with a KeyError (fuzzing, seed 3)."""
+    run = Path(shutil.copytree(stopped_once, tmp_path / "run"))
+    log = run / "metrics.jsonl"
+    lines = log.read_text(encoding="utf-8").split("\n")
+    lines[2] = line.ljust(len(lines[2]))  # the sizes of logs are in the state
+    log.write_text("\n".join(lines), encoding="utf-8")
+    assert RunFolder(run).logs.has_damaged_metrics()
+    assert Trainer.resume(run, device="cpu").step == 6
+
+
 def test_a_run_that_begins_anew_keeps_what_it_saves(stopped: Path) -> None:
     """Both damaged states had higher steps than the new ones, which were deleted as soon as they were written."""
     before = (stopped / "model.safetensors").read_bytes()

@@ -70,6 +70,11 @@ def shown(found: Trace, sequence: int = 0) -> str:
 # --- a GPT ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_name_may_hold_half_a_surrogate_pair() -> None:
+    """A name with a half that no file name has ended with a UnicodeEncodeError (fuzzing, seed 3)."""
+    assert trace(gpt(), "나", name="\ud800 \udcb0 글").model.name == "\ufffd \ufffd 글"
+
+
 @pytest.mark.parametrize("family", ["modern", "classic"])
 @torch.inference_mode()
 def test_predictions_are_those_of_the_model(family: str) -> None:

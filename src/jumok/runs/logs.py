@@ -88,4 +88,20 @@ def _event(line: bytes) -> dict[str, Any] | None:
         event = parse_json(line.decode("utf-8"))
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "event" in event else None
+    return event if isinstance(event, dict) and _is_whole(event) else None
+
+
+def _is_whole(event: dict[str, Any]) -> bool:
+    """Whether an event has what its readers need. A number that was not finite is None."""
+    number = int | float | None
+    match event:
+        case {"event": "step", "step": int(), "skipped": bool()}:
+            names = ("loss", "grad_norm", "progress", "seconds", "tokens_per_second")
+            return all(isinstance(event.get(name, ""), number) for name in names)
+        case {"event": "eval", "step": int(), "figures": {"loss": _, **figures}}:
+            return all(isinstance(value, number) for value in (event["figures"]["loss"], *figures.values()))
+        case {"event": "step" | "eval"}:
+            return False
+        case {"event": str()}:
+            return True
+    return False

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
@@ -143,10 +142,18 @@ def recognise(pipeline: HFTokenizer) -> str:
         )
         if not spelled or not plain.issuperset(needed):
             continue
-        with suppress(Exception):  # a bare one of the library, for merges that do not fit the vocabulary
+        try:
             if canonical(build(kind, vocab, merges, special_tokens, pieces)) == found:
                 return kind
+        except BaseException as error:  # merges do not fit the vocabulary
+            if not is_refusal(error):
+                raise
     return "other"
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the library refused its input: it raises bare Exception, or panics, which is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def token_bytes(kind: str, vocab: dict[str, int], special_tokens: Iterable[str]) -> list[bytes]:

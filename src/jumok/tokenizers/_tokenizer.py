@@ -129,8 +129,7 @@ class Tokenizer:
         try:
             pipeline = HFTokenizer.from_str(content)
         except BaseException as error:
-            # The library raises bare Exception, and a panic of it is none.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            if not _pipeline.is_refusal(error):
                 raise
             raise TokenizerError(
                 "this is not a complete tokenizer.json of the Hugging Face tokenizers library ({error}); "

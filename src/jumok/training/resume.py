@@ -210,4 +210,8 @@ def _go_to_end(
     if saved is not None:
         run.began = time.monotonic() - _recorded(saved, "seconds")
         run.state.validation_read = saved.numbers.get("validation_read", 0)
-    run.result = run.finish(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})
+    try:
+        run.result = run.finish(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})
+    except KeyError as error:  # a figure of the task
+        path = run.folder.path / "config.json"
+        raise RunError("{path} is damaged: metrics lacks {missing}.", path=path, missing=error) from None

@@ -73,6 +73,10 @@ class RunRecord:
             )
             if record.config.lora is not None:
                 content["adapter"]["trained"], content["adapter"]["sha256"]
+            if record.finished is not None:
+                record.finished["step"], record.finished["reason"], content["metrics"]
+            if record.machine is not None:
+                record.machine["versions"].keys()
             missing = record.task.keys - record.data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None

@@ -7,7 +7,6 @@ and attention weights are computed one layer at a time when they are asked for, 
 
 from __future__ import annotations
 
-import os
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -140,6 +139,11 @@ def trace(
     )  # fmt: skip
 
 
+def _whole(name: str) -> str:
+    """`name` with U+FFFD for halves of surrogate pairs, as Python reads file names that are not UTF-8."""
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 @torch.inference_mode()
 def trace_input(
     model: Model,
@@ -165,7 +169,7 @@ def trace_input(
         require_finite_stream(recording)
         predictions, logit_lens = _predictions(model, recording, given, reader, top, lens)
     return Trace(
-        model=model_facts(model, os.fsencode(name or type(model).__name__).decode(errors="replace")),
+        model=model_facts(model, _whole(name or type(model).__name__)),
         sequences=tuple(TokenSequence(one.name, one.prompt, reader.read(one.ids)) for one in given.parts),
         attentions=attentions,
         predictions=predictions,
