@@ -28,7 +28,8 @@ def test_a_panic_while_the_kind_is_recognised_makes_it_another_kind() -> None:
     content = json.loads(tokenizer.to_json())
     vocab, merges = content["model"]["vocab"], content["model"]["merges"]
     vocab["".join(merges[-1])] = vocab["[EOS]"]
-    assert Tokenizer.from_json(json.dumps(content)).kind == "other"
+    for _ in range(20):  # the order of the library's hash maps, which decides, changes from time to time
+        assert Tokenizer.from_json(json.dumps(content)).kind == "other"
 
 
 def test_merges_that_do_not_fit_are_refused_or_another_kind() -> None:
