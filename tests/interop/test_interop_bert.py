@@ -415,7 +415,9 @@ def test_roles_make_tokens_special(folder: Path):
     pipeline["added_tokens"] = []
     (folder / "tokenizer.json").write_text(json.dumps(pipeline), encoding="utf-8")
     assert "[MASK]" not in Tokenizer.load(folder / "tokenizer.json").special_tokens
-    settings = {"mask_token": {"content": "[MASK]", "lstrip": False}, "pad_token": "[PAD]", "bos_token": None}
+    # Half of a surrogate pair, which JSON can hold and no vocabulary, ended with a UnicodeEncodeError.
+    broken = {"bos_token": None, "eos_token": "\ud800"}
+    settings = {"mask_token": {"content": "[MASK]", "lstrip": False}, "pad_token": "[PAD]", **broken}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = jumok.load(folder).tokenizer
     assert tokenizer.special_tokens == {"[PAD]": 0, "[MASK]": 4}

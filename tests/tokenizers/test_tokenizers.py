@@ -551,6 +551,18 @@ def test_foreign_tokenizers_neither_truncate_nor_pad_nor_add() -> None:
     assert Tokenizer.from_json(made.to_str()).encode("나무꾼은 산에 올라").tolist() == plain
 
 
+def test_a_template_with_an_unknown_special_token_is_refused() -> None:
+    """Reading a file whose post-processor names a special token without its id ended with a KeyError."""
+    made = foreign("wordpiece")
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A", special_tokens=[("[CLS]", made.token_to_id("[CLS]"))]
+    )
+    content = json.loads(made.to_str())
+    content["post_processor"]["single"][0]["SpecialToken"]["id"] = "[SEP]"
+    with pytest.raises(TokenizerError, match=r"adds '\[SEP\]', which is not among its special tokens"):
+        Tokenizer.from_json(json.dumps(content))
+
+
 def test_a_foreign_tokenizer_without_unknown_token_says_so() -> None:
     made = HFTokenizer(models.WordPiece({"나무": 0, "산": 1}, unk_token="[UNK]"))
     with pytest.raises(TokenizerError, match=r"cannot encode.*\[UNK\]"):

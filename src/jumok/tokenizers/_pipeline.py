@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from jumok.errors import TokenizerError
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -113,7 +114,14 @@ def _around(step: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
             if "Sequence" in piece:
                 place = after
             else:
-                place += step["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+                token = piece["SpecialToken"]["id"]
+                if token not in step["special_tokens"]:
+                    raise TokenizerError(
+                        "the post-processor of the tokenizer adds {token!r}, which is not among its special tokens; "
+                        "restore the tokenizer.json from a copy.",
+                        token=token,
+                    )
+                place += step["special_tokens"][token]["ids"]
     return tuple(before), tuple(after)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
 } | {"PreTrainedTokenizerFast"}
+HALF_PAIR = re.compile("[\ud800-\udfff]")
 WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 
 
@@ -75,10 +77,13 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _named(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the token of each role in the settings; a token is a string, or an object with its content."""
+    """Return the token of each role in the settings; a token is a string, or an object with its content.
+
+    One with half of a surrogate pair is left out: no vocabulary can have it.
+    """
     given = {role: settings.get(role) for role in ROLES}
     texts = {role: token.get("content") if isinstance(token, dict) else token for role, token in given.items()}
-    return {role: text for role, text in texts.items() if isinstance(text, str)}
+    return {role: text for role, text in texts.items() if isinstance(text, str) and not HALF_PAIR.search(text)}
 
 
 def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> HFTokenizer:
