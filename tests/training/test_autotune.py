@@ -433,16 +433,19 @@ def test_a_wrong_measurement_is_noticed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("foreseen", "said"), [(1e-6, {1}), (1e6, {0}), (0.0, {0, 1})])  # 0.0: as its first steps
+@pytest.mark.parametrize(("foreseen", "said"), [(1e-6, 1), (1e6, 0), (0.0, 0)])  # 0.0: as its first steps
 def test_a_run_by_steps_depends_on_no_clock(
-    start: Start, watchful: None, foreseen: float, said: set[int], tmp_path: Path
+    start: Start, watchful: None, foreseen: float, said: int, tmp_path: Path
 ) -> None:
-    """It says when it is slower than foreseen, and its figures are those of a run that was as fast as foreseen."""
+    """It says when it is slower than foreseen, and its figures are those of a run that was as fast as foreseen.
+
+    On a busy machine later steps may be slower than the first ones; that is said, too.
+    """
     trainer, plain = start("run", steps=12), start("plain", steps=12)
     trainer.state.seconds_per_step = foreseen
     plain.state.seconds_per_step = math.inf
     runs = [list(one.run()) for one in (trainer, plain)]
-    assert len(told(runs[0])) in said
+    assert sum(f"not {foreseen:.2g} s as expected" in text for text in told(runs[0])) == said
     assert [e.figures for e in runs[0] if isinstance(e, Eval)] == [e.figures for e in runs[1] if isinstance(e, Eval)]
     assert trainer.state.planned_tokens == plain.state.planned_tokens == 12 * trainer.task.tokens_per_batch
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "plain")]
