@@ -98,8 +98,8 @@ def _is_whole(event: dict[str, Any]) -> bool:
         case {"event": "step", "step": int(), "skipped": bool()}:
             names = ("loss", "grad_norm", "progress", "seconds", "tokens_per_second")
             return all(isinstance(event.get(name, ""), number) for name in names)
-        case {"event": "eval", "step": int(), "figures": {"loss": _, **figures}}:
-            return all(isinstance(value, number) for value in (event["figures"]["loss"], *figures.values()))
+        case {"event": "eval", "step": int(), "figures": {"loss": _} as figures}:
+            return all(isinstance(value, number) for value in figures.values())
         case {"event": "step" | "eval"}:
             return False
         case {"event": str()}:

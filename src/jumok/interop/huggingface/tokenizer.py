@@ -22,8 +22,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
 } | {"PreTrainedTokenizerFast"}
-HALF_PAIR = re.compile("[\ud800-\udfff]")
 WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
+HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates: JSON can hold it
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
