@@ -63,8 +63,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4, help="of each training [4]")
     parser.add_argument("--collect", type=Path, metavar="FOLDER", help="make the texts there, and nothing else")
     parser.add_argument("--respell", type=Path, metavar="TEXT", help="with --collect: a text in modern Korean")
-    parser.add_argument("--minimal-only", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--width", type=int, default=SHAPE["width"], help="of the minimal loop [%(default)s]")
+    parser.add_argument("--context", type=int, default=SHAPE["context"], help="of the minimal loop [%(default)s]")
+    parser.add_argument("--minimal-only", action="store_true", help="the minimal loop alone, on the first text")
     given = parser.parse_args()
+    SHAPE.update(width=given.width, context=given.context)
     if given.collect:
         collect(given.collect, given.respell)
         return
@@ -80,7 +83,7 @@ def main() -> None:
     failed = 0
     for file in files:
         try:
-            print(row(file, given.minutes), flush=True)
+            print(row(file, given.minutes, ["--width", str(given.width), "--context", str(given.context)]), flush=True)
         except subprocess.CalledProcessError as error:
             failed += 1
             print(f"| {file.stem} | failed: {error.cmd[3:5]} ended with {error.returncode} | | | | | |", flush=True)
@@ -91,13 +94,13 @@ def main() -> None:
 # --- the two contestants and the compressors ---
 
 
-def row(path: Path, minutes: float) -> str:
-    """Train both on a text, and return the line of the table."""
+def row(path: Path, minutes: float, shape: list[str]) -> str:
+    """Train both on a text, and return the line of the table. shape: options of the minimal loop."""
     before, after = parts(path)
     with TemporaryDirectory() as folder:
         ours = jumok(path, after, minutes, Path(folder))
     say(f"{path.name}: jumok {ours['nats']:.3f} nats/char, {ours['steps']} steps")
-    command = [sys.executable, __file__, str(path), "--minutes", str(minutes), "--minimal-only"]
+    command = [sys.executable, __file__, str(path), "--minutes", str(minutes), "--minimal-only", *shape]
     theirs = json.loads(run(command).splitlines()[-1])
     say(f"{path.name}: minimal loop {theirs['nats']:.3f} nats/char, {theirs['steps']} steps")
     best = min(compressed(before, after), default=None)

@@ -89,19 +89,20 @@ def test_a_text_that_fails_is_a_row_and_the_next_ones_go_on(
     (tmp_path / "b.txt").write_text("b")
     (tmp_path / "README.md").write_text("not a text to train on")
 
-    def row(path: Path, minutes: float) -> str:
+    def row(path: Path, minutes: float, shape: list[str]) -> str:
         if path.stem == "a":
             raise subprocess.CalledProcessError(1, ["python", "-m", "jumok.cli", "train", "a.txt"], stderr="too short")
-        return f"| {path.stem}, {minutes} |"
+        return f"| {path.stem}, {minutes}, {shape} |"
 
     monkeypatch.setattr(languages, "row", row)
     monkeypatch.setattr(languages, "describe", lambda device: "a machine")
-    monkeypatch.setattr(sys, "argv", ["languages.py", str(tmp_path), "--minutes", "3"])
+    monkeypatch.setattr(sys, "argv", ["languages.py", str(tmp_path), "--minutes", "3", "--context", "64"])
+    monkeypatch.setattr(languages, "SHAPE", dict(SHAPE))
     with pytest.raises(SystemExit) as stop:
         languages.main()
     out, err = capsys.readouterr()
     assert stop.value.code == 1
-    assert out.splitlines()[-1] == "| b, 3.0 |"
+    assert out.splitlines()[-1] == "| b, 3.0, ['--width', '256', '--context', '64'] |"
     assert "| a | failed: " in out
     assert "README" not in out
     assert "too short" in err
