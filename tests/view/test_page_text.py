@@ -26,7 +26,7 @@ SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 # Characters that are joined, reordered, decomposed, invisible, white, or several UTF-16 units.
 ODD = [
     *"가힣ㅎㅏ한글이라는 것은 A1 <=>~é\u0301\u0327ﬁ①Å㍿ﾊﾟ𝔸",
-    *"\u1112\u1161\u11ab\u119e\u115f\u1160\ua960\ud7b0\u302e",
+    *"\u1112\u1161\u11ab\u119e\u115f\u1160\ua960\ud7b0\u11f0\ud7cb\u302e",
     *" \u3000\xa0\u2003\u200b\ufeff\u200d\x85\x1c\x1f\t\n\r\x0b\x0c\u2028\x00\x7f",
     *"😀👨\u200d👩\u200d👧🇰🇷\U0001f1f0\u202e\U000e0041\uffff\U0010ffff",
     *"[MASK]</s><0xEA>'s\"`$",

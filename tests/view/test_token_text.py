@@ -159,6 +159,22 @@ def test_an_old_syllable_is_one_character() -> None:
     assert pieces.group_texts["character"] == ("말", "ᄊᆞ", "미")
 
 
+@pytest.mark.parametrize("name", ["char", "jamo"])
+def test_an_old_final_belongs_to_a_syllable_of_today(name: str) -> None:
+    """듀ᇰ and 호ᇙ of 1459 were two characters each: NFC makes one of lead and vowel and leaves the old final behind.
+
+    A lead of Unicode 5.2, as in ꥭᆞ, joined the syllable before it, and its own vowel stood alone.
+    """
+    pieces = read(name, "中듀ᇰ國귁〮호ᇙ배〮도ꥭᆞᆯ각ᆨ")
+    assert pieces.group_texts["character"] == ("中", "듀ᇰ", "國", "귁〮", "호ᇙ", "배〮", "도", "ꥭᆞᆯ", "각", "ㄱ")
+
+
+def test_old_letters_alone_are_those_that_people_type() -> None:
+    """A vowel or a final of U+1100 that stands alone is drawn over what is before it, or over nothing."""
+    assert [visible(letter) for letter in "ᆞᆡᇙᇫᇰᇹ"] == list("ㆍㆎㅭㅿㆁㆆ")
+    assert visible("듀ᇰᄆᆞᆯᆞ") == "듀ᇰᄆᆞᆯㆍ"
+
+
 def test_bytes_are_joined_to_characters_and_words() -> None:
     pieces = read("char", "a뷁\n\n갔다")
     assert shown(pieces) == ["a", "<EB>", "<B7>", "<81>", "⏎", "⏎", "갔", "다"] or shown(pieces)[0] == "<61>"

@@ -30,10 +30,12 @@ JAMO = {
     **{0x1100 + i: letter for i, letter in enumerate(LEADS)},
     **{0x1161 + i: letter for i, letter in enumerate(VOWELS)},
     **{0x11A7 + i: letter for i, letter in enumerate(TAILS) if letter},
+    **dict(zip(map(ord, "ᆞᆡᇙᇫᇰᇹ"), "ㆍㆎㅭㅿㆁㆆ", strict=True)),
 }  # conjoining letters, which stand badly alone, as the letters people type
-
-
-OLD_SYLLABLES = re.compile("([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*)")
+OLD_SYLLABLES = re.compile(
+    "([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*"
+    "|[\uac00-\ud7a3][\u11c3-\u11ff\ud7cb-\ud7fb]+)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,12 +252,15 @@ def _characters(text: str, fresh: Container[int]) -> list[int]:
     for i, character in enumerate(text):
         joins = False
         if i and i not in fresh:
-            old = syllable and _is_jamo(character) and not "\u1100" <= character <= "\u115f"
+            if syllable:
+                old = _is_jamo(character) and not _is_lead(character)
+            else:
+                old = _is_old_tail(character) and is_syllable(text[i - 1])
             joins = (
                 unicodedata.category(character).startswith("M") or old or character == JOINER or text[i - 1] == JOINER
             )
         numbers.append((numbers[-1] if numbers else -1) + (not joins))
-        syllable = "\u1100" <= character <= "\u115f" or (joins and syllable)
+        syllable = _is_lead(character) or (joins and syllable)
     return numbers
 
 
@@ -300,3 +305,11 @@ def _group_texts(tokens: Sequence[Piece], groups: Sequence[int], text: str, *, i
 
 def _is_jamo(character: str) -> bool:
     return "\u1100" <= character <= "\u11ff" or "\ua960" <= character <= "\ua97c" or "\ud7b0" <= character <= "\ud7fb"
+
+
+def _is_lead(character: str) -> bool:
+    return "\u1100" <= character <= "\u115f" or "\ua960" <= character <= "\ua97c"
+
+
+def _is_old_tail(character: str) -> bool:
+    return "\u11c3" <= character <= "\u11ff" or "\ud7cb" <= character <= "\ud7fb"

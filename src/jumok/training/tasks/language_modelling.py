@@ -25,6 +25,7 @@ from jumok.models.framing import start_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
+from jumok.text.boundaries import last_fresh_start
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.finding import Finding
 from jumok.training.tasks.goal import Goal
@@ -38,6 +39,7 @@ BELOW_FLOOR = 0.98  # of the floor of the first 200,000 held-out characters; a v
 TOO_GOOD = 0.5  # of the loss of a bigram, from which on copies are looked for that are not word for word
 SHORT, SIMILAR = 20, 0.1  # characters of their passages, and the share of these that is suspicious
 PIECE = 1 << 18  # tokens that are decoded at a time
+CUT = 10  # characters of an opening without blanks
 OPENING = 400  # tokens among which a line begins, mostly
 
 
@@ -257,10 +259,14 @@ def passage_of(data: Mapping[str, Any]) -> int:
 
 
 def opening(ids: IdSequence, tokenizer: Tokenizer, words: int) -> str:
-    """The first words of a line, the second one where there are several; "" if they are not presentable."""
+    """The first words of a line, the second one where there are several; "" if they are not presentable.
+
+    Of words that are long, as where no blanks are written between them, the first characters.
+    """
     text = tokenizer.decode(ids[:OPENING])
     line = text.partition("\n")[2].split() or text.split()[1:]
-    return presentable([" ".join(line[:words])])
+    found = " ".join(line[:words])
+    return presentable([found, found[: last_fresh_start(found[: CUT + 1])]])
 
 
 def _to_learn_from(text: Text, cut: int, kind: str) -> Iterator[str]:

@@ -17,6 +17,12 @@ const JAMO = new Map([
   ...LEADS.map((letter, i) => /** @type {[number, string]} */ ([0x1100 + i, letter])),
   ...VOWELS.map((letter, i) => /** @type {[number, string]} */ ([0x1161 + i, letter])),
   ...TAILS.map((letter, i) => /** @type {[number, string]} */ ([0x11a8 + i, letter])),
+  [0x119e, "ㆍ"],
+  [0x11a1, "ㆎ"],
+  [0x11d9, "ㅭ"],
+  [0x11eb, "ㅿ"],
+  [0x11f0, "ㆁ"],
+  [0x11f9, "ㆆ"],
 ]); // conjoining letters, which stand badly alone, as the letters people type
 
 const JOINER = "\u200d"; // makes one picture of several
@@ -31,7 +37,10 @@ const SIGNS = new Map([
 ]);
 const MARK = /^\p{M}/u;
 const INVISIBLE = /^[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/u;
-const OLD_SYLLABLES = /([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*)/u;
+const OLD_SYLLABLES =
+  /([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*|[\uac00-\ud7a3][\u11c3-\u11ff\ud7cb-\ud7fb]+)/u;
+const LEAD = /^[\u1100-\u115f\ua960-\ua97c]/u;
+const OLD_TAIL = /^[\u11c3-\u11ff\ud7cb-\ud7fb]/u;
 
 /** @param {number} code */
 function chr(code) {
@@ -265,8 +274,9 @@ function charactersOf(text, fresh) {
   const numbers = [];
   let syllable = false; // an old one, which Unicode has no single character for
   text.forEach((character, i) => {
-    const leads = character >= "\u1100" && character <= "\u115f";
-    const old = syllable && isJamo(character) && !leads;
+    const leads = LEAD.test(character);
+    const behind = i > 0 && isSyllable(text[i - 1]);
+    const old = syllable ? isJamo(character) && !leads : behind && OLD_TAIL.test(character);
     const joined = MARK.test(character) || old || character === JOINER || text[i - 1] === JOINER;
     const joins = i > 0 && !fresh.has(i) && joined;
     numbers.push((i ? numbers[i - 1] : -1) + (joins ? 0 : 1));
