@@ -38,12 +38,20 @@ class Batches:
 
     def batch(self, number: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of batch `number`, counted from 0: (B, T) each, int64."""
-        first = number * self.batch_size
-        rows = [self._window(i) for i in range(first, first + self.batch_size)]
+        length = self.context_length + 1
+        rows = [self.ids[start : start + length].astype(np.int64) for start in self._starts_of(number)]
         block = torch.from_numpy(np.stack(rows))  # (B, T+1)
         return block[:, :-1].contiguous(), block[:, 1:].contiguous()
 
-    def _window(self, index: int) -> NDArray[np.int64]:
+    def places(self, number: int) -> Tensor:
+        """Return where in the text the targets of batch `number` are: (B, T), int64."""
+        return torch.tensor(self._starts_of(number))[:, None] + torch.arange(1, self.context_length + 1)
+
+    def _starts_of(self, number: int) -> list[int]:
+        first = number * self.batch_size
+        return [self._start(i) for i in range(first, first + self.batch_size)]
+
+    def _start(self, index: int) -> int:
         epoch, place = divmod(index, self.windows)
         if epoch != self._epoch:
             random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
@@ -51,8 +59,7 @@ class Batches:
             shift = random.integers(0, slack + 1)
             self._starts = shift + random.permutation(self.windows) * self.context_length
             self._epoch = epoch
-        start = int(self._starts[place])
-        return self.ids[start : start + self.context_length + 1].astype(np.int64)
+        return int(self._starts[place])
 
 
 # --- rows of different lengths ---

@@ -29,11 +29,15 @@ class Alarms:
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
-        self._losses, self._norms = array("d"), array("d")  # of the steps of the stage; NaN where one was not finite
-        if run.state.step > run.first_step:
+        self._losses, self._norms = array("d"), array("d")  # of the steps of the model; NaN where one was not finite
+        if run.state.step > run.first_step_of_model:
             for event in run.folder.logs.metrics():
-                if event["event"] == "step" and event["step"] > run.first_step:
+                if event["event"] == "step" and event["step"] > run.first_step_of_model:
                     self._add(event["loss"], event["grad_norm"])
+
+    def begin_model(self) -> None:
+        """Forget the losses of the model before."""
+        del self._losses[:], self._norms[:]
 
     def watch(self, step: Step) -> None:
         """Keep the loss and the norm of a step."""
@@ -74,7 +78,7 @@ class Alarms:
         rising = [*curves.above_chance(losses, self._chance()), *curves.loss_rises(losses, self._chance())]
         yield from rising
         yield from curves.gradients_explode(norms)
-        if state.step - run.first_step < FEWEST_STEPS:
+        if state.step - run.first_step_of_model < FEWEST_STEPS:
             return
         slow = [] if rising else list(curves.hardly_moves(losses, self._to_learn(figures)))
         yield from slow

@@ -95,13 +95,14 @@ class Clock:
     def rate(self) -> float:
         """The learning rate of the next step, as a share of its peak."""
         config, state = self._run.config, self._run.state
+        first, last = self._run.span
         # The middle of the step: the first rate is not zero, nor the last.
         width = self._last_width if config.steps is None else 1 / config.steps
-        progress = min(1.0, state.progress + 0.5 * width)
+        progress = min(last, state.progress + 0.5 * width)
         if state.cooldown is None:
-            return rate(config, progress)
+            return rate(config, (progress - first) / (last - first))
         begin, end = state.cooldown
-        return rate(config, begin) * max(0.0, (end - progress) / (end - begin))
+        return rate(config, (begin - first) / (last - first)) * max(0.0, (end - progress) / (end - begin))
 
     def remaining(self) -> float:
         """Seconds to the end, about; 0 if not known."""
@@ -111,7 +112,7 @@ class Clock:
         left = max(0.0, tokens - run.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
-        if run.state.cooldown is not None:  # the stage ends with it
+        if run.state.cooldown is not None and not run.trains_teacher:  # the stage ends with it
             progress, end = run.state.progress, run.state.cooldown[1]
             remaining *= max(0.0, end - progress) / max(1e-9, 1 - progress)
         return remaining if math.isfinite(remaining) else 0.0

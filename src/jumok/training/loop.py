@@ -17,6 +17,7 @@ from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
+from jumok.training.distillation import Distillation
 from jumok.training.distributed import Command, Order
 from jumok.training.saving import Saving
 from jumok.training.stages import begin_stage
@@ -36,7 +37,7 @@ class Loop:
         self.validation = Validation(run, self.clock)
         self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
         self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
-        self.alarms = Alarms(run)
+        self.alarms, self.distillation = Alarms(run), Distillation(run)
         self.stop = False
 
     def events(self) -> Generator[Event, None, None]:
@@ -51,6 +52,9 @@ class Loop:
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
         while not is_over(run) and not self.stop:
+            if self.distillation.due:
+                yield from self._begin_student()
+                continue
             began, before = time.perf_counter(), state.progress
             with self.compilation.in_use(), own_random(run.device):
                 step = self.take_step()
@@ -61,7 +65,7 @@ class Loop:
             require_finite_steps(run, self.saving.save)
             if self.validation.due(before):
                 yield from self._validate(with_sample=self.validation.sample_due(before))
-            if self.saving.due and not (is_over(run) or self.stop):  # the state is saved below then
+            if self.saving.due and not (run.model_is_trained or self.stop):  # the state is saved below then
                 yield self.saving.save()
         if not is_over(run):
             yield from self._interrupt()
@@ -124,6 +128,25 @@ class Loop:
                 yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
 
+    def _begin_student(self) -> Iterator[Event]:
+        """After the last step of the teacher."""
+        run, state = self.run, self.state
+        if state.validated != state.step:
+            yield from self._validate(with_sample=True)
+        yield self.saving.save()  # first: a run that is killed meanwhile goes on from here
+        if is_over(run) or self.stop:
+            return
+        if state.best is not None or not run.task.has_validation:
+            run.read_best()
+        predictions = self.distillation.predictions(lambda: self.stop)
+        if predictions is None:
+            return
+        yield self.distillation.begin_student(predictions)
+        self.alarms.begin_model()
+        yield self.saving.save()
+        yield from self._compile()
+        yield from self.clock.start()
+
     # --- before the first step, and after the last --------------------------------------------------------------------
 
     def _prepare(self) -> Iterator[Event]:
@@ -132,13 +155,16 @@ class Loop:
         # A run that was stopped before its first step has this sample already.
         if self.state.step == 0 and not self.run.folder.logs.size("samples.txt"):
             yield from self.validation.sample()
+        yield from self._compile()
+        yield from self.clock.start()
+        self.saving.start()
+
+    def _compile(self) -> Iterator[Notice]:
         if self.config.compile == "on" and not is_over(self.run) and not self.stop:
             with self.run.world.command(Order(command=Command.COMPILE)), own_random(self.run.device):
                 failure = self.compilation.start(self.steps.try_a_pass)
             if failure:
                 yield Notice(step=self.state.step, text=failure)
-        yield from self.clock.start()
-        self.saving.start()
 
     def _interrupt(self) -> Iterator[Event]:
         run, state = self.run, self.state

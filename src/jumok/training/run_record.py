@@ -98,7 +98,9 @@ class RunRecord:
     def stage(self, given: Mapping[str, Any]) -> TrainConfig:
         """The configuration of another stage: its own length and goal, and what else was asked for."""
         asked = {name: given[name] for name in OF_A_STAGE & given.keys() if given[name] != "auto"}
-        return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
+        return dataclasses.replace(
+            self.config, **{"steps": None, "minutes": None, "stop_at": None, "teacher": 0.0, **asked}
+        )
 
 
 def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:

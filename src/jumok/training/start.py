@@ -30,6 +30,7 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
+from jumok.training.distillation import require_distillation
 from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
@@ -76,11 +77,23 @@ class Start:
         if init is None:  # whose rates are for other batches
             of_material = task_type.training(material).items()
             training = dataclasses.replace(training, **{name: v for name, v in of_material if name not in given})
+        from_scratch = init is None
+        require_distillation(training, processes=self.world.size, from_scratch=from_scratch)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
         shape = self._shape(task_type, wanted, material, tokenizer, init)
-        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout="dropout" not in given)
+        may_have_teacher = training.task == "lm" and from_scratch and self.world.size == 1
+        return self._make(
+            task_type,
+            shape,
+            training,
+            material,
+            tokenizer,
+            init,
+            choose_dropout="dropout" not in given,
+            choose_teacher="teacher" not in given and may_have_teacher,
+        )
 
     def _given(self) -> dict[str, Any]:
         """The fields that were given of both configurations; the others are decided by the task and the text."""
@@ -160,6 +173,7 @@ class Start:
         init: Model | None,
         *,
         choose_dropout: bool,
+        choose_teacher: bool,
     ) -> TrainingRun:
         folder = RunFolder.create(self.out)
         with ExitStack() as held, memory_errors(shape, training):
@@ -177,7 +191,14 @@ class Start:
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
                 plan = make_plan(
-                    shape, training, task, self.device, tokens, choose_dropout=choose_dropout, processes=self.world.size
+                    shape,
+                    training,
+                    task,
+                    self.device,
+                    tokens,
+                    choose_dropout=choose_dropout,
+                    choose_teacher=choose_teacher,
+                    processes=self.world.size,
                 )
                 run = new_run(
                     folder,

@@ -10,7 +10,7 @@ from jumok.messages import tr
 from jumok.runs.events import Event, Notice
 from jumok.training.state import TrainingRun
 
-COOLDOWN = 0.1  # length of an early stop's decay, as a share of the run so far
+COOLDOWN = 0.1  # length of an early stop's decay, as a share of the training of the model so far
 HOPE = 0.95  # the last figure over that of a validation, as long as neither is known: few windows may be hard ones
 PART = 1 / 8  # of the tokens of the last figures is read first, because most first attempts come too early
 FAILURES = 3  # steps in a row without a finite loss that end a run
@@ -18,8 +18,7 @@ FAILURES = 3  # steps in a row without a finite loss that end a run
 
 def is_over(run: TrainingRun) -> bool:
     """Whether the stage has taken its last step."""
-    state = run.state
-    return state.reached or state.progress >= (1.0 if state.cooldown is None else state.cooldown[1])
+    return run.state.reached or (run.model_is_trained and not run.trains_teacher)
 
 
 class EarlyStopping:
@@ -32,8 +31,9 @@ class EarlyStopping:
         """Begin the decay if it is time. times_as_often: validations are, so patience counts as many more."""
         run, state = self._run, self._run.state
         patience = run.config.patience * times_as_often
-        if patience and state.worse >= patience and state.cooldown is None and not is_over(run):
-            state.cooldown = (state.progress, min(1.0, state.progress * (1 + COOLDOWN)))
+        if patience and state.worse >= patience and state.cooldown is None and not run.model_is_trained:
+            begin, end = run.span
+            state.cooldown = (state.progress, min(end, begin + (state.progress - begin) * (1 + COOLDOWN)))
             text = tr("Nothing better in {count} validations: the rate now decays quickly to zero.", count=state.worse)
             yield Notice(step=state.step, text=text)
 

@@ -29,7 +29,7 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, held_out, stages = (array("d") for _ in range(5))
+    steps, losses, evals, held_out, stages, students = (array("d") for _ in range(6))
     figures: Mapping[str, Any] = {}
     best: tuple[float, float] | None = None  # step and loss, which is not always the least one
     for event in events:
@@ -43,13 +43,16 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             best = (evals[-1], held_out[-1]) if event["best"] else best
         elif event["event"] == "stage":
             stages.append(event["step"])
+        elif event["event"] == "student":
+            students.append(event["step"])
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
     x, training = _means(steps), [loss * unit for loss in _means(losses)]
     mean = _smoothed(training)
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        for step in stages:
-            axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label="start of a stage")
+        for starts, style, name in ((stages, ":", "start of a stage"), (students, "-.", "start of the student")):
+            for step in starts:
+                axes.axvline(step, color="#999999", linestyle=style, linewidth=1.2, label=name)
         if x:
             axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
             axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")

@@ -28,6 +28,8 @@ COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee h
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
 # parts of novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
+# A teacher pays in runs that would pass over the text so often (bench/LOG.md): its share of the run.
+TEACHER, TEACHER_FROM = 0.3, 12.0
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
@@ -84,12 +86,14 @@ def make_plan(
     train_tokens: int,
     *,
     choose_dropout: bool,
+    choose_teacher: bool = False,
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
         train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
+        choose_teacher: train one first if the text will be seen often.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
@@ -116,9 +120,12 @@ def make_plan(
         foreseen = tokens = (config.steps or 0) * per_step
     else:
         foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
-        tokens = int(min(most_tokens(config, task, train_tokens), foreseen))
+        if choose_teacher:
+            choices["teacher"] = _teacher(foreseen / train_tokens)
+            decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
+        tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = _dropout(passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
+    dropout = _dropout((1 - decided.teacher) * passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -152,10 +159,14 @@ def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
 
 
 def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
-    """How many tokens a run by minutes may see, by its limit on passes over a text of train_tokens."""
+    """How many tokens a run by minutes may see, by its limit on passes over a text of train_tokens.
+
+    The limit is that of the model that remains; what a teacher sees is on top of it.
+    """
     if not config.passes:
         return math.inf
-    return max(config.passes * train_tokens, task.least_steps * task.tokens_per_batch * config.accumulate)
+    least = task.least_steps * task.tokens_per_batch * config.accumulate
+    return max(config.passes * train_tokens, least) / (1 - config.teacher)
 
 
 def speedup(config: TrainConfig) -> float:
@@ -252,6 +263,18 @@ def _dropout(passes: float, task: Task[Any]) -> Choice:
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
     return Choice(rate, why)
+
+
+def _teacher(passes: float) -> Choice:
+    """Whether a teacher comes first. passes: over the text, for which there is time."""
+    if passes < TEACHER_FROM:
+        return Choice(0.0, tr("there is time to see the text {passes:.1f} times", passes=passes))
+    why = tr(
+        "there is time to see the text {passes:.0f} times, and a second model learns more from it with the "
+        "predictions of a first one",
+        passes=passes,
+    )
+    return Choice(TEACHER, why)
 
 
 def _small_text(

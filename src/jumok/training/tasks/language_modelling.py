@@ -22,12 +22,13 @@ from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import start_id
-from jumok.models.gpt import GPT, token_losses
+from jumok.models.gpt import GPT, taught_losses, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.finding import Finding
+from jumok.training.predictions import Predictions
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, presentable
 from jumok.training.tasks.task import Baseline, Task
@@ -68,7 +69,8 @@ class LanguageModelling(Task[GPT]):
         self.floor, self.data, self.tokenizer = data["floor"], data, tokenizer
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
-        self._token_losses: Callable[[Tensor, Tensor, Tensor], Tensor] = token_losses
+        self._losses: Callable[..., Tensor] = token_losses
+        self._predictions: Predictions | None = None
 
     @classmethod
     def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
@@ -130,13 +132,21 @@ class LanguageModelling(Task[GPT]):
             "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
         }
 
+    def learn_from(self, predictions: Predictions) -> None:
+        """Half of each loss is that of the teacher's prediction; see `jumok.models.gpt.taught_losses`."""
+        self._predictions, self._losses = predictions, taught_losses
+
     def compile(self) -> None:
         """Fuse the output layer with the loss, so that the logits are read once."""
-        self._token_losses = torch.compile(token_losses, dynamic=False)
+        self._losses = torch.compile(taught_losses if self._predictions else token_losses, dynamic=False)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Inputs and targets, (B, T) each."""
-        return self.batches.batch(number)
+        """Inputs and targets, (B, T) each; of a student also what its teacher predicts, twice (B, T, K)."""
+        ids, targets = self.batches.batch(number)
+        if self._predictions is None:
+            return ids, targets
+        places = self.batches.places(number)
+        return ids, targets, *(part[places] for part in self._predictions)
 
     @property
     def rows_per_batch(self) -> int:
@@ -153,8 +163,8 @@ class LanguageModelling(Task[GPT]):
 
     def sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the tokens."""
-        ids, targets = batch
-        return (self._token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
+        ids, *wanted = batch
+        return (self._losses(model.hidden(ids), model.head.weight, *wanted).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Nats per character and per token, on windows that do not overlap, which is quick and a little too high."""

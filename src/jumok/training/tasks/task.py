@@ -15,6 +15,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.finding import Finding
+from jumok.training.predictions import Predictions
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, repetition
 
@@ -184,6 +185,9 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
+
+    def learn_from(self, predictions: Predictions) -> None:  # only `lm` does
+        """Let the batches have what a teacher predicts for their tokens, and `sums` learn from it."""
 
     def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `sums` computes outside the model's blocks."""
