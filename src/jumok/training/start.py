@@ -171,10 +171,9 @@ class Start:
         material: Material,
         tokenizer: Tokenizer,
         init: Model | None,
-        *,
-        choose_dropout: bool,
-        choose_teacher: bool,
+        **choices: bool,
     ) -> TrainingRun:
+        """Make the folder and the run. choices: whether `make_plan` decides them."""
         folder = RunFolder.create(self.out)
         with ExitStack() as held, memory_errors(shape, training):
             # Both are outside the block below: what another process makes stays as it is.
@@ -190,16 +189,7 @@ class Start:
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
-                plan = make_plan(
-                    shape,
-                    training,
-                    task,
-                    self.device,
-                    tokens,
-                    choose_dropout=choose_dropout,
-                    choose_teacher=choose_teacher,
-                    processes=self.world.size,
-                )
+                plan = make_plan(shape, training, task, self.device, tokens, processes=self.world.size, **choices)
                 run = new_run(
                     folder,
                     task,
