@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,19 +49,21 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             students.append(event["step"])
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
     x, training = _means(steps), [loss * unit for loss in _means(losses)]
-    mean = _smoothed(training)
+    parts = _models(x, students)
+    mean = [loss for part in parts for loss in _smoothed(training[part])]
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
         for starts, style, name in ((stages, ":", "start of a stage"), (students, "-.", "start of the student")):
             for step in starts:
                 axes.axvline(step, color="#999999", linestyle=style, linewidth=1.2, label=name)
         if x:
-            axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label="training, each batch")
-            axes.plot(x, mean, color="#2171b5", linewidth=1.6, label="training, running mean")
+            for part in parts:
+                axes.plot(x[part], training[part], color="#b3d1e8", linewidth=0.6, label="training, each batch")
+                axes.plot(x[part], mean[part], color="#2171b5", linewidth=1.6, label="training, running mean")
         shown: list[float] = []
         if held_out:
             best = best or (evals[-1], held_out[-1])
-            _draw_held_out(axes, evals, held_out, best)
+            _draw_held_out(axes, evals, held_out, best, _models(evals, students))
             shown = [held_out[-1], best[1]]
         low, high = loss_limits([mean, held_out], shown, figures.get("floor"))
         axes.set_ylim(low, high)
@@ -103,10 +107,21 @@ def loss_limits(
     return max(0.0, low - pad), high + pad
 
 
-def _draw_held_out(axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float]) -> None:
+def _models(steps: Sequence[float], students: Sequence[float]) -> list[slice]:
+    """The parts of the steps that trained one model each: no line connects the losses of a teacher and its student."""
+    cuts = [0, *(bisect_right(steps, step) for step in students), len(steps)]
+    return [slice(*ends) for ends in pairwise(cuts)]
+
+
+def _draw_held_out(
+    axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float], parts: Sequence[slice]
+) -> None:
     """The validations above all other curves, the best one as a star."""
     look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
-    axes.plot(steps, losses, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look)
+    for part in parts:
+        axes.plot(
+            steps[part], losses[part], marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look
+        )
     label = f"best: {best[1]:.3f} at step {best[0]:,.0f}"
     axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
