@@ -18,6 +18,7 @@ from jumok.errors import ConfigError, JumokError, RunError
 from jumok.models import build
 from jumok.models.losses import distillation_losses
 from jumok.runs.events import Eval, Event, Finish, Step, Student
+from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
 from jumok.training.planning.plan import TEACHER, most_tokens
 from jumok.training.predictions import Predictions, predict, read_predictions
@@ -167,6 +168,7 @@ def test_the_best_parameters_of_both_are_kept(start: Start, monkeypatch: pytest.
 @pytest.mark.parametrize("damage", ["remove", "change"])
 def test_damaged_predictions_are_told(start: Start, tmp_path: Path, damage: str) -> None:
     stopped(start(**TEACHING), 12)
+    assert examine(tmp_path / "run").whole
     path = tmp_path / "run" / "state" / "predictions.safetensors"
     if damage == "remove":
         path.unlink()
@@ -174,6 +176,10 @@ def test_damaged_predictions_are_told(start: Start, tmp_path: Path, damage: str)
         path.write_bytes(path.read_bytes()[:-1] + b"\7")
     with pytest.raises(RunError, match=r"predictions\.safetensors.*missing or damaged"):
         Trainer.resume(tmp_path / "run", device="cpu")
+    examination = examine(tmp_path / "run")
+    assert [one.file for one in examination.findings if one.condition == "damaged"] == ["state/predictions.safetensors"]
+    assert examination.usable
+    assert examination.resumable is None
 
 
 @pytest.mark.slow

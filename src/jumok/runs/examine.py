@@ -6,7 +6,7 @@ restores what can be restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from jumok.runs.checkpoints import BEST_PARAMETERS, MANIFEST, UNREADABLE, read_s
 from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.runs.integrity import has_accepted_sum, sums_in
-from jumok.runs.parameters import parameters_of
+from jumok.runs.parameters import holds, parameters_of
 from jumok.tokenizers import Tokenizer
 
 Condition = Literal["ok", "note", "damaged"]
@@ -80,7 +80,7 @@ def examine(path: Path) -> Examination:
     states = [_state(run, state) for state in states_in(run.state)]
     whole = [state for state, found in zip(states_in(run.state), states, strict=True) if found.condition != "damaged"]
     logs = [*_metrics(run), *_samples(run)]
-    ids = list(_ids(run, config))
+    ids = [*_ids(run, config), *_predictions(run, config, whole)]
     findings = [*model, *states, *_adapter(run, config), *ids, *logs, *_others(run)]
     if config is not None and "train" in config and not whole:
         findings.append(_without_states(run, config, damaged=bool(states)))
@@ -243,6 +243,23 @@ def _ids(run: RunFolder, config: Mapping[str, Any] | None) -> Iterator[Finding]:
     for name in needed.get(task, ()):
         if name not in indexes and not (run.state / f"{name}.npy").is_file():
             yield Finding(file=f"state/{name}.npy", condition="damaged", text=tr("missing"), remedy=remedy)
+
+
+def _predictions(run: RunFolder, config: Mapping[str, Any] | None, states: Sequence[Path]) -> Iterator[Finding]:
+    """About those of a teacher, which a run needs until it is finished. states: the whole ones, the newest first."""
+    recorded = read_state(states[0]).numbers.get("predictions") if states else ""
+    if not recorded or (config or {}).get("finished"):
+        return
+    name = f"state/{run.predictions_file.name}"
+    if holds(run.predictions_file, recorded):
+        yield Finding(file=name, condition="ok", text=tr("SHA-256 as recorded"))
+    else:
+        yield Finding(
+            file=name,
+            condition="damaged",
+            text=tr("missing or changed; the training cannot go on without it"),
+            remedy=tr("Restore it from a copy. The model itself can still be used."),
+        )
 
 
 def _shards(run: RunFolder, name: str, index: Path, remedy: str) -> Iterator[Finding]:
