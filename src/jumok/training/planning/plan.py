@@ -29,7 +29,7 @@ COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee h
 # parts of novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 # A teacher pays in runs that would pass over the text so often (bench/LOG.md): its share of the run.
-TEACHER, TEACHER_FROM = 0.3, 12.0
+TEACHER, TEACHER_FROM = 0.3, 8.0
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
