@@ -201,7 +201,7 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("passes", "expected"), [(7.9, 0.0), (8.0, TEACHER), (500.0, TEACHER)])
+@pytest.mark.parametrize(("passes", "expected"), [(16.9, 0.0), (17.0, TEACHER), (500.0, TEACHER)])
 def test_a_teacher_comes_where_the_time_suffices_for_many_passes(passes: float, expected: float) -> None:
     from jumok.training.planning.plan import _teacher
 

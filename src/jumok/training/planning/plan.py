@@ -28,8 +28,9 @@ COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee h
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
 # parts of novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
-# A teacher pays in runs that would pass over the text so often (bench/LOG.md): its share of the run.
-TEACHER, TEACHER_FROM = 0.3, 8.0
+# A teacher takes only time that a model alone would not use: its share of a run that would pass over the text so often.
+# The student then has the twelve passes that a model alone has. With fewer it was worse by the clock (bench/LOG.md).
+TEACHER, TEACHER_FROM = 0.3, 17.0
 WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
