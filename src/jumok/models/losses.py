@@ -11,9 +11,7 @@ from torch.nn import functional as F
 
 IGNORED = -100  # a target that is ignored; the default of PyTorch
 MOST_LOGITS = 1 << 25  # to compute at once: 128 MB in float32
-
-
-LEAST_REST = 1e-5  # probability; less is rounding
+LEAST_REST = 1e-5  # probability of all tokens but the likeliest; less is rounding
 
 
 def distillation_losses(

@@ -163,17 +163,8 @@ def _adapter(run: RunFolder, config: Mapping[str, Any] | None) -> Iterator[Findi
     recorded = (config or {}).get("adapter")
     if not isinstance(recorded, dict):
         return
-    base, name = run.base_file, "state/base.safetensors"
     if run.state.is_dir():
-        if base.is_file() and sha256_of(base) == recorded.get("sha256"):
-            yield Finding(file=name, condition="ok", text=tr("SHA-256 as recorded"))
-        else:
-            yield Finding(
-                file=name,
-                condition="damaged",
-                text=tr("missing or changed; the training cannot go on without it"),
-                remedy=tr("Restore it from a copy. The model itself can still be used."),
-            )
+        yield _needed(run.base_file, recorded.get("sha256"))
     file, name = run.path / "adapter" / "adapter_model.safetensors", "adapter/adapter_model.safetensors"
     if file.is_file():
         try:
@@ -250,16 +241,20 @@ def _predictions(run: RunFolder, config: Mapping[str, Any] | None, states: Seque
     recorded = read_state(states[0]).numbers.get("predictions") if states else ""
     if not recorded or (config or {}).get("finished"):
         return
-    name = f"state/{run.predictions_file.name}"
-    if holds(run.predictions_file, recorded):
-        yield Finding(file=name, condition="ok", text=tr("SHA-256 as recorded"))
-    else:
-        yield Finding(
-            file=name,
-            condition="damaged",
-            text=tr("missing or changed; the training cannot go on without it"),
-            remedy=tr("Restore it from a copy. The model itself can still be used."),
-        )
+    yield _needed(run.predictions_file, recorded)
+
+
+def _needed(file: Path, sha256: str | None) -> Finding:
+    """About a file in state/ that the training needs. sha256: recorded."""
+    name = f"state/{file.name}"
+    if sha256 and holds(file, sha256):
+        return Finding(file=name, condition="ok", text=tr("SHA-256 as recorded"))
+    return Finding(
+        file=name,
+        condition="damaged",
+        text=tr("missing or changed; the training cannot go on without it"),
+        remedy=tr("Restore it from a copy. The model itself can still be used."),
+    )
 
 
 def _shards(run: RunFolder, name: str, index: Path, remedy: str) -> Iterator[Finding]:

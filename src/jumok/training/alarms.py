@@ -35,10 +35,6 @@ class Alarms:
                 if event["event"] == "step" and event["step"] > run.first_step_of_model:
                     self._add(event["loss"], event["grad_norm"])
 
-    def begin_model(self) -> None:
-        """Forget the losses of the model before."""
-        del self._losses[:], self._norms[:]
-
     def watch(self, step: Step) -> None:
         """Keep the loss and the norm of a step."""
         self._add(step.loss, step.grad_norm)

@@ -9,7 +9,6 @@ costs hardly more than one of the teacher, and a resumed run needs no teacher.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,38 +17,43 @@ from jumok.config import TrainConfig
 from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.models import build
+from jumok.models.gpt import GPT
 from jumok.runs.events import Event, Student
 from jumok.runs.parameters import parameters_of
 from jumok.training.predictions import Predictions, predict, write_predictions
 from jumok.training.state import TrainingRun
-
-if TYPE_CHECKING:
-    from jumok.training.tasks.language_modelling import LanguageModelling
+from jumok.training.tasks.language_modelling import LanguageModelling
 
 
 def require_distillation(config: TrainConfig, *, processes: int, from_scratch: bool) -> None:
     """Raise ConfigError for a teacher in a run that cannot have one."""
-    if not config.teacher:
-        return
+    fault = against_distillation(config, processes=processes, from_scratch=from_scratch)
+    if config.teacher and fault is not None:
+        raise fault
+
+
+def against_distillation(config: TrainConfig, *, processes: int, from_scratch: bool) -> ConfigError | None:
+    """Why a run cannot have a teacher; None if it can."""
     facts = {"teacher": config.teacher}
     if config.task != "lm":
-        raise ConfigError(
+        return ConfigError(
             "teacher={teacher:g} applies to {--task lm}, but the task is {task}; leave it out.",
             **facts,
             task=config.task,
         )
     if not from_scratch:
-        raise ConfigError(
+        return ConfigError(
             "teacher={teacher:g} applies to a model that begins anew: its second part starts with new parameters, and "
             "those of {--init} would be lost. Leave one of the two out.",
             **facts,
         )
     if processes > 1:
-        raise ConfigError(
+        return ConfigError(
             "teacher={teacher:g} trains in one process; leave out {--processes} and torchrun, or leave out "
             "{--teacher}.",
             **facts,
         )
+    return None
 
 
 class Distillation:
@@ -66,11 +70,12 @@ class Distillation:
 
     def predictions(self, stop: Callable[[], bool]) -> Predictions | None:
         """What the best parameters so far predict, on the disk as well; None if it was stopped."""
-        run = self._run
-        task: LanguageModelling = run.task  # type: ignore[assignment]  # `require_distillation`
-        predictions = Predictions.blank(len(task.train), run.model.config.vocab_size)
+        run, task, model = self._run, self._run.task, self._run.model
+        assert isinstance(task, LanguageModelling)  # `require_distillation`
+        assert isinstance(model, GPT)
+        predictions = Predictions.blank(len(task.train), model.config.vocab_size)
         with run.evaluating():
-            for share in predict(run.model, task.train, predictions):  # type: ignore[arg-type]
+            for share in predict(model, task.train, predictions):
                 run.report(tr("the teacher predicts the text: {share:.0%}", share=share))
                 if stop():
                     return None

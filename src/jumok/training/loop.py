@@ -142,7 +142,7 @@ class Loop:
         if predictions is None:
             return
         yield self.distillation.begin_student(predictions)
-        self.alarms.begin_model()
+        self.alarms = Alarms(run)  # the losses so far are those of another model
         yield self.saving.save()
         yield from self._compile()
         yield from self.clock.start()

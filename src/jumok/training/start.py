@@ -30,7 +30,7 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
-from jumok.training.distillation import require_distillation
+from jumok.training.distillation import against_distillation, require_distillation
 from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
@@ -77,23 +77,15 @@ class Start:
         if init is None:  # whose rates are for other batches
             of_material = task_type.training(material).items()
             training = dataclasses.replace(training, **{name: v for name, v in of_material if name not in given})
-        from_scratch = init is None
-        require_distillation(training, processes=self.world.size, from_scratch=from_scratch)
+        require_distillation(training, processes=self.world.size, from_scratch=init is None)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
         shape = self._shape(task_type, wanted, material, tokenizer, init)
-        may_have_teacher = training.task == "lm" and from_scratch and self.world.size == 1
-        return self._make(
-            task_type,
-            shape,
-            training,
-            material,
-            tokenizer,
-            init,
-            choose_dropout="dropout" not in given,
-            choose_teacher="teacher" not in given and may_have_teacher,
-        )
+        choose = {"dropout", "teacher"} - given.keys()
+        if against_distillation(training, processes=self.world.size, from_scratch=init is None):
+            choose.discard("teacher")
+        return self._make(task_type, shape, training, material, tokenizer, init, choose)
 
     def _given(self) -> dict[str, Any]:
         """The fields that were given of both configurations; the others are decided by the task and the text."""
@@ -171,9 +163,8 @@ class Start:
         material: Material,
         tokenizer: Tokenizer,
         init: Model | None,
-        **choices: bool,
+        choose: Collection[str],
     ) -> TrainingRun:
-        """Make the folder and the run. choices: whether `make_plan` decides them."""
         folder = RunFolder.create(self.out)
         with ExitStack() as held, memory_errors(shape, training):
             # Both are outside the block below: what another process makes stays as it is.
@@ -189,7 +180,7 @@ class Start:
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
-                plan = make_plan(shape, training, task, self.device, tokens, processes=self.world.size, **choices)
+                plan = make_plan(shape, training, task, self.device, tokens, choose=choose, processes=self.world.size)
                 run = new_run(
                     folder,
                     task,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,30 +86,22 @@ def make_plan(
     device: torch.device,
     train_tokens: int,
     *,
-    choose_dropout: bool,
-    choose_teacher: bool = False,
+    choose: Collection[str],
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
-        train_tokens: length of the training text. choose_dropout: set the rate by how often the text will be seen.
-        choose_teacher: train one first if the text will be seen often.
+        train_tokens: length of the training text.
+        choose: which of "dropout" and "teacher" follow from how often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
         ConfigError: the memory cannot hold the model, or a training step of it.
     """
-    require_room(shape)
-    parameters, free = count_parameters(shape), free_memory(device)
-    kept = HALF * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
-    numbers = STEP_NUMBERS if config.lora is None else 1  # there are few adapters
-    _require_step_room(numbers * 4 * parameters + kept, free, task, config)
-    costs = measured(shape, config, task, device) if must_measure(config, device) else []
-    if costs:
-        memory = memory_of(parameters, costs[0])
-        _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task, config)
-    costs = [dataclasses.replace(cost, batch=cost.batch / processes) for cost in costs]
+    parameters = count_parameters(shape)
+    found = _costs_with_room(shape, config, task, device, parameters)
+    costs = [dataclasses.replace(cost, batch=cost.batch / processes) for cost in found]
     choices = {
         "precision": _precision(config, costs),
         "attention": _attention(config, costs, device),
@@ -121,12 +113,14 @@ def make_plan(
         foreseen = tokens = (config.steps or 0) * per_step
     else:
         foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
-        if choose_teacher:
+        if "teacher" in choose:
             choices["teacher"] = _teacher(foreseen / train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
         tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
     passes = tokens / train_tokens
-    dropout = _dropout((1 - decided.teacher) * passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
+    dropout = Choice(shape.dropout, tr(AS_ASKED))
+    if "dropout" in choose:
+        dropout = _dropout((1 - decided.teacher) * passes, task)
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -173,6 +167,22 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
 def speedup(config: TrainConfig) -> float:
     """How many times as fast passes are as measured, about."""
     return COMPILED_SPEEDUP if config.compile == "on" else 1.0
+
+
+def _costs_with_room(
+    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, parameters: int
+) -> list[Cost]:
+    """What was measured, if anything must be. Raises ConfigError where the memory does not suffice."""
+    require_room(shape)
+    free = free_memory(device)
+    kept = HALF * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
+    numbers = STEP_NUMBERS if config.lora is None else 1  # there are few adapters
+    _require_step_room(numbers * 4 * parameters + kept, free, task, config)
+    costs = measured(shape, config, task, device) if must_measure(config, device) else []
+    if costs:
+        memory = memory_of(parameters, costs[0])
+        _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task, config)
+    return costs
 
 
 def _require_step_room(needed: float, free: int | None, task: Task[Any], config: TrainConfig) -> None:
