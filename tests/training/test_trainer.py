@@ -10,6 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -640,6 +641,23 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
         shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
     assert shares == {3: 0.0, 8: 0.1, 16: 0.2}
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
+
+
+def test_validations_keep_apart_when_their_cost_changes(start: Start) -> None:
+    """A run by minutes validated after steps 169 and 170: in between it had learned that it could afford another number
+    of validations, so the parts of the run moved."""
+    loop = start(steps=None, minutes=1.0, eval_every=None).loop
+    state, seen = loop.state, []
+    for step in range(1, 401):
+        before, state.progress = state.progress, step / 400
+        if loop.validation.due(before):
+            seen.append(state.progress)
+            assert loop.validation.sample_due(before), "each has a sample where no goal was asked for"
+            list(loop.validation.run())
+            list(loop.validation.sample())
+            loop.clock.evaluation_seconds = (0.2, 0.26, 0.5)[step % 3]  # 12, 9 and 4 validations
+    assert 4 <= len(seen) <= 12
+    assert min(b - a for a, b in pairwise([0.0, *seen])) >= 1 / 12
 
 
 def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:

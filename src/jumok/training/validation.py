@@ -29,6 +29,7 @@ class Validation:
 
     def __init__(self, run: TrainingRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
+        self._looked = self._sampled = run.state.progress  # at the last validation; and at the last with a sample
 
     # --- when ---------------------------------------------------------------------------------------------------------
 
@@ -43,11 +44,11 @@ class Validation:
 
     def due(self, before: float) -> bool:
         """Whether the model is to be validated now. before: progress before the last step."""
-        return self._passed(before, self._affordable(VALIDATIONS * self.times_as_often))
+        return self._passed(before, self._looked, self._affordable(VALIDATIONS * self.times_as_often))
 
     def sample_due(self, before: float) -> bool:
         """Whether the validation goes with a sample."""
-        return self._passed(before, self._affordable(VALIDATIONS))
+        return self._passed(before, self._sampled, self._affordable(VALIDATIONS))
 
     def _affordable(self, count: int) -> int:
         """Of `count` validations in a stage, as many as its minutes allow. A run by steps does not depend on times."""
@@ -57,11 +58,19 @@ class Validation:
         share = SHARE if config.stop_at is None else SHARE_WITH_A_GOAL
         return min(count, max(FEWEST, int(share * 60 * config.minutes / seconds)))
 
-    def _passed(self, before: float, parts: int) -> bool:
-        """Whether the last step ended one of so many equal parts of the stage."""
-        if every := self._run.config.eval_every:
-            return self._run.state.step % every == 0
-        return int(self._run.state.progress * parts) > int(before * parts)
+    def _passed(self, before: float, last: float, parts: int) -> bool:
+        """Whether the last step ended one of so many equal parts of the stage.
+
+        Args:
+            before: progress before that step. last: progress at the end of the last part, from which a run by minutes
+                counts: what it can afford changes, and with it the length of the parts.
+        """
+        config, progress = self._run.config, self._run.state.progress
+        if config.eval_every:
+            return self._run.state.step % config.eval_every == 0
+        if config.minutes is not None:
+            return progress >= last + 1 / parts
+        return int(progress * parts) > int(before * parts)
 
     # --- how much -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +113,7 @@ class Validation:
             The figures; {} where there are none.
         """
         run, state = self._run, self._run.state
-        state.validated = state.step
+        state.validated, self._looked = state.step, state.progress
         if not run.task.has_validation:
             run.write_parameters()
             return {}
@@ -136,6 +145,7 @@ class Validation:
     def sample(self) -> Iterator[Event]:
         """Let the model write a sample."""
         run, config = self._run, self._run.config
+        self._sampled = run.state.progress
         if not config.sample_tokens:
             return
         try:
