@@ -209,7 +209,14 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("passes", "given", "expected"),
-    [(16, {}, 0.0), (18, {}, TEACHER), (18, {"teacher": 0.0}, 0.0), (3, {"teacher": 0.5}, 0.5)],
+    [
+        (16, {}, 0.0),
+        (18, {}, TEACHER),
+        (18, {"teacher": 0.0}, 0.0),
+        (18, {"passes": 2.0}, 0.0),
+        (18, {"passes": 0.0}, 0.0),
+        (3, {"teacher": 0.5}, 0.5),
+    ],
 )
 def test_a_teacher_comes_where_the_time_suffices_for_many_passes(
     start: Start, monkeypatch: pytest.MonkeyPatch, passes: float, given: dict[str, Any], expected: float

@@ -62,14 +62,14 @@ class Validation:
         """Whether the last step ended one of so many equal parts of the stage.
 
         Args:
-            before: progress before that step. last: progress at the end of the last part, from which a run by minutes
-                counts: what it can afford changes, and with it the length of the parts.
+            before: progress before that step. last: progress when that was so before. In a run by minutes half a part
+                lies between both at least: what it can afford changes, and with it where the parts end.
         """
         config, progress = self._run.config, self._run.state.progress
         if config.eval_every:
             return self._run.state.step % config.eval_every == 0
-        if config.minutes is not None:
-            return progress >= last + 1 / parts
+        if config.minutes is not None and progress < last + 0.5 / parts:
+            return False
         return int(progress * parts) > int(before * parts)
 
     # --- how much -----------------------------------------------------------------------------------------------------
