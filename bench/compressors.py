@@ -20,11 +20,13 @@ import lzma
 import math
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jumok import text as reader
+from jumok.errors import JumokError
 
 HELD_OUT = 0.1  # as `jumok train` holds out
 ORDER, MEMORY = 6, "256m"  # of PPMd
@@ -83,4 +85,7 @@ COMPRESSORS: dict[str, Callable[[bytes], int]] = {
 ENCODINGS = {"zpaq -m5": ("utf-8",)}  # [both]
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except JumokError as error:
+        sys.exit(str(error))

@@ -139,8 +139,8 @@ def test_a_run_from_before_the_choice_goes_on_as_it_began(start: Start, tmp_path
 
 
 def test_a_little_faster_is_noise(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two starts of the same run must not differ because one measured 2% less."""
-    made_faster("fused", monkeypatch, by=1.02)
+    """Two starts of the same run must not differ because one measured 8% less: passes vary by as much."""
+    made_faster("fused", monkeypatch, by=1.08)
     trainer = start(attention="auto")
     assert trainer.config.attention == "chunked"
     assert explained(trainer).choices["attention"].why.endswith("too small a difference")

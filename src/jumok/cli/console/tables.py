@@ -36,7 +36,8 @@ def show_models(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> No
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(tr("model"), overflow="fold")
     for name in shown:
-        table.add_column(name.replace("_per_second", "/s").replace("_per_", "/"), justify="right", no_wrap=True)
+        heading = tr("parameters") if name == "parameters" else name
+        table.add_column(heading.replace("_per_second", "/s").replace("_per_", "/"), justify="right", no_wrap=True)
     for row in rows:
         table.add_row(Text(row["name"]), *("–" if row.get(name) is None else _figure(row[name]) for name in shown))
     Console().print(table)

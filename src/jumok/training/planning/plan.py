@@ -31,7 +31,7 @@ DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 # A teacher takes only time that a model alone would not use: its share of a run that would pass over the text so often.
 # The student then has the twelve passes that a model alone has. With fewer it was worse by the clock (bench/LOG.md).
 TEACHER, TEACHER_FROM = 0.3, 17.0
-WORTH_IT = 0.95  # the fused kernel is chosen where a pass takes at most this share of the time: less is noise
+WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
 SURELY = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
