@@ -17,7 +17,9 @@ from jumok import text as reader
 from jumok.config import GPTConfig, TrainConfig
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.models import build
+from jumok.models.gpt import GPT
 from jumok.models.losses import distillation_losses
+from jumok.nn.blocks import Block
 from jumok.runs.events import Eval, Event, Finish, Step, Student
 from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
@@ -210,7 +212,8 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("passes", "given", "expected"),
     [
-        (16, {}, 0.0),
+        (7, {}, 0.0),
+        (9, {}, TEACHER),
         (18, {}, TEACHER),
         (18, {"teacher": 0.0}, 0.0),
         (18, {"passes": 2.0}, 0.0),
@@ -221,7 +224,7 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 def test_a_teacher_comes_where_the_time_suffices_for_many_passes(
     start: Start, monkeypatch: pytest.MonkeyPatch, passes: float, given: dict[str, Any], expected: float
 ) -> None:
-    """With time for nine passes, a run of ten minutes ended worse with a teacher than without (bench/LOG.md)."""
+    """In four passes, a teacher and a student ended worse than a model alone (bench/LOG.md)."""
     small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 200)
     probe = start("probe", text=small)
     steps = passes * len(probe.task.train) / probe.task.tokens_per_batch
@@ -230,6 +233,29 @@ def test_a_teacher_comes_where_the_time_suffices_for_many_passes(
     trainer = start("run", text=small, steps=None, minutes=1.0, **given)
     assert trainer.config.teacher == expected
     assert RunFolder(trainer.folder.path).read_config()["train"]["teacher"] == expected
+
+
+def test_the_teacher_has_no_dropout(start: Start) -> None:
+    """A run by the clock whose teacher had it ended worse (bench/LOG.md)."""
+    trainer = start(**TEACHING)
+    rates: dict[str, set[float]] = {"teacher": set(), "student": set()}
+    for event in trainer.run():
+        if isinstance(event, Step):
+            name = "student" if event.step > 6 else "teacher"
+            rates[name] |= {part.dropout.rate for part in trainer.model.modules() if isinstance(part, GPT | Block)}
+    assert rates == {"teacher": {0.0}, "student": {0.1}}
+
+
+@pytest.mark.parametrize(("passes", "alone", "taught"), [(3, 0.0, 0.0), (5, 0.1, 0.0), (12, 0.2, 0.1), (50, 0.2, 0.1)])
+def test_a_student_has_less_dropout_than_a_model_alone(
+    start: Start, passes: float, alone: float, taught: float
+) -> None:
+    """passes: of the student."""
+    trainer = start("probe", dropout=None)
+    steps = passes * len(trainer.task.train) / trainer.task.tokens_per_batch
+    for name, share, expected in (("taught", 0.3, taught), ("alone", 0.0, alone)):
+        run = start(name, steps=round(steps / (1 - share)), teacher=share, dropout=None)
+        assert run.model.config.dropout == expected
 
 
 def test_a_run_by_steps_has_no_teacher_of_its_own(start: Start) -> None:

@@ -18,6 +18,7 @@ from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.models import build
 from jumok.models.gpt import GPT
+from jumok.nn.blocks import Block
 from jumok.runs.events import Event, Student
 from jumok.runs.parameters import parameters_of
 from jumok.training.predictions import Predictions, predict, write_predictions
@@ -61,6 +62,7 @@ class Distillation:
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
+        self._set_dropout()
 
     @property
     def due(self) -> bool:
@@ -91,7 +93,16 @@ class Distillation:
         run.task.learn_from(predictions)
         state.student_step, state.student_began = state.step, state.progress
         state.lowest, state.worse, state.cooldown = None, 0, None
+        self._set_dropout()
         return Student(step=state.step, best_step=state.best_step)
+
+    def _set_dropout(self) -> None:
+        """A teacher has none: it sees the text less often than the student, and a better teacher is worth more."""
+        run = self._run
+        if run.config.teacher:
+            for part in run.model.modules():
+                if isinstance(part, GPT | Block):
+                    part.dropout.rate = 0.0 if run.trains_teacher else run.model.config.dropout
 
 
 def first_parameters(run: TrainingRun) -> dict[str, Tensor]:

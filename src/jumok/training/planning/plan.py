@@ -28,9 +28,10 @@ COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee h
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
 # parts of novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
-# A teacher takes only time that a model alone would not use: its share of a run that would pass over the text so often.
-# The student then has the twelve passes that a model alone has. With fewer it was worse by the clock (bench/LOG.md).
-TEACHER, TEACHER_FROM = 0.3, 17.0
+DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
+# The teacher's share of a run that would pass over the text so often. Judged by runs of 4, 8, 11 and 14 passes over
+# novels: the shortest was worse than a model alone, all others were better (bench/LOG.md).
+TEACHER, TEACHER_FROM = 0.3, 8.0
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
@@ -120,7 +121,8 @@ def make_plan(
     passes = tokens / train_tokens
     dropout = Choice(shape.dropout, tr(AS_ASKED))
     if "dropout" in choose:
-        dropout = _dropout((1 - decided.teacher) * passes, task)
+        rates = DROPOUT_OF_STUDENT if decided.teacher else DROPOUT
+        dropout = _dropout((1 - decided.teacher) * passes, rates, task)
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -268,8 +270,8 @@ def _lasts(seconds: float) -> str:
     )
 
 
-def _dropout(passes: float, task: Task[Any]) -> Choice:
-    rate = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
+def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any]) -> Choice:
+    rate = min(task.most_dropout, next(rate for limit, rate in rates if passes <= limit))
     why = tr("the text will be seen {passes:.1f} times", passes=passes)
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
