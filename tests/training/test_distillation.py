@@ -258,6 +258,17 @@ def test_a_student_has_less_dropout_than_a_model_alone(
         assert run.model.config.dropout == expected
 
 
+def test_no_teacher_comes_where_its_predictions_would_fill_the_memory(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "measure", lambda *_: [Cost(precision="float32", attention="chunked", batch=1e-4)])
+    assert start("small", steps=None, minutes=1.0).config.teacher == TEACHER
+    monkeypatch.setattr(planning, "PREDICTION_BYTES", 10**9)  # of each token
+    assert start("large", steps=None, minutes=1.0).config.teacher == 0.0
+    with pytest.raises(ConfigError, match=r"what the teacher predicts takes .* of memory at least.*leave out.*teacher"):
+        start("asked", teacher=0.3)
+
+
 def test_a_run_by_steps_has_no_teacher_of_its_own(start: Start) -> None:
     assert start(steps=100_000).config.teacher == 0.0
 

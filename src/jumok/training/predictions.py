@@ -20,6 +20,7 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.parameters import holds, size_of, write_tensors
 
 LIKELIEST = 16  # tokens of each prediction that are stored; the rest of the probability is one number
+PREDICTION_BYTES = LIKELIEST * 6  # of a token: an id and a probability of each
 WINDOWS = 16  # that the model reads at a time
 
 

@@ -17,10 +17,11 @@ import torch
 from jumok.config import ModelConfig, TrainConfig, count_kept, count_parameters
 from jumok.device import has_compiler
 from jumok.errors import ConfigError
-from jumok.memory import free_memory, require_memory
+from jumok.memory import bytes_of, free_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_room
 from jumok.training.planning.autotune import Cost, measure
+from jumok.training.predictions import PREDICTION_BYTES
 from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
@@ -32,6 +33,7 @@ DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teach
 # The teacher's share of a run that would pass over the text so often. Judged by runs of 4, 8, 11 and 14 passes over
 # novels: the shortest was worse than a model alone, all others were better (bench/LOG.md).
 TEACHER, TEACHER_FROM = 0.3, 8.0
+MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 HALF = 2  # bytes of a number in bfloat16
@@ -115,9 +117,11 @@ def make_plan(
     else:
         foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
         if "teacher" in choose:
-            choices["teacher"] = _teacher(foreseen / train_tokens)
+            choices["teacher"] = _teacher(foreseen / train_tokens, train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
         tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
+    if decided.teacher:
+        require_memory(PREDICTION_BYTES * train_tokens, tr("what the teacher predicts"), tr("leave out {--teacher}"))
     passes = tokens / train_tokens
     dropout = Choice(shape.dropout, tr(AS_ASKED))
     if "dropout" in choose:
@@ -278,10 +282,13 @@ def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any
     return Choice(rate, why)
 
 
-def _teacher(passes: float) -> Choice:
-    """Whether a teacher comes first. passes: over the text, for which there is time."""
+def _teacher(passes: float, train_tokens: int) -> Choice:
+    """Whether a teacher comes first. passes: over a text of train_tokens, for which there is time."""
     if passes < TEACHER_FROM:
         return Choice(0.0, tr("there is time to see the text {passes:.1f} times", passes=passes))
+    needed, free = PREDICTION_BYTES * train_tokens, free_memory()
+    if free is not None and needed > MOST_OF_MEMORY * free:
+        return Choice(0.0, tr("its predictions would take {size} of memory", size=bytes_of(needed)))
     why = tr(
         "there is time to see the text {passes:.0f} times, and a second model learns more from it with the "
         "predictions of a first one",
