@@ -26,13 +26,14 @@ from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
-# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 10 and 20 passes over
+TRAINING_SHARE = 0.8  # of the time that the steps of a run have, about; in runs of 5 and 10 minutes 0.76 and 0.78
+# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 8, 10 and 20 passes over
 # parts of novels with the default weight decay (bench/LOG.md).
-DROPOUT = ((4.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
+DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
 # The teacher's share of a run that would pass over the text so often. Judged by runs of 4, 8, 11 and 14 passes over
 # novels: the shortest was worse than a model alone, all others were better (bench/LOG.md).
-TEACHER, TEACHER_FROM = 0.3, 8.0
+TEACHER, TEACHER_FROM = 0.3, 6.0
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
@@ -115,7 +116,8 @@ def make_plan(
     if config.minutes is None:
         foreseen = tokens = (config.steps or 0) * per_step
     else:
-        foreseen = int(60 * config.minutes / costs[0].of_step(config, speedup(decided)) * per_step)
+        seconds = TRAINING_SHARE * 60 * config.minutes
+        foreseen = int(seconds / costs[0].of_step(config, speedup(decided)) * per_step)
         if "teacher" in choose:
             choices["teacher"] = _teacher(foreseen / train_tokens, train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
