@@ -246,7 +246,9 @@ def test_the_teacher_has_no_dropout(start: Start) -> None:
     assert rates == {"teacher": {0.0}, "student": {0.1}}
 
 
-@pytest.mark.parametrize(("passes", "alone", "taught"), [(3, 0.0, 0.0), (5.5, 0.1, 0.0), (12, 0.2, 0.1), (50, 0.2, 0.1)])
+@pytest.mark.parametrize(
+    ("passes", "alone", "taught"), [(3, 0.0, 0.0), (5.5, 0.1, 0.0), (12, 0.2, 0.1), (50, 0.2, 0.1)]
+)
 def test_a_student_has_less_dropout_than_a_model_alone(
     start: Start, passes: float, alone: float, taught: float
 ) -> None:

@@ -27,8 +27,8 @@ from jumok.training.tasks import Task
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
 TRAINING_SHARE = 0.8  # of the time that the steps of a run have, about; in runs of 5 and 10 minutes 0.76 and 0.78
-# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2, 3, 4, 8, 10 and 20 passes over
-# parts of novels with the default weight decay (bench/LOG.md).
+# (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
+# novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
 # The teacher's share of a run that would pass over the text so often. Judged by runs of 4, 8, 11 and 14 passes over
