@@ -31,7 +31,7 @@ from jumok.training.planning import autotune as tuning
 from jumok.training.planning import plan as planning
 from jumok.training.planning.autotune import Cost
 from jumok.training.planning.explanation import Explanation, explain
-from jumok.training.planning.plan import require_possible
+from jumok.training.planning.plan import TRAINING_SHARE, require_possible
 from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
@@ -366,7 +366,7 @@ def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -
     assert values["choices"]["compile"] == {"chosen": "off", "why": "as asked"}
     assert [one["attention"] for one in values["candidates"] if one["chosen"]] == ["chunked"]
     assert values["seconds_per_step"] == pytest.approx(0.51)
-    assert values["steps"] == round(60 / 0.51)
+    assert values["steps"] == round(TRAINING_SHARE * 60 / 0.51)
     assert values["tokens_per_step"] == 16 * 16
     assert values["parameters"] > 0
     assert not (text.parent / "kept-out").exists()
