@@ -48,9 +48,9 @@ def main() -> None:
 
 def row(text: Path, minutes: float, out: Path, texts: dict[str, Path]) -> dict[str, Any]:
     """Train, if that was not done, and judge: minutes, steps, the choices of the run, nats per character."""
-    if not (out / "config.json").exists():
+    if "finished" not in config_of(out):
         run([*JUMOK, "train", str(text), "--minutes", f"{minutes:g}", "--out", str(out)])
-    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    config = config_of(out)
     logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return {
         "minutes": minutes,
@@ -59,6 +59,12 @@ def row(text: Path, minutes: float, out: Path, texts: dict[str, Path]) -> dict[s
         "dropout": config["model"]["dropout"],
         **{name: nats_per_char(out, path) for name, path in texts.items()},
     }
+
+
+def config_of(out: Path) -> dict[str, Any]:
+    """config.json of a run; empty if there is none."""
+    path = out / "config.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def nats_per_char(model: Path, text: Path) -> float:

@@ -31,7 +31,7 @@ from jumok.training.planning import autotune as tuning
 from jumok.training.planning import plan as planning
 from jumok.training.planning.autotune import Cost
 from jumok.training.planning.explanation import Explanation, explain
-from jumok.training.planning.plan import TRAINING_SHARE, require_possible
+from jumok.training.planning.plan import KEPT_SPEED, require_possible
 from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
@@ -366,10 +366,19 @@ def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -
     assert values["choices"]["compile"] == {"chosen": "off", "why": "as asked"}
     assert [one["attention"] for one in values["candidates"] if one["chosen"]] == ["chunked"]
     assert values["seconds_per_step"] == pytest.approx(0.51)
-    assert values["steps"] == round(TRAINING_SHARE * 60 / 0.51)
+    assert values["steps"] == round(KEPT_SPEED * 60 / 0.51)
+    assert values["seconds"] == pytest.approx(60, rel=0.02)
     assert values["tokens_per_step"] == 16 * 16
     assert values["parameters"] > 0
     assert not (text.parent / "kept-out").exists()
+
+
+def test_an_explanation_of_a_run_by_minutes(jumok: Jumok, text: Path, measured: list[str]) -> None:
+    """It says whether a teacher comes first."""
+    end = jumok("train", text, *SMALL, "--minutes", 1, "--explain")
+    assert end.code == 0, end.err
+    said = dict(line.split(None, 1) for line in end.out.splitlines() if line and " " in line)
+    assert said["teacher"].startswith(("0: ", "0.3: "))
 
 
 def test_what_has_begun_decides_nothing(jumok: Jumok, text: Path) -> None:

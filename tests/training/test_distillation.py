@@ -25,7 +25,7 @@ from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
 from jumok.training.planning import plan as planning
 from jumok.training.planning.autotune import Cost
-from jumok.training.planning.plan import TEACHER, TRAINING_SHARE, most_tokens
+from jumok.training.planning.plan import KEPT_SPEED, TEACHER, most_tokens
 from jumok.training.predictions import Predictions, predict, read_predictions
 from jumok.training.settings import given_again
 from jumok.training.trainer import Trainer
@@ -210,25 +210,33 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("passes", "given", "expected"),
+    ("passes", "sentences", "given", "expected"),
     [
-        (5, {}, 0.0),
-        (7, {}, TEACHER),
-        (18, {}, TEACHER),
-        (18, {"teacher": 0.0}, 0.0),
-        (18, {"passes": 2.0}, 0.0),
-        (18, {"passes": 0.0}, 0.0),
-        (3, {"teacher": 0.5}, 0.5),
+        (5, 1000, {}, 0.0),
+        (7, 1000, {}, TEACHER),
+        (7, 100, {}, 0.0),
+        (16, 100, {}, 0.0),
+        (18, 100, {}, TEACHER),
+        (18, 100, {"teacher": 0.0}, 0.0),
+        (18, 100, {"passes": 2.0}, 0.0),
+        (18, 100, {"passes": 0.0}, 0.0),
+        (18, 100, {"stop_at": 0.1}, 0.0),
+        (3, 100, {"teacher": 0.5}, 0.5),
     ],
 )
-def test_a_teacher_comes_where_the_time_suffices_for_many_passes(
-    start: Start, monkeypatch: pytest.MonkeyPatch, passes: float, given: dict[str, Any], expected: float
+def test_a_teacher_comes_where_the_time_suffices_for_many_passes_and_steps(
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    passes: float,
+    sentences: int,
+    given: dict[str, Any],
+    expected: float,
 ) -> None:
-    """In four passes, a teacher and a student ended worse than a model alone (bench/LOG.md)."""
-    small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 200)
+    """In four passes over novels, and in few steps over stories, a model alone was better (bench/LOG.md)."""
+    small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * sentences)
     probe = start("probe", text=small)
     steps = passes * len(probe.task.train) / probe.task.tokens_per_batch
-    cost = Cost(precision="float32", attention="chunked", batch=TRAINING_SHARE * 60 / steps)
+    cost = Cost(precision="float32", attention="chunked", batch=KEPT_SPEED * 60 / steps)
     monkeypatch.setattr(planning, "measure", lambda *_: [cost])
     trainer = start("run", text=small, steps=None, minutes=1.0, **given)
     assert trainer.config.teacher == expected
@@ -247,7 +255,7 @@ def test_the_teacher_has_no_dropout(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("passes", "alone", "taught"), [(3, 0.0, 0.0), (5.5, 0.1, 0.0), (12, 0.2, 0.1), (50, 0.2, 0.1)]
+    ("passes", "alone", "taught"), [(3, 0.0, 0.0), (5.5, 0.1, 0.0), (6.5, 0.1, 0.1), (12, 0.2, 0.1), (50, 0.2, 0.1)]
 )
 def test_a_student_has_less_dropout_than_a_model_alone(
     start: Start, passes: float, alone: float, taught: float

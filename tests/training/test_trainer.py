@@ -636,10 +636,10 @@ def test_a_run_that_another_process_made_meanwhile_is_left_alone(
 def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:
     tokens = 16 * 4
     shares = {}
-    for passes in (3, 8, 16):
+    for passes in (3, 4.5, 5.5, 8, 16):
         steps = round(passes * story_text.chars * 0.9 / tokens)
         shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
-    assert shares == {3: 0.0, 8: 0.1, 16: 0.2}
+    assert shares == {3: 0.0, 4.5: 0.0, 5.5: 0.1, 8: 0.1, 16: 0.2}
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
 
 

@@ -83,8 +83,9 @@ class Start:
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
         shape = self._shape(task_type, wanted, material, tokenizer, init)
         choose = {"dropout", "teacher"} - given.keys()
-        # Another limit on passes says what the time is for.
-        if "passes" in given or against_distillation(training, processes=self.world.size, from_scratch=init is None):
+        # Another limit on passes says what the time is for, and a run to a goal must not begin again on its way.
+        aimed = "passes" in given or training.stop_at is not None
+        if aimed or against_distillation(training, processes=self.world.size, from_scratch=init is None):
             choose.discard("teacher")
         return self._make(task_type, shape, training, material, tokenizer, init, choose)
 

@@ -11,7 +11,7 @@ import torch
 from jumok.config import count_parameters
 from jumok.device import processor_name
 from jumok.models import kind_of
-from jumok.training.planning.plan import Choice, Plan, measured, memory_of, speedup
+from jumok.training.planning.plan import KEPT_SPEED, Choice, Plan, measured, memory_of, speedup
 from jumok.training.tasks import Task
 
 
@@ -30,8 +30,8 @@ class Explanation:
     """What a run would do, and why.
 
     model: kind. device, threads: where. flops_per_token: of a forward and a backward pass, about: six for each
-    parameter. choices: by the setting. candidates: what was measured. seconds_per_step, steps, seconds, passes: as
-    foreseen, compiled if the run will be, without validation and samples. memory: see `plan.memory_of`.
+    parameter. choices: by the setting. candidates: what was measured. seconds_per_step: as measured, compiled if the
+    run will be. steps, seconds, passes: as foreseen, which is slower. memory: see `plan.memory_of`.
     """
 
     model: str
@@ -76,7 +76,7 @@ def explain(plan: Plan, task: Task[Any], device: torch.device) -> Explanation:
         choices=plan.choices,
         seconds_per_step=seconds,
         steps=round(plan.tokens / per_step),
-        seconds=plan.tokens / per_step * seconds,
+        seconds=plan.tokens / per_step * seconds / KEPT_SPEED,
         passes=plan.tokens / plan.train_tokens,
         memory=memory_of(parameters, chosen),
     )

@@ -26,14 +26,18 @@ from jumok.training.tasks import Task
 
 COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
 COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
-TRAINING_SHARE = 0.8  # of the time that the steps of a run have, about; in runs of 5 and 10 minutes 0.76 and 0.78
+# The speed that a run keeps, as a share of what was measured for a second or two: in runs of 5 and 10 minutes 0.76 and
+# 0.78, validations included.
+KEPT_SPEED = 0.8
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
 # novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
-# The teacher's share of a run that would pass over the text so often. Judged by runs of 4, 8, 11 and 14 passes over
-# novels: the shortest was worse than a model alone, all others were better (bench/LOG.md).
-TEACHER, TEACHER_FROM = 0.3, 6.0
+# The teacher's share of a run with time for so many passes and steps. Judged by runs over novels and stories
+# (bench/LOG.md): with fewer, one model was better. With time for MANY passes, a model alone would leave the time of the
+# teacher unused.
+TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, 6.0, 800
+MANY = 17.0
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
@@ -116,10 +120,10 @@ def make_plan(
     if config.minutes is None:
         foreseen = tokens = (config.steps or 0) * per_step
     else:
-        seconds = TRAINING_SHARE * 60 * config.minutes
-        foreseen = int(seconds / costs[0].of_step(config, speedup(decided)) * per_step)
+        seconds = costs[0].of_step(config, speedup(decided)) / KEPT_SPEED
+        foreseen = int(60 * config.minutes / seconds * per_step)
         if "teacher" in choose:
-            choices["teacher"] = _teacher(foreseen / train_tokens, train_tokens)
+            choices["teacher"] = _teacher(foreseen / per_step, foreseen / train_tokens, train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
         tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
     if decided.teacher:
@@ -134,7 +138,10 @@ def make_plan(
         config=decided,
         tokens=max(per_step, tokens),
         train_tokens=train_tokens,
-        choices={**choices, "dropout": dropout._replace(value=f"{dropout.value:g}")},
+        choices={
+            name: choice._replace(value=f"{choice.value:g}") if isinstance(choice.value, float) else choice
+            for name, choice in {**choices, "dropout": dropout}.items()
+        },
         costs=costs,
         notices=(
             *_small_text(parameters, dropout.value, train_tokens, passes, config),
@@ -284,10 +291,11 @@ def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any
     return Choice(rate, why)
 
 
-def _teacher(passes: float, train_tokens: int) -> Choice:
-    """Whether a teacher comes first. passes: over a text of train_tokens, for which there is time."""
-    if passes < TEACHER_FROM:
-        return Choice(0.0, tr("there is time to see the text {passes:.1f} times", passes=passes))
+def _teacher(steps: float, passes: float, train_tokens: int) -> Choice:
+    """Whether a teacher comes first. steps, passes: over a text of train_tokens, for which there is time."""
+    if passes < (TEACHER_FROM if steps >= TEACHER_STEPS else MANY):
+        why = tr("there is time for {steps:.0f} steps, to see the text {passes:.1f} times", steps=steps, passes=passes)
+        return Choice(0.0, why)
     needed, free = PREDICTION_BYTES * train_tokens, free_memory()
     if free is not None and needed > MOST_OF_MEMORY * free:
         return Choice(0.0, tr("its predictions would take {size} of memory", size=bytes_of(needed)))
