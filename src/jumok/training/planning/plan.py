@@ -138,10 +138,7 @@ def make_plan(
         config=decided,
         tokens=max(per_step, tokens),
         train_tokens=train_tokens,
-        choices={
-            name: choice._replace(value=f"{choice.value:g}") if isinstance(choice.value, float) else choice
-            for name, choice in {**choices, "dropout": dropout}.items()
-        },
+        choices=_shown({**choices, "dropout": dropout}),
         costs=costs,
         notices=(
             *_small_text(parameters, dropout.value, train_tokens, passes, config),
@@ -305,6 +302,14 @@ def _teacher(steps: float, passes: float, train_tokens: int) -> Choice:
         passes=passes,
     )
     return Choice(TEACHER, why)
+
+
+def _shown(choices: Mapping[str, Choice]) -> dict[str, Choice]:
+    """The same with numbers as they are written."""
+    return {
+        name: choice._replace(value=f"{choice.value:g}") if isinstance(choice.value, float) else choice
+        for name, choice in choices.items()
+    }
 
 
 def _small_text(
