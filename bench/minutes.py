@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a picture")
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    if given.unseen:
+        parts(given.unseen)  # so that a wrong name is told before the runs
     with TemporaryDirectory() as folder:
         tenth = Path(folder) / "tenth.txt"
         tenth.write_text(parts(given.text)[1], encoding="utf-8", newline="")

@@ -244,7 +244,7 @@ def test_a_teacher_comes_where_the_time_suffices_for_many_passes_and_steps(
 
 
 def test_the_teacher_has_no_dropout(start: Start) -> None:
-    """A run by the clock whose teacher had it ended worse (bench/LOG.md)."""
+    """It sees the text too seldom to need it (bench/LOG.md)."""
     trainer = start(**TEACHING)
     rates: dict[str, set[float]] = {"teacher": set(), "student": set()}
     for event in trainer.run():

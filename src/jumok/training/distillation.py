@@ -97,7 +97,7 @@ class Distillation:
         return Student(step=state.step, best_step=state.best_step)
 
     def _set_dropout(self) -> None:
-        """A teacher has none: it sees the text less often than the student, and a better teacher is worth more."""
+        """A teacher has none: in its share of a run it hardly sees the text often enough to need it."""
         run = self._run
         if run.config.teacher:
             for part in run.model.modules():

@@ -53,7 +53,8 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
     mean = [loss for part in parts for loss in _smoothed(training[part])]
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        for starts, style, name in ((stages, ":", "start of a stage"), (students, "-.", "start of the student")):
+        student = "student: trained on text and predictions"  # which is another loss
+        for starts, style, name in ((stages, ":", "start of a stage"), (students, "-.", student)):
             for step in starts:
                 axes.axvline(step, color="#999999", linestyle=style, linewidth=1.2, label=name)
         if x:

@@ -34,10 +34,8 @@ KEPT_SPEED = 0.8
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
 # The teacher's share of a run with time for so many passes and steps. Judged by runs over novels and stories
-# (bench/LOG.md): with fewer, one model was better. With time for MANY passes, a model alone would leave the time of the
-# teacher unused.
+# (bench/LOG.md): with fewer, one model was better.
 TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, 6.0, 800
-MANY = 17.0
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
@@ -123,7 +121,7 @@ def make_plan(
         seconds = costs[0].of_step(config, speedup(decided)) / KEPT_SPEED
         foreseen = int(60 * config.minutes / seconds * per_step)
         if "teacher" in choose:
-            choices["teacher"] = _teacher(foreseen / per_step, foreseen / train_tokens, train_tokens)
+            choices["teacher"] = _teacher(foreseen, config, task, train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
         tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
     if decided.teacher:
@@ -288,9 +286,11 @@ def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any
     return Choice(rate, why)
 
 
-def _teacher(steps: float, passes: float, train_tokens: int) -> Choice:
-    """Whether a teacher comes first. steps, passes: over a text of train_tokens, for which there is time."""
-    if passes < (TEACHER_FROM if steps >= TEACHER_STEPS else MANY):
+def _teacher(tokens: int, config: TrainConfig, task: Task[Any], train_tokens: int) -> Choice:
+    """Whether a teacher comes first. tokens: for which there is time."""
+    steps, passes = tokens / (task.tokens_per_batch * config.accumulate), tokens / train_tokens
+    unused = tokens >= most_tokens(dataclasses.replace(config, teacher=TEACHER), task, train_tokens)  # by one model
+    if not unused and (steps < TEACHER_STEPS or passes < TEACHER_FROM):
         why = tr("there is time for {steps:.0f} steps, to see the text {passes:.1f} times", steps=steps, passes=passes)
         return Choice(0.0, why)
     needed, free = PREDICTION_BYTES * train_tokens, free_memory()
