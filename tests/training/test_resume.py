@@ -26,6 +26,7 @@ from jumok.runs.checkpoints import NUMBERS, TENSORS
 from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
+from jumok.training.loop import Loop
 from jumok.training.settings import configurations, given_again
 from jumok.training.state import TrainingState
 from jumok.training.trainer import Trainer
@@ -149,7 +150,9 @@ def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Finished, name: str) -> None:
+def test_interrupted_by_a_signal(
+    tmp_path: Path, tales_file: Path, finished: Finished, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The step is finished, the state saved, the command to go on is said; then the run ends in the same bits.
 
     SIGHUP, when a terminal was closed, ended the run at once, and up to a minute of it was lost.
@@ -159,7 +162,15 @@ def test_interrupted_by_a_signal(tmp_path: Path, tales_file: Path, finished: Fin
     reference = finished(tales_file, **settings)
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in {**TINY, **settings}.items()]
     run, log = tmp_path / "run", tmp_path / "log"
-    child = forked(["train", str(tales_file), "--out", str(run), "--json", *flags, "--device=cpu"], log)
+    take = Loop.take_step
+
+    def slowly(*arguments: Any) -> Any:  # the run must not end before the signal comes
+        time.sleep(0.1)
+        return take(*arguments)
+
+    with monkeypatch.context() as in_child:
+        in_child.setattr(Loop, "take_step", slowly)
+        child = forked(["train", str(tales_file), "--out", str(run), "--json", *flags, "--device=cpu"], log)
     metrics = run / "metrics.jsonl"
     wait(child, lambda: metrics.exists() and metrics.read_text(encoding="utf-8").count("\n") > 5)
     os.kill(child, number)
