@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import kernels
 import speed
 from conftest import TINY
 from jumok import text as reader
@@ -54,6 +55,18 @@ def test_our_steps_are_nothing_but_steps(tales: str) -> None:
         assert events == {"step"}
         assert not list(folder.state.glob("step-*"))
     assert not folder.path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_time_of_a_step_is_divided_by_kind(optimizer: str) -> None:
+    """An optimizer's products are its own, and nothing is counted twice."""
+    found, wall = kernels.milliseconds({**SMALL, "optimizer": optimizer, "attention": "chunked"}, 2, 60)
+    assert sum(found.values()) == pytest.approx(wall)
+    assert found["products"] > 0 < found["attention"]
+    assert (found["Muon"] > 0) == (optimizer == "muon")
+    assert found["AdamW"] > 0
+    assert found[kernels.OUTSIDE] >= 0
 
 
 @pytest.mark.slow
