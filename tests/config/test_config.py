@@ -246,6 +246,15 @@ def test_only_a_new_language_model_with_muon_has_a_strong_weight_decay() -> None
     assert configure({}, init=GPTConfig(vocab_size=300))[1].weight_decay == 0.1
 
 
+def test_a_classifier_goes_on_from_another_model_at_a_lower_rate() -> None:
+    """Labels teach little about a text: at the rate of language models it forgot more than it learned."""
+    init = GPTConfig(vocab_size=300)
+    assert configure({"task": "lm"}, init=init)[1].matrix_learning_rate == 0.004
+    assert configure({"task": "classify"}, init=init)[1].matrix_learning_rate == 0.0015
+    assert configure({"task": "classify", "matrix_learning_rate": 0.01}, init=init)[1].matrix_learning_rate == 0.01
+    assert configure({"task": "classify"})[1].matrix_learning_rate == 0.02
+
+
 def test_the_transformer_of_2017_is_trained_as_its_paper_says() -> None:
     given = {"task": "seq2seq", "family": "original"}
     _, train = resolve(given, kind=EncoderDecoderConfig)

@@ -12,6 +12,7 @@ import click
 from jumok.cli.commands import Command, option
 from jumok.config import (
     CLASSIC_DEFAULTS,
+    CLASSIFY_INIT_DEFAULTS,
     INIT_DEFAULTS,
     LORA_DEFAULTS,
     MUON_DEFAULTS,
@@ -40,6 +41,7 @@ OTHER_DEFAULTS = {
     "original": ORIGINAL_DEFAULTS,
     "sentences": SENTENCE_DEFAULTS,
     "--init": INIT_DEFAULTS,
+    "classify --init": CLASSIFY_INIT_DEFAULTS,
     "--lora": LORA_DEFAULTS,
 }
 

@@ -9,6 +9,7 @@ from jumok.config._bert import BERTConfig, EncoderFamily, Head
 from jumok.config._checks import require_choice, require_range, require_type
 from jumok.config._defaults import (
     CLASSIC_DEFAULTS,
+    CLASSIFY_INIT_DEFAULTS,
     INIT_DEFAULTS,
     LORA_DEFAULTS,
     MUON_DEFAULTS,
@@ -40,6 +41,7 @@ from jumok.config._variant import GPTVariantConfig, RopeScaling
 __all__ = [
     "ACTIVATIONS",
     "CLASSIC_DEFAULTS",
+    "CLASSIFY_INIT_DEFAULTS",
     "INIT_DEFAULTS",
     "LORA_DEFAULTS",
     "MOST_PASSES",

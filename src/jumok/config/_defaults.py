@@ -67,6 +67,8 @@ SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
 # Training defaults for runs that start from another model: high learning rates and a strong weight decay would
 # overwrite what it has learned.
 INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1}
+# Labels teach little about a text: what was learned before must stay (bench/LOG.md, "Tasks").
+CLASSIFY_INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.0015}
 
 # Training defaults for adapters. Their factors are not orthogonalised: the singular values of A and B say how strongly
 # each of the few directions counts, and Muon would make them all equal.
@@ -161,7 +163,8 @@ def configure(
     """
     given = given_settings(settings, size, kind)
     if init is not None:
-        defaults = INIT_DEFAULTS if given.get("lora") is None else LORA_DEFAULTS
+        of_task = CLASSIFY_INIT_DEFAULTS if settings.get("task") == "classify" else {}
+        defaults = {**INIT_DEFAULTS, **of_task} if given.get("lora") is None else LORA_DEFAULTS
         settings = {**defaults, **{key: value for key, value in settings.items() if value is not None}}
     _require_trainable_adapters(given, init)
     model_fields, train_fields = resolve(settings, size, kind)
