@@ -307,17 +307,19 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
 
 @pytest.mark.slow
 def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..., Trainer]) -> None:
-    words = begin("words", batch_size=None)
+    words = begin("words", batch_size=None, n_embd=None, n_layer=None)
     said = [
         (f"오늘 {word} 먹을까 말까", f"{word} 오늘 말고 내일 드세요") for word in ("밥을", "빵을", "떡을", "죽을") * 15
     ]
-    sentences = begin("sentences", from_rows(("source", "target"), said), batch_size=None)
+    sentences = begin("sentences", from_rows(("source", "target"), said), batch_size=None, n_embd=None, n_layer=None)
     asked = begin(
         "asked", from_rows(("source", "target"), said), batch_size=16, tokenizer_options={"alphabet": "hangul"}
     )
     runs = (words, sentences, asked)
     assert [run.model.tokenizer.kind for run in runs if run.model.tokenizer] == ["char", "bpe", "char"]
     assert [run.config.batch_size for run in runs] == [32, 64, 16]
+    shapes = [(run.n_layer, run.n_decoder_layer, run.n_embd) for run in (model_of(run).config for run in runs)]
+    assert shapes == [(2, 2, 128), (3, 3, 192), (1, 1, TINY["n_embd"])]
     sentences.close()
     assert Trainer.resume(sentences.folder.path, device="cpu").config.batch_size == 64
 

@@ -64,6 +64,9 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
 # pairs of single words.
 SENTENCE_DEFAULTS: dict[str, Any] = {"batch_size": 64}
 
+# Defaults for pairs of shorter texts: more steps in the time are worth more than size (bench/LOG.md, "Tasks").
+WORD_DEFAULTS: dict[str, Any] = {"n_layer": 2, "n_embd": 128}
+
 # Training defaults for runs that start from another model: high learning rates and a strong weight decay would
 # overwrite what it has learned.
 INIT_DEFAULTS: dict[str, Any] = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1}

@@ -75,8 +75,7 @@ class Start:
             require_one_process(self.world.size)
         material = self._material(task_type, training)
         if init is None:  # whose rates are for other batches
-            of_material = task_type.training(material).items()
-            training = dataclasses.replace(training, **{name: v for name, v in of_material if name not in given})
+            wanted, training = configuration.configure({**task_type.usual(material), **given}, None, kind)
         require_distillation(training, processes=self.world.size, from_scratch=init is None)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from jumok.config import SENTENCE_DEFAULTS, EncoderDecoderConfig, TrainConfig
+from jumok.config import SENTENCE_DEFAULTS, WORD_DEFAULTS, EncoderDecoderConfig, TrainConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import TextError, TokenizerError
@@ -107,9 +107,9 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         return Material.of(source, held_out, config.val)
 
     @classmethod
-    def training(cls, material: Material) -> dict[str, Any]:
-        """The defaults for sentences."""
-        return SENTENCE_DEFAULTS if _has_sentences(material) else {}
+    def usual(cls, material: Material) -> dict[str, Any]:
+        """The defaults for sentences or for words."""
+        return SENTENCE_DEFAULTS if _has_sentences(material) else WORD_DEFAULTS
 
     @classmethod
     def usual_tokenizer(cls, material: Material) -> str:

@@ -73,8 +73,8 @@ class Task(ABC, Generic[M]):
         """
 
     @classmethod
-    def training(cls, material: Material) -> dict[str, Any]:
-        """Fields of the training configuration with other defaults for this material."""
+    def usual(cls, material: Material) -> dict[str, Any]:
+        """Fields of both configurations with other defaults for this material."""
         return {}
 
     @classmethod
