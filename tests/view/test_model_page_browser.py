@@ -368,6 +368,7 @@ def test_html_is_pasted_as_text(pages: Pages, visit: Visit) -> None:
 def test_a_growing_text_of_2000_characters_is_only_appended_to(pages: Pages, visit: Visit) -> None:
     page = visit(pages("gpt"), text=TEXT, link="seed=1")
     written(page)
+    page.wait_for_timeout(500)  # until the prompt is drawn with its scores, too
     page.evaluate(
         "window.first = document.querySelector('.mirror > span:nth-child(2) > span'); window.gone = 0;"
         "new MutationObserver((list) => { for (const { removedNodes } of list) window.gone += removedNodes.length; })"
