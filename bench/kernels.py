@@ -12,7 +12,6 @@ here than in bench/training.py.
 from __future__ import annotations
 
 import argparse
-import random
 from collections import Counter
 from time import perf_counter
 from typing import Any
@@ -22,9 +21,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from jumok.device import keep_memory
 from speed import describe, our_training
-from training import MODELS
+from training import MODELS, flops_per_token, text_with
 
-HANGUL = 0xAC00
 # The first kind of which a word is in the name of an operator, or of one around it.
 AROUND = {"Muon": ("#Muon",), "AdamW": ("#AdamW",), "attention": ("chunked_attention", "scaled_dot_product")}
 ALONE = {
@@ -48,11 +46,10 @@ def kind(event: Any) -> str:
     return next((found for found, words in ALONE.items() if any(word in event.name for word in words)), OTHER)
 
 
-def milliseconds(settings: dict[str, Any], steps: int, vocabulary: int) -> tuple[Counter[str], float]:
-    """The milliseconds of a step by kind, and in all."""
-    dice = random.Random(0)
-    text = "".join(chr(HANGUL + dice.randrange(vocabulary)) for _ in range(400_000))
-    with our_training(text, settings, "cpu") as run:
+def milliseconds(settings: dict[str, Any], steps: int, vocabulary: int) -> tuple[Counter[str], float, float]:
+    """The milliseconds of a step by kind, and in all; its floating point operations."""
+    with our_training(text_with(vocabulary, 400_000), settings, "cpu", tokenizer_options={"min_count": 1}) as run:
+        shape, tokens = run.trainer.model.config, run.trainer.task.tokens_per_batch
         for _ in range(3):  # compiles, and allocates
             run.step()
         with profile(activities=[ProfilerActivity.CPU]) as profiler:
@@ -64,7 +61,7 @@ def milliseconds(settings: dict[str, Any], steps: int, vocabulary: int) -> tuple
     for event in profiler.events() or ():
         found[kind(event)] += event.self_cpu_time_total / 1e3 / steps
     found[OUTSIDE] = wall - sum(found.values())
-    return found, wall
+    return found, wall, tokens * flops_per_token(shape)
 
 
 def main() -> None:
@@ -80,8 +77,9 @@ def main() -> None:
         for optimizer in ("adamw", "muon"):
             how = {"optimizer": optimizer, "precision": "bfloat16", "attention": "chunked"}
             how["compile"] = "off" if options.no_compile else "on"
-            found, wall = milliseconds({**MODELS[model], **how}, options.steps, options.vocabulary)
-            print(f"\n{model}, {optimizer}, compile {how['compile']}: {wall:.0f} ms a step")
+            found, wall, flops = milliseconds({**MODELS[model], **how}, options.steps, options.vocabulary)
+            speed = f"{flops / 1e9:.1f} GFLOP, {flops / wall / 1e6:.0f} GFLOP/s"
+            print(f"\n{model}, {optimizer}, compile {how['compile']}: {wall:.0f} ms a step of {speed}")
             for name, value in found.most_common():
                 print(f"  {name:44}{value:9.1f} ms{value / wall:8.1%}")
 
