@@ -80,11 +80,19 @@ def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
     return kept_weights(b, h, t, k.shape[2], causal)
 
 
-def _next(kept: Tensor, start: int, q: Tensor, chunk: _Chunk) -> tuple[Tensor, int]:
+def _next(kept: Tensor, start: int, heads: int, chunk: _Chunk) -> tuple[Tensor, int]:
     """Return the view of a chunk in the stored weights, (N, c, keys), and the start of the next one."""
-    shape = (len(q), chunk.last - chunk.first, chunk.keys)
+    shape = (heads, chunk.last - chunk.first, chunk.keys)
     stop = start + shape[0] * shape[1] * shape[2]
     return kept[start:stop].view(shape), stop
+
+
+def _part_of(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Tensor:
+    """Return positions first..last-1 of a tile, (N, last - first, D), contiguous.
+
+    Products over other parts of a tensor would copy them again, each time.
+    """
+    return x[rows, heads, first:last].flatten(0, 1).contiguous()
 
 
 def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
@@ -101,15 +109,15 @@ def _weights(
     """Return the weights of a chunk of queries, (N, c, keys).
 
     Args:
-        q: (N, T, D).
-        k: (N, S, D).
+        q: (N, c, D).
+        k: (N, keys, D).
         mask: (N or 1, T or 1, S), or None.
         behind: S - T, the position of the first query.
         out: tensor for the result, or None.
     """
     rows, keys = slice(chunk.first, chunk.last), slice(0, chunk.keys)
-    scores = q.new_empty(len(q), chunk.last - chunk.first, chunk.keys)  # (N, c, keys)
-    torch.baddbmm(scores, q[:, rows], k[:, keys].mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
+    scores = q.new_empty(*q.shape[:2], chunk.keys)  # (N, c, keys)
+    torch.baddbmm(scores, q, k.mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
     # Masked scores are overwritten, because adding -inf to NaN would give NaN.
     if mask is None and behind >= 0:  # every query has a key
         if causal:
@@ -134,14 +142,16 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool)
     out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), in the memory order of (B, T, H, D)
     kept, end = q.new_empty(_kept(q, k, causal)), 0
     for rows, some in _tiles(q, k):
-        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
         seen = _part(mask, rows, some)
         for chunk in _chunks(t, s, causal):
+            queries = _part_of(q, rows, some, chunk.first, chunk.last)  # (N, c, D)
+            if causal or chunk.first == 0:  # otherwise they are the same for all chunks
+                keys, values = (_part_of(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
             place = None
             if len(kept):
-                place, end = _next(kept, end, queries, chunk)
+                place, end = _next(kept, end, len(queries), chunk)
             weights = _weights(queries, keys, seen, chunk, s - t, causal, place)  # (N, c, keys)
-            heads = torch.bmm(weights, values[:, : chunk.keys])  # (N, c, D)
+            heads = torch.bmm(weights, values)  # (N, c, D)
             out[rows, some, chunk.first : chunk.last] = heads.unflatten(0, (rows.stop - rows.start, -1))
     return out, kept
 
@@ -161,24 +171,25 @@ def _backward(
     dq = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D)
     dk, dv = (k.new_empty(b, s, h, d).transpose(1, 2) for _ in range(2))  # (B, H, S, D)
     for rows, some in _tiles(q, k):
-        queries, keys, values = (x[rows, some].flatten(0, 1) for x in (q, k, v))  # (N, T, D) and (N, S, D)
-        above = gradient[rows, some].flatten(0, 1)  # (N, T, D)
+        heads = (rows.stop - rows.start) * (some.stop - some.start)
         seen = _part(mask, rows, some)
-        to_keys, to_values = torch.zeros_like(keys), torch.zeros_like(values)  # (N, S, D)
+        to_keys, to_values = k.new_zeros(heads, s, d), k.new_zeros(heads, s, d)
         for chunk in _chunks(t, s, causal):
-            mine, theirs = slice(chunk.first, chunk.last), slice(0, chunk.keys)
+            queries, above = (_part_of(x, rows, some, chunk.first, chunk.last) for x in (q, gradient))  # (N, c, D)
+            if causal or chunk.first == 0:  # otherwise they are the same for all chunks
+                keys, values = (_part_of(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
             if len(kept):
-                weights, end = _next(kept, end, queries, chunk)  # (N, c, keys)
+                weights, end = _next(kept, end, heads, chunk)  # (N, c, keys)
             else:
                 weights = _weights(queries, keys, seen, chunk, s - t, causal)  # (N, c, keys)
             # Products that add to their result round once. In bfloat16 they are as exact as sums in float32 of products
             # that were rounded before, and much faster.
-            to_values[:, theirs].baddbmm_(weights.mT, above[:, mine])
-            to_weights = torch.bmm(above[:, mine], values[:, theirs].mT)  # (N, c, keys)
+            to_values[:, : chunk.keys].baddbmm_(weights.mT, above)
+            to_weights = torch.bmm(above, values.mT)  # (N, c, keys)
             to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, -1, weights.dtype)
-            to_keys[:, theirs].baddbmm_(to_scores.mT, queries[:, mine], alpha=scale)
-            to_queries = torch.bmm(to_scores, keys[:, theirs]).mul_(scale)  # (N, c, D)
-            dq[rows, some, mine] = to_queries.unflatten(0, (rows.stop - rows.start, -1))
+            to_keys[:, : chunk.keys].baddbmm_(to_scores.mT, queries, alpha=scale)
+            to_queries = torch.bmm(to_scores, keys).mul_(scale)  # (N, c, D)
+            dq[rows, some, chunk.first : chunk.last] = to_queries.unflatten(0, (rows.stop - rows.start, -1))
         dk[rows, some], dv[rows, some] = (x.unflatten(0, (rows.stop - rows.start, -1)) for x in (to_keys, to_values))
     return dq, dk, dv
 
