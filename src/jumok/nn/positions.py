@@ -122,9 +122,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     rotated = cos.shape[-1]
     if rotated < x.shape[-1]:
         return torch.cat((rotate(x[..., :rotated], cos, sin), x[..., rotated:]), dim=-1)  # (B, H, T, D)
-    left, right = x.chunk(2, dim=-1)  # (B, H, T, D/2) each
-    turned = torch.cat((-right, left), dim=-1)  # (B, H, T, D)
-    return (x * cos + turned * sin).to(x.dtype)
+    # The halves are exchanged as rows of a pair. Compiled, that is fused with the products, backwards too; the backward
+    # pass of slices writes whole tensors in float32.
+    pairs, cos, sin = (each.unflatten(-1, (2, -1)) for each in (x, cos, sin))  # (.., 2, D/2)
+    left, right = sin.unbind(-2)
+    turned = pairs.flip(-2) * torch.stack((-left, right), dim=-2)  # (B, H, T, 2, D/2)
+    return (pairs * cos + turned).flatten(-2).to(x.dtype)  # (B, H, T, D)
 
 
 def looking_back(distance: int, head_dim: int, *, base: float = 10_000.0) -> tuple[Tensor, Tensor]:

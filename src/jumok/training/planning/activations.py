@@ -122,8 +122,9 @@ def _heads(block: BlockConfig, work: Pass, *, causal: bool) -> int:
     n, size = work.tokens, work.size
     queries, keys = n * block.n_head * block.head_dim, n * block.n_kv_head * block.head_dim
     normed = 0
-    if block.qk_norm:  # input in float32, normalised, scale
+    if block.qk_norm:  # input in float32, normalised, scale; sines of the rotation, with signs, of q and k
         normed = (FLOAT + size) * (queries + keys) + FLOAT * n * (block.n_head + block.n_kv_head)
+        normed += 2 * FLOAT * work.length * block.head_dim
     weights = work.rows * block.n_head * work.length * work.length
     if not work.gpu and (block.attention_dropout > 0 or work.length < FEWEST_FUSED):
         factor = FLOAT if block.qk_norm else size  # normed queries are float32, and so are their weights
