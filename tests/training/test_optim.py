@@ -11,7 +11,8 @@ from torch.optim import AdamW
 
 from jumok.config import GPTConfig, TrainConfig
 from jumok.models.gpt import GPT
-from jumok.training.optim import Muon, clip_gradients, make_optimizers, orthogonal, rate, set_rate
+from jumok.training import optim
+from jumok.training.optim import Muon, clip_gradients, make_optimizers, orthogonal, rate, set_rate, stacked_orthogonal
 
 
 def tiny(family: str = "modern", tie: bool = True) -> GPT:
@@ -129,6 +130,32 @@ def test_no_spectrum_explodes(size: int) -> None:
 
 def test_a_gradient_of_zeros_moves_nothing() -> None:
     assert orthogonal(torch.zeros(4, 6)).abs().sum() == 0
+
+
+@pytest.mark.parametrize("most", [1, 100, 1 << 22])
+def test_matrices_of_one_shape_are_computed_together(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the direction that it has alone, in the order given, also beside its transpose and other shapes."""
+    monkeypatch.setattr(optim, "STACK", most)
+    torch.manual_seed(0)
+    matrices = [torch.randn(shape) for shape in [(4, 6), (6, 4), (4, 6), (5, 5), (6, 4), (1, 7), (5, 5)]]
+    found = list(stacked_orthogonal(iter(matrices), torch.float64))
+    assert len(found) == len(matrices)
+    for matrix, direction in zip(matrices, found, strict=True):
+        torch.testing.assert_close(direction, orthogonal(matrix, torch.float64), rtol=0, atol=1e-12)
+
+
+def test_muon_moves_each_matrix_by_its_own_direction() -> None:
+    """They are sorted by shape before they are computed together."""
+    torch.manual_seed(0)
+    weights = [nn.Parameter(torch.randn(shape)) for shape in [(6, 4), (3, 3), (4, 6), (3, 3)]]
+    before = [weight.detach().clone() for weight in weights]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    Muon(weights, lr=0.1, momentum=0.0, weight_decay=0.0).step()
+    for weight, old in zip(weights, before, strict=True):
+        assert weight.grad is not None
+        by = 0.1 * max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
+        torch.testing.assert_close(old - weight.detach(), by * orthogonal(weight.grad).float(), rtol=0, atol=1e-3)
 
 
 def test_muon_is_momentum_orthogonalised() -> None:

@@ -7,8 +7,9 @@ Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby, islice
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ NEAREST = (
 # slightly smaller argument. MARGIN does the same for the first one: a matrix of rank one has the singular value 1.
 POLYNOMIALS = (*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in NEAREST[:-1]), NEAREST[-1])
 MARGIN = 0.97
+STACK = 1 << 22  # numbers in the matrices of one shape that are computed together, at most
 
 
 Together = Callable[[Sequence[Tensor], World, torch.dtype | None], list[Tensor]]
@@ -47,7 +49,7 @@ class Muon(Optimizer):
     Args:
         params: matrices. lr: rate; a matrix (A, B) moves by lr · sqrt(max(1, A / B)) along its direction.
         momentum: Nesterov's. weight_decay: decoupled.
-        orthogonalise: `orthogonal` of each of some matrices, in their order; None: of one after the other, in bfloat16.
+        orthogonalise: `orthogonal` of each of some matrices, in their order; None: `stacked_orthogonal`.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class Muon(Optimizer):
         orthogonalise: Callable[[Iterable[Tensor]], Iterable[Tensor]] | None = None,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self._orthogonalise = orthogonalise or partial(map, orthogonal)
+        self._orthogonalise = orthogonalise or stacked_orthogonal
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update each matrix that has a gradient."""
         assert closure is None
         moved = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        moved.sort(key=lambda each: _sides(each[0]))  # so that those of one shape follow each other
         directions = self._orthogonalise(self._direction(parameter, group) for parameter, group in moved)
         for (parameter, group), direction in zip(moved, directions, strict=True):
             self._move(parameter, group, direction)
@@ -91,21 +94,46 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype | None = torch.bfloat16) -> Te
     """About U Vᵀ of the singular value decomposition U S Vᵀ: most singular values are near 1.
 
     Args:
-        matrix: (A, B), finite. A zero matrix gives a zero matrix. dtype: of the computation and the result; None: that
-            of the matrix.
+        matrix: (A, B), or N of them, (N, A, B); finite. A zero matrix gives a zero matrix.
+        dtype: of the computation and the result; None: that of the matrix.
     """
     dtype = dtype or matrix.dtype
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.mT if tall else matrix).to(dtype)  # (m, n), m no more than n
-    x = x / x.norm().clamp(min=1e-30)  # so that fourth powers are in range
+    if matrix.dim() == 2:
+        return orthogonal(matrix[None], dtype)[0]
+    tall = matrix.shape[1] > matrix.shape[2]
+    x = (matrix.mT if tall else matrix).to(dtype)  # (N, m, n), m no more than n
+    x = x / _norms(x)  # so that fourth powers are in range
     for number, (a, b, c) in enumerate(POLYNOMIALS):
-        gram = x @ x.mT  # (m, m)
+        gram = x @ x.mT  # (N, m, m)
         if number == 0:
-            scale = MARGIN * gram.to(torch.promote_types(dtype, torch.float32)).norm().clamp(min=1e-30).rsqrt()
+            scale = MARGIN * _norms(gram.to(torch.promote_types(dtype, torch.float32))).rsqrt()  # (N, 1, 1)
             x, gram = (x * scale).to(dtype), (gram * scale.square()).to(dtype)
-        step = torch.addmm(gram, gram, gram, beta=b, alpha=c)  # (m, m)
-        x = torch.addmm(x, step, x, beta=a)  # (m, n)
+        step = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, m, m)
+        x = torch.baddbmm(x, step, x, beta=a)  # (N, m, n)
     return x.mT if tall else x
+
+
+def _norms(x: Tensor) -> Tensor:
+    """(N, m, n) -> (N, 1, 1), none of them zero."""
+    return torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=1e-30)
+
+
+def _sides(matrix: Tensor) -> tuple[int, int]:
+    """The shorter side and the longer one."""
+    return min(matrix.shape), max(matrix.shape)
+
+
+def stacked_orthogonal(matrices: Iterable[Tensor], dtype: torch.dtype | None = torch.bfloat16) -> Iterator[Tensor]:
+    """`orthogonal` of each matrix. Neighbours of one shape, or of its transpose, are computed together.
+
+    Products of single small matrices keep neither several cores nor a GPU busy.
+    """
+    for sides, alike in groupby(matrices, key=_sides):
+        while some := list(islice(alike, max(1, STACK // math.prod(sides)))):
+            turned = [matrix.shape[0] > matrix.shape[1] for matrix in some]
+            wide = [(m.mT if turn else m).to(dtype or m.dtype) for m, turn in zip(some, turned, strict=True)]
+            found = orthogonal(torch.stack(wide), dtype)  # (N, m, n)
+            yield from (x.mT if turn else x for x, turn in zip(found, turned, strict=True))
 
 
 def shared_orthogonal(
@@ -210,7 +238,7 @@ def _orthogonalise(
 ) -> Callable[[Iterable[Tensor]], Iterable[Tensor]]:
     dtype = dtype_of_products(config)
     if world.size == 1:
-        return partial(map, partial(orthogonal, dtype=dtype))  # one after the other: none is kept
+        return partial(stacked_orthogonal, dtype=dtype)
     return lambda matrices: together(list(matrices), world, dtype)
 
 
