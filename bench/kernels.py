@@ -5,21 +5,24 @@
 
 PyTorch's profiler counts the time of each operator without the operators inside it. An operator inside attention, or
 inside an optimizer's step, counts as that, its products and copies included. "outside" is the rest of the wall's time:
-Python, autograd, and what the trainer does between two steps. The profiler costs time itself, so a step takes longer
-here than in bench/training.py.
+Python, autograd, and what the trainer does between two steps.
+
+Single steps are profiled, each after one that is not and whose time is the wall's; figures are medians. The records of
+the profiler lie between the tensors in memory: where several steps were profiled in a row, the heap grew, and new pages
+doubled the time of what wrote to them.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from time import perf_counter
+from statistics import median
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from jumok.device import keep_memory
+from jumok.device import keep_memory, seconds_of
 from speed import describe, our_training
 from training import MODELS, flops_per_token, text_with
 
@@ -46,20 +49,29 @@ def kind(event: Any) -> str:
     return next((found for found, words in ALONE.items() if any(word in event.name for word in words)), OTHER)
 
 
+def by_kind(profiler: profile) -> Counter[str]:
+    """The milliseconds of what was profiled."""
+    found: Counter[str] = Counter()
+    for event in profiler.events() or ():
+        found[kind(event)] += event.self_cpu_time_total / 1e3
+    return found
+
+
 def milliseconds(settings: dict[str, Any], steps: int, vocabulary: int) -> tuple[Counter[str], float, float]:
     """The milliseconds of a step by kind, and in all; its floating point operations."""
     with our_training(text_with(vocabulary, 400_000), settings, "cpu", tokenizer_options={"min_count": 1}) as run:
         shape, tokens = run.trainer.model.config, run.trainer.task.tokens_per_batch
         for _ in range(3):  # compiles, and allocates
             run.step()
-        with profile(activities=[ProfilerActivity.CPU]) as profiler:
-            began = perf_counter()
-            for _ in range(steps):
+        walls, kinds = [], []
+        for _ in range(steps):
+            walls.append(1e3 * seconds_of(run.step, torch.device("cpu")))
+            with profile(activities=[ProfilerActivity.CPU]) as profiler:
                 run.step()
-            wall = (perf_counter() - began) * 1e3 / steps
-    found: Counter[str] = Counter()
-    for event in profiler.events() or ():
-        found[kind(event)] += event.self_cpu_time_total / 1e3 / steps
+            kinds.append(by_kind(profiler))
+            del profiler
+    wall = median(walls)
+    found = Counter({name: median(each[name] for each in kinds) for name in set().union(*kinds)})
     found[OUTSIDE] = wall - sum(found.values())
     return found, wall, tokens * flops_per_token(shape)
 
