@@ -289,6 +289,8 @@ def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any
 def _teacher(tokens: int, config: TrainConfig, task: Task[Any], train_tokens: int) -> Choice:
     """Whether a teacher comes first. tokens: for which there is time."""
     steps, passes = tokens / (task.tokens_per_batch * config.accumulate), tokens / train_tokens
+    if task.generated:
+        return Choice(0.0, tr("a grammar has written the text, and one model learns more from it than two"))
     unused = tokens >= most_tokens(dataclasses.replace(config, teacher=TEACHER), task, train_tokens)  # by one model
     if not unused and (steps < TEACHER_STEPS or passes < TEACHER_FROM):
         why = tr("there is time for {steps:.0f} steps, to see the text {passes:.1f} times", steps=steps, passes=passes)

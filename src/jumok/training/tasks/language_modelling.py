@@ -202,6 +202,11 @@ class LanguageModelling(Task[GPT]):
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
     @property
+    def generated(self) -> bool:
+        """Known of the built-in stories, which have a floor."""
+        return self.floor is not None
+
+    @property
     def baseline(self) -> Baseline | None:
         """That of a bigram."""
         nats = self.data.get("baseline_nats_per_char")

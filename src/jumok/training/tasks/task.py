@@ -125,6 +125,12 @@ class Task(ABC, Generic[M]):
         return self.validation_tokens
 
     @property
+    def generated(self) -> bool:
+        """Whether a grammar has written the text: what is new in it stays predictable, so that several passes over it
+        do little harm."""
+        return False
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """Messages about the material, for the beginning of the run, those of `alarms` among them."""
         return tuple(found.text for found in self.alarms)
