@@ -213,8 +213,8 @@ def test_a_run_without_validation_has_the_student(start: Start, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("passes", "sentences", "given", "expected"),
     [
-        (5, 1000, {}, 0.0),
-        (7, 1000, {}, TEACHER),
+        (4.5, 1000, {}, 0.0),
+        (5.5, 1000, {}, TEACHER),
         (7, 100, {}, 0.0),
         (16, 100, {}, 0.0),
         (18, 100, {}, TEACHER),
