@@ -46,7 +46,7 @@ class TrainConfig(Configuration):
     teacher: float = setting(
         0.0,
         "share of the run that trains a teacher; the rest trains a second model, from the text and the teacher's "
-        "predictions (lm) [0.3 with time for 5 passes and 800 steps]",
+        "predictions (lm) [0.3 with time for 5 passes and 600 steps]",
     )
     optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
     lora: int | None = setting(

@@ -35,7 +35,7 @@ DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
 # The teacher's share of a run with time for so many passes and steps. Judged by runs over novels and stories
 # (bench/LOG.md): with fewer, one model was better. From so many passes on one model alone has dropout.
-TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, DROPOUT[0][0], 800
+TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, DROPOUT[0][0], 600
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
