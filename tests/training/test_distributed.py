@@ -194,9 +194,9 @@ def test_muon_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     matrices = [torch.randn(rows, columns) for rows, columns in [(8, 8), (8, 32), (32, 8), (8, 8), (16, 16), (4, 8)]]
     costs: list[int] = []
 
-    def counted(matrix: Tensor, dtype: torch.dtype | None) -> Tensor:
-        costs[-1] += min(matrix.shape) ** 2 * max(matrix.shape)
-        return orthogonal(matrix, dtype)
+    def counted(stack: Tensor, dtype: torch.dtype | None) -> Tensor:
+        costs[-1] += len(stack) * min(stack.shape[1:]) ** 2 * max(stack.shape[1:])
+        return orthogonal(stack, dtype)
 
     monkeypatch.setattr(optim, "orthogonal", counted)
     worlds, found = [Recorded(rank, 2) for rank in range(2)], []

@@ -90,7 +90,7 @@ def _next(kept: Tensor, start: int, heads: int, chunk: _Chunk) -> tuple[Tensor, 
 def _part_of(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Tensor:
     """Return positions first..last-1 of a tile, (N, last - first, D), contiguous.
 
-    Products over other parts of a tensor would copy them again, each time.
+    A product copies a slice that is not contiguous, and so would each of several products.
     """
     return x[rows, heads, first:last].flatten(0, 1).contiguous()
 

@@ -126,7 +126,7 @@ def _sides(matrix: Tensor) -> tuple[int, int]:
 def stacked_orthogonal(matrices: Iterable[Tensor], dtype: torch.dtype | None = torch.bfloat16) -> Iterator[Tensor]:
     """`orthogonal` of each matrix. Neighbours of one shape, or of its transpose, are computed together.
 
-    Products of single small matrices keep neither several cores nor a GPU busy.
+    With two cores and AMX, single products of 256 columns have 0.4 of the speed of sixteen together (bench/LOG.md).
     """
     for sides, alike in groupby(matrices, key=_sides):
         while some := list(islice(alike, max(1, STACK // math.prod(sides)))):
@@ -141,7 +141,8 @@ def shared_orthogonal(
 ) -> list[Tensor]:
     """`orthogonal` of each matrix, in all processes of `world`, each of which computes a share of them.
 
-    The shares are sent in the dtype of the computation, so every process has the same bits as one that computes all.
+    The shares are sent in the dtype of the computation, so every process has the same bits. In bfloat16 they are those
+    of one process that computes all; in float32 the last bit may depend on how many matrices are computed together.
     """
     owners = balanced([min(m.shape) ** 2 * max(m.shape) for m in matrices], world.size)
     shares = [
@@ -153,13 +154,15 @@ def shared_orthogonal(
         for rank in range(world.size)
     ]
     found: list[Tensor] = []
+    mine = [matrix for matrix, owner in zip(matrices, owners, strict=True) if owner == world.rank]
+    directions = stacked_orthogonal(mine, dtype)
     starts = [0] * world.size
     for matrix, owner in zip(matrices, owners, strict=True):
         end = starts[owner] + matrix.numel()
         found.append(shares[owner][starts[owner] : end].view(matrix.shape))  # filled below, or by the exchange
         starts[owner] = end
         if owner == world.rank:
-            found[-1].copy_(orthogonal(matrix, dtype))
+            found[-1].copy_(next(directions))
     world.exchange([share.view(torch.uint8) for share in shares])
     return found
 

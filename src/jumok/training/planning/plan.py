@@ -34,7 +34,7 @@ KEPT_SPEED = 0.8
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
 DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
 # The teacher's share of a run with time for so many passes and steps. Judged by runs over novels and stories
-# (bench/LOG.md): with fewer, one model was better. From so many passes on one model alone has dropout.
+# (bench/LOG.md): with fewer, one model was better. It begins where a model alone would have dropout.
 TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, DROPOUT[0][0], 600
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
@@ -288,9 +288,9 @@ def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any
 
 def _teacher(tokens: int, config: TrainConfig, task: Task[Any], train_tokens: int) -> Choice:
     """Whether a teacher comes first. tokens: for which there is time."""
-    steps, passes = tokens / (task.tokens_per_batch * config.accumulate), tokens / train_tokens
     if task.generated:
         return Choice(0.0, tr("a grammar has written the text, and one model learns more from it than two"))
+    steps, passes = tokens / (task.tokens_per_batch * config.accumulate), tokens / train_tokens
     unused = tokens >= most_tokens(dataclasses.replace(config, teacher=TEACHER), task, train_tokens)  # by one model
     if not unused and (steps < TEACHER_STEPS or passes < TEACHER_FROM):
         why = tr("there is time for {steps:.0f} steps, to see the text {passes:.1f} times", steps=steps, passes=passes)

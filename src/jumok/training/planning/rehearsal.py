@@ -39,7 +39,7 @@ from jumok.models.losses import cross_entropies
 from jumok.nn.attention import train_attention_by
 from jumok.nn.blocks import Block
 from jumok.training.adapters import Adapters
-from jumok.training.optim import clip_gradients, dtype_of_products, make_optimizers, orthogonal
+from jumok.training.optim import clip_gradients, dtype_of_products, make_optimizers, stacked_orthogonal
 from jumok.training.planning.activations import Pass, activations, predictions
 from jumok.training.tasks.classify import next_token_losses
 
@@ -186,8 +186,8 @@ class _Parts:
 
 
 def _orthogonalise(matrices: Sequence[Tensor], dtype: torch.dtype | None) -> None:
-    for matrix in matrices:
-        orthogonal(matrix, dtype)
+    for _ in stacked_orthogonal(matrices, dtype):
+        pass
 
 
 def _update(model: nn.Module, optimizers: list[Any]) -> None:

@@ -126,8 +126,7 @@ class Task(ABC, Generic[M]):
 
     @property
     def generated(self) -> bool:
-        """Whether a grammar has written the text: what is new in it stays predictable, so that several passes over it
-        do little harm."""
+        """Whether a grammar has written the text. A model does not learn such a text by heart in a few passes."""
         return False
 
     @property
