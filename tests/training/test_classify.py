@@ -37,9 +37,8 @@ from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
-from jumok.training.tasks.classify import Classification, next_token_losses
+from jumok.training.tasks.classify import Classification, next_token_losses, thinned
 from jumok.training.tasks.labelled import in_order
-from jumok.training.tasks.table_task import thinned
 from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_confusion
 
@@ -544,30 +543,23 @@ def test_another_confusion_is_another_picture(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
 
 
-def test_token_dropout_leaves_out_a_share_and_keeps_the_order() -> None:
+def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:
+    framing = Framing(before=(1,), after=(2,), pad=0, room=100)
+    lengths = torch.tensor([102, 7])
     ids = torch.zeros(2, 104, dtype=torch.int64)
-    ids[0, :102] = torch.arange(1, 103)
-    ids[1, :7] = torch.arange(1, 8)
-    droppable = (ids > 1) & (ids != 102) & (ids != 7)
-    thin, gone = thinned(ids, droppable, 0.3, 0, np.random.default_rng(0))
+    ids[0, :102] = torch.cat((torch.tensor([1]), torch.arange(10, 110), torch.tensor([2])))
+    ids[1, :7] = torch.tensor([1, 10, 11, 12, 13, 14, 2])
+    thin, left = thinned(ids, lengths, 0.3, framing, np.random.default_rng(0))
     assert thin.shape == ids.shape
-    assert 15 < int(gone[0]) < 45
-    for row, whole, missing in zip(thin, ids, gone, strict=True):
-        length = int((whole != 0).sum() - missing)
+    assert 55 < int(left[0]) - 2 < 85
+    for row, whole in zip(thin, ids, strict=True):
+        length = int((row != 0).sum())
         kept = row[:length].tolist()
-        assert not row[length:].any()
-        assert kept == sorted(set(kept))
+        assert kept[0] == 1
+        assert kept[-1] == 2
+        assert kept == [*sorted(set(kept) - {2}), 2]
         assert set(kept) <= set(whole.tolist())
-        assert {1, int(whole.max())} <= set(kept)
-
-
-def test_token_dropout_keeps_what_is_around_a_text(start_run: Start) -> None:
-    task = start_run(token_dropout=1.0).task
-    assert isinstance(task, Classification)
-    for ids, lengths, _ in task.parts(0):
-        framed = torch.tensor([*task.framing.before, *task.framing.after])
-        assert lengths.tolist() == [len(framed)] * len(ids)
-        assert torch.equal(ids[:, : len(framed)], framed.expand(len(ids), -1))
+    assert left.tolist() == (thin != 0).sum(dim=1).tolist()
 
 
 @pytest.mark.slow

@@ -110,24 +110,6 @@ def test_an_epoch_sees_each_pair_once_and_no_batch_is_too_large(begin: Callable[
         assert torch.equal(one, other)
 
 
-def test_token_dropout_leaves_tokens_of_sources_out(begin: Callable[..., Trainer]) -> None:
-    """But no special token and none of a target; which ones depends on the number of the batch alone."""
-    task, thin, same = (task_of(begin(out, token_dropout=share)) for out, share in (("0", 0.0), ("1", 0.5), ("2", 0.5)))
-    same.batch(3)
-    before = after = 0
-    for number in range(thin.batches.count):
-        assert all(torch.equal(*pair) for pair in zip(thin.batch(number), same.batch(number), strict=True))
-        for whole, left in zip(task.parts(number), thin.parts(number), strict=True):
-            assert torch.equal(whole[1], left[1])
-            for one, other in zip(whole[0], left[0], strict=True):
-                one, other = one[one != IGNORED].tolist(), other[other != IGNORED].tolist()
-                assert other[-1] == one[-1]
-                rest = iter(one)
-                assert all(token in rest for token in other)  # in the same order
-                before, after = before + len(one) - 1, after + len(other) - 1
-    assert 0.35 * before < after < 0.65 * before
-
-
 def test_the_alphabet_is_that_of_the_training_part(begin: Callable[..., Trainer]) -> None:
     """What is held out must not decide which characters have an id."""
     tokenizer = begin(pairs=table(54, *[("꿈", "꿈")] * 6)).model.tokenizer

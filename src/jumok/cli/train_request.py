@@ -24,8 +24,7 @@ TASKS_OF = {
     **{name: (task,) for task, names in COLUMNS.items() for name in names},
     **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
     "teacher": ("lm",),
-    **dict.fromkeys(("class_weights", "lm_weight"), ("classify",)),
-    "token_dropout": ("classify", "seq2seq"),
+    **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
     "label_smoothing": ("seq2seq",),
 }
 

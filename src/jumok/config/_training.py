@@ -70,9 +70,7 @@ class TrainConfig(Configuration):
     lm_weight: float = setting(
         0.0, "weight of the next-token loss that is added to the loss of the classes (classify, gpt)"
     )
-    token_dropout: float = setting(
-        0.0, "share of the tokens of a text, or of a source, that are left out in training (classify, seq2seq)"
-    )
+    token_dropout: float = setting(0.0, "share of the tokens of a text that are dropped in training (classify)")
     label_smoothing: float = setting(0.0, "label smoothing: share of the probability spread over all tokens (seq2seq)")
     val: float = setting(0.1, "share of the text to hold out, at its end")
     eval_every: int = setting(0, "steps between validations [12 validations per run]")

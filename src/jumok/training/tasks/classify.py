@@ -28,7 +28,7 @@ from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
-from jumok.training.tasks.table_task import TableTask, thinned
+from jumok.training.tasks.table_task import TableTask
 from jumok.view.training_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
@@ -197,10 +197,7 @@ class Classification(TableTask[Any]):
         lengths = torch.from_numpy(self.train.rows.lengths[chosen])
         if self.token_dropout:
             random = np.random.Generator(np.random.PCG64((self.seed, number)))
-            places = torch.arange(ids.shape[1])  # (T,)
-            inside = (places >= len(self.framing.before)) & (places < lengths[:, None] - len(self.framing.after))
-            ids, gone = thinned(ids, inside, self.token_dropout, self.framing.pad, random)
-            lengths = lengths - gone
+            ids, lengths = thinned(ids, lengths, self.token_dropout, self.framing, random)
         return ids, lengths, torch.from_numpy(self.train.truth[chosen])
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
@@ -310,6 +307,27 @@ class Classification(TableTask[Any]):
             tokens=int(lengths[chosen].sum()),
             weights=None if self.class_weights is None else self.class_weights.double(),
         )
+
+
+def thinned(
+    ids: Tensor, lengths: Tensor, share: float, framing: Framing, random: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Leave out random tokens of each text, but none of the special tokens around it.
+
+    Source: word dropout, https://arxiv.org/abs/1512.05287, section 4.2; here the tokens are removed, not set to zero.
+
+    Args:
+        ids: (B, T), padded on the right. lengths: (B,). share: probability that a token is left out.
+
+    Returns:
+        ids (B, T) and lengths (B,) of what is left.
+    """
+    places = torch.arange(ids.shape[1])  # (T,)
+    inside = (places >= len(framing.before)) & (places < lengths[:, None] - len(framing.after))  # (B, T)
+    gone = inside & torch.from_numpy(random.random(ids.shape) < share)  # (B, T)
+    left = lengths - gone.sum(dim=1)  # (B,)
+    order = gone.to(torch.uint8).argsort(dim=1, stable=True)  # (B, T), what stays first
+    return ids.gather(1, order).masked_fill(places >= left[:, None], framing.pad), left
 
 
 def next_token_losses(model: GPT, hidden: Tensor, ids: Tensor, mask: Tensor) -> Tensor:

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from jumok.config import SENTENCE_DEFAULTS, WORD_DEFAULTS, EncoderDecoderConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.data.rows import MULTIPLE, evenly_spread, load_rows, write_rows
+from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
@@ -44,7 +43,7 @@ from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
 from jumok.training.tasks.pairs import read_pairs, write_pairs
-from jumok.training.tasks.table_task import TableTask, thinned
+from jumok.training.tasks.table_task import TableTask
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 # The fields of the configuration that hold ids, and the usual names of their tokens.
@@ -88,8 +87,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         self.batches = LengthBatches(lengths, tokens, config.seed, weights=self.targets.lengths)
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = data["val_tokens"]
-        self.smoothing, self.token_dropout, self.seed = config.label_smoothing, config.token_dropout, config.seed
-        self.special = torch.tensor(sorted(tokenizer.special_tokens.values()))
+        self.smoothing = config.label_smoothing
         self.model, self.data, self.tokenizer = model, data, tokenizer
 
     # --- before the run ---------------------------------------------------------------------------------------------
@@ -218,17 +216,12 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Sources (B, S) and targets (B, T), padded with IGNORED; B varies with the lengths."""
-        source, target = pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
-        if self.token_dropout:
-            random = np.random.Generator(np.random.PCG64((self.seed, number)))
-            droppable = (source != IGNORED) & ~torch.isin(source, self.special)
-            source, _ = thinned(source, droppable, self.token_dropout, IGNORED, random)
-        return source, target
+        return pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
         """Each about as wide as its longest pair."""
-        batch = self.batch(number)
-        return [tuple(_trimmed(ids[part]) for ids in batch) for part in self.batches.parts(number)]
+        rows = self.batches.rows(number)
+        return [pair_batch(self.sources, self.targets, rows[part], self.model) for part in self.batches.parts(number)]
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Tokens of the targets."""
@@ -330,12 +323,6 @@ class Seq2Seq(TableTask[EncoderDecoder]):
             for part in (self.sources, self.targets)
         )
         return source, target
-
-
-def _trimmed(ids: Tensor) -> Tensor:
-    """Some padded sequences, (B, T), without the columns that are padding alone, up to a multiple of MULTIPLE."""
-    longest = int((ids != IGNORED).sum(dim=1).max())
-    return ids[:, : -(-longest // MULTIPLE) * MULTIPLE]
 
 
 def _has_sentences(material: Material) -> bool:
