@@ -232,9 +232,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, T, d_out), or (T, d_out).
         """
-        q = self._split(self.q_proj(x), self.n_head)  # (B, H, T, D)
-        if self.q_norm is not None:
-            q = self.q_norm(q)
+        q = self._split(self.q_proj(x), self.n_head, self.q_norm)  # (B, H, T, D)
         if rotary is not None:
             q = rotate(q, *rotary)
         if context is not None and cache is not None and cache.length:
@@ -249,13 +247,14 @@ class MultiHeadAttention(nn.Module):
 
     def keys_and_values(self, source: Tensor, rotary: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return what queries attend to: (B, S, d_in or d_context) -> (B, G, S, D) each. rotary: as in `forward`."""
-        k = self._split(self.k_proj(source), self.n_kv_head)  # (B, G, S, D)
+        k = self._split(self.k_proj(source), self.n_kv_head, self.k_norm)  # (B, G, S, D)
         v = self._split(self.v_proj(source), self.n_kv_head)  # (B, G, S, D)
-        if self.k_norm is not None:
-            k = self.k_norm(k)
         if rotary is not None:
             k = rotate(k, *rotary)
         return k, v
 
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        return x.unflatten(-1, (heads, self.head_dim)).transpose(-3, -2)  # (B, heads, T, D)
+    def _split(self, x: Tensor, heads: int, norm: RMSNorm | None = None) -> Tensor:
+        split = x.unflatten(-1, (heads, self.head_dim))  # (B, T, heads, D)
+        if norm is not None:  # before the transposition, so that what is compiled writes gradients in memory order
+            split = norm(split)
+        return split.transpose(-3, -2)  # (B, heads, T, D)
