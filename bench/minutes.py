@@ -80,11 +80,13 @@ def draw(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
     with canvas(path, 6.0, 4.0, dpi=150) as figure:
         panel = figure.subplots()
         minutes = [row["minutes"] for row in rows]
-        for name, colour in zip(names, COLOURS, strict=False):
+        for place, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
             values = [row[name] for row in rows]
             panel.plot(minutes, values, color=colour, marker="o", markersize=4, label=name)
+            # The last tenth usually has the lower line, and its figures below it.
+            where, side = ((3, 5), "left") if place else ((-3, -11), "right")
             for x, y in zip(minutes, values, strict=True):
-                panel.annotate(f"{y:.3f}", (x, y), xytext=(3, 5), textcoords="offset points", fontsize=8)
+                panel.annotate(f"{y:.3f}", (x, y), xytext=where, ha=side, textcoords="offset points", fontsize=8)
         panel.set_xscale("log")
         panel.margins(0.1)
         panel.set_xticks(minutes, [f"{value:g}" for value in minutes])
