@@ -95,20 +95,6 @@ def test_imports_go_down(path: Path) -> None:
     assert upward == []
 
 
-LONGEST = {ast.ClassDef: 300, ast.FunctionDef: 60, ast.AsyncFunctionDef: 60}  # lines, without decorators
-
-
-def test_classes_and_functions_are_short() -> None:
-    long = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}: {node.name} has {lines} lines"
-        for path in modules()
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST[type(node)]
-    ]
-    assert long == []
-
-
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:
     """messages, errors, files, text and config load neither torch nor any other heavy library."""
     for path in modules():
