@@ -18,12 +18,12 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import rst
 
+from jumok.lessons.chapter_page import PIECES
 from jumok.lessons.chapters import chapters, ladder_page
 from jumok.lessons.notebook import write_notebook
 from jumok.view.bundle import script
 
 DOCS = Path(__file__).parent
-PIECES = "view/assets/chapters/site.js"  # in the package
 PIECE = re.compile(r"/try-(\w+)\.svg$")
 FURO_IN_KOREAN = {
     "On this page": "이 페이지",

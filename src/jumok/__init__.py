@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jumok.inference.classify import predict
     from jumok.inference.generate import generate, stream
     from jumok.interpret.record import record
+    from jumok.messages import language
     from jumok.models.bert import BERT
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
@@ -44,6 +45,7 @@ __all__ = [
     "Trainer",
     "evaluate",
     "generate",
+    "language",
     "load",
     "predict",
     "record",
@@ -66,6 +68,7 @@ _HOME = {
     "Trainer": "jumok.training.trainer",
     "evaluate": "jumok.evaluation.evaluate",
     "generate": "jumok.inference.generate",
+    "language": "jumok.messages",
     "load": "jumok.runs.load",
     "predict": "jumok.inference.classify",
     "record": "jumok.interpret.record",

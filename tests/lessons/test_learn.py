@@ -688,12 +688,39 @@ def test_a_chapter_fits_a_terminal(chapter: Chapter, width: int) -> None:
             assert str(part.path) in text
 
 
+@pytest.mark.parametrize("colour", [True, False])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_chapter_in_colour(language: Language) -> None:
-    chapter = written(language)[2]
-    coloured = render(chapter, width=80, colour=True)
-    plain = re.sub(r"\x1b\[[\d;]*m", "", coloured)
-    assert len(coloured) > len(plain)
+def test_code_is_never_broken(language: Language, colour: bool) -> None:
+    """In colour, lines of code were wrapped at the width of the terminal: pasted, they were a NameError."""
+    for chapter in written(language):
+        text = re.sub(r"\x1b\[[\d;]*m", "", rendered := render(chapter, width=60, colour=colour))
+        assert colour == (len(rendered) > len(text))
+        margin = "" if colour else "    "  # in colour, code is at the margin, so that it runs as it is copied
+        lines = [line for part in chapter.parts() if isinstance(part, Code) for line in part.source.splitlines()]
+        commands = re.findall(r"^```sh\n(.*?)^```$", chapter.text, re.MULTILINE | re.DOTALL)
+        lines += [line for command in commands for line in command.splitlines()]
+        shown = set(text.splitlines())
+        assert [line for line in lines if f"{margin}{line}".rstrip() not in shown] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_of_a_chapter_needs_nothing_but_itself(language: Language, tmp_path: Path) -> None:
+    for chapter in [*written(language), ladder_page(language)]:
+        page = ChapterPage(chapter).html
+        assert not re.search(r"""(?:src|href)=["'](?!data:|https?://|#)|@import|url\(""", page)
+        assert not re.search(r"<(?:script|img|link|iframe)[^>]*https?:", page)
+        for part in chapter.parts():
+            if isinstance(part, Code):
+                text = unescape(re.sub(r"<[^>]+>", "", page))
+                assert part.source.strip("\n") in text
+                assert part.shown.rstrip() in text
+            elif isinstance(part, Picture):
+                assert escape(part.title) in page
+            elif isinstance(part, Question):
+                assert f"<summary>{part.question}</summary>" in page
+        pieces = re.findall(r'data-piece="(\w+)"', page)
+        assert pieces == re.findall(r"\(\S+/try-(\w+)\.svg\)", chapter.text)
+        assert ("<script>" in page) == bool(pieces)
 
 
 @pytest.mark.parametrize("width", range(20, 60))

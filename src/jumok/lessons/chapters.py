@@ -167,8 +167,10 @@ def chapters(language: Language = "ko") -> list[Chapter]:
     return [_chapter(path, language, questions.get(path.name, "")) for path in files]
 
 
-def chapter(key: int | str, language: Language = "ko") -> Chapter:
-    """One chapter, by its number (3 or "3") or its slug ("queries-keys-values").
+def chapter(key: int | str, language: Language = "ko", *, hint: str = "") -> Chapter:
+    """Return a chapter, by its number (3 or "3") or its slug ("queries-keys-values").
+
+    hint: what may be meant if there is no such chapter; by default the closest slug.
 
     Raises as `chapters`, and `ConfigError` for a chapter that does not exist.
     """
@@ -191,7 +193,7 @@ def chapter(key: int | str, language: Language = "ko") -> Chapter:
     slugs = [each.slug for each in known]
     # Readers often remember only one word of a slug.
     words = {word: each for each in slugs for word in each.split("-") if len(word) > 3}
-    hint = "" if slug in words else did_you_mean(slug, slugs)
+    hint = hint or ("" if slug in words else did_you_mean(slug, slugs))
     if not hint:
         close = closest(slug, words)
         hint = tr(" Did you mean {word!r}?", word=words[close]) if close else ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import unescape
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
-from rich.markdown import Heading, Markdown, TableDataElement
+from rich.markdown import CodeBlock, Heading, Markdown, TableDataElement
 from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
@@ -24,7 +24,7 @@ WIDEST = 96  # columns; longer lines are hard to follow
 
 _NUMBER = re.compile(r"\d+\. ")
 _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-# rich's default backgrounds and underlines suit only dark terminals.
+# rich's default backgrounds and underlines suit only dark terminals; the colours of ansi_light are those of the terminal.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
 _LADDER = {  # title and question
     "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
@@ -57,8 +57,8 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
 
     Args:
         chapter: the chapter.
-        width: columns of the terminal; lines of prose have at most 96. Lines of plain code and output are not broken,
-            so that they can be copied. Answers stand after the last of several questions.
+        width: columns of the terminal; lines of prose have at most 96. Lines of code and output are not broken, so
+            that they can be copied. Answers stand after the last of several questions.
         colour: whether to use ANSI codes for colours and bold text; without them, code in prose has its backquotes.
     """
     console = _console(width, colour)
@@ -71,7 +71,7 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
         pieces += [] if part is None else [*_pieces(part, chapter.language, colour), Text("")]
         asked = []
         for piece in pieces:
-            console.print(piece, soft_wrap=isinstance(piece, _WholeLines))
+            console.print(piece, soft_wrap=isinstance(piece, _WholeLines), crop=False)
     return _printed(console)
 
 
@@ -123,12 +123,21 @@ class _WholeCell(TableDataElement):
         self.content.overflow = "fold"
 
 
+class _WholeCode(CodeBlock):
+    """A fence in another language, such as a command: its lines are not broken, so that they can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = _indented(str(self.text).rstrip("\n"), "" if console.color_system else "    ")
+        yield Text(code, style="markdown.code", no_wrap=True, overflow="ignore")
+
+
 class _Prose(Markdown):
-    """Markdown with left-aligned headings and complete tables."""
+    """Markdown with left-aligned headings, complete tables and whole lines of code."""
 
     elements = {  # noqa: RUF012  # as rich declares it
         **Markdown.elements,
         "heading_open": _LeftHeading,
+        "fence": _WholeCode,
         "td_open": _WholeCell,
         "th_open": _WholeCell,
     }
@@ -167,11 +176,10 @@ def _pieces(part: Prose | Code | Picture, language: Language, colour: bool) -> I
             yield _markdown(part.text, colour)
         case Code():
             code = part.source.rstrip("\n")
-            yield (
-                Syntax(code, "python", word_wrap=True, padding=(0, 1))
-                if colour
-                else _WholeLines(_indented(code, "    "))
-            )
+            if colour:  # at the margin, so that it runs as it is copied
+                yield _WholeLines.assemble(Syntax("", "python", theme="ansi_light", background_color="default").highlight(code))
+            else:
+                yield _WholeLines(_indented(code, "    "))
             if part.shown:
                 yield Text("")
                 yield _WholeLines(_indented(part.shown.rstrip("\n"), "    │ "), style="dim")

@@ -6,7 +6,8 @@ A message is written in English where it is used:
     Notice(step=step, text=tr("{count:,} rows were left out.", count=count))
 
 `{path}` and `{count:,}` are fields of `str.format`. `{--out RUN}` names a setting: `--out RUN` in a terminal, `out=RUN`
-in Python. Messages are English in Python. The command line sets the language of its user with `speaking`.
+in Python. The language is that of the user, in a terminal, a program and a notebook: the one that `language` chose, or
+that of JUMOK_LANG or the locale. `speaking` sets another one for a block, as the server does for the reader of a page.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Literal, get_args
 
 Language = Literal["en", "ko"]
 
 LOCALE = ("JUMOK_LANG", "LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides
 SETTING = re.compile(r"\{--([a-z][a-z0-9-]*)(?: ((?:[^{}]|\{[^{}]*\})*))?\}")
 
-_language: ContextVar[Language] = ContextVar("language", default="en")
+_chosen: Language | None = None  # by `language`, for all threads
+_language: ContextVar[Language | None] = ContextVar("language", default=None)
 _terminal: ContextVar[bool] = ContextVar("terminal", default=False)
 
 
 def tr(template: str, /, **values: object) -> str:
     """A message in the current language, with its fields filled in. Without values, braces are plain characters."""
-    if _language.get() == "ko":
+    if users_language() == "ko":
         template = catalogue().get(template, template)
     template = SETTING.sub(_setting, template)
     return template.format(**values) if values else template
@@ -81,10 +83,27 @@ def speaking(language: Language, *, terminal: bool = True) -> Iterator[None]:
         _terminal.reset(tokens[1])
 
 
+def language(name: Language | None) -> None:
+    """Choose the language of messages, errors, progress and pictures in this process.
+
+    Args:
+        name: "ko" for Korean, "en" for English, None for the language of JUMOK_LANG or the locale.
+
+    Raises:
+        ValueError: the language is another one.
+    """
+    global _chosen
+    if name is not None and name not in get_args(Language):
+        raise ValueError(tr('language={name!r} is not available; choose "ko" or "en".', name=name))
+    _chosen = name
+
+
 def users_language() -> Language:
-    """The language of JUMOK_LANG, or else of the locale: "ko" for Korean, otherwise "en"."""
-    chosen = next((value for name in LOCALE if (value := os.environ.get(name))), "")
-    return "ko" if re.split(r"[_.@-]", chosen)[0].lower() == "ko" else "en"
+    """Return the language of the user: of the block, of `language`, of JUMOK_LANG, or else of the locale."""
+    if (chosen := _language.get() or _chosen) is not None:
+        return chosen
+    locale = next((value for name in LOCALE if (value := os.environ.get(name))), "")
+    return "ko" if re.split(r"[_.@-]", locale)[0].lower() == "ko" else "en"
 
 
 def shell(*words: object) -> str:

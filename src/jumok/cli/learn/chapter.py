@@ -33,12 +33,14 @@ LANGUAGE = option(
     jumok learn
     jumok learn 3
     jumok learn queries-keys-values --lang en
+    jumok learn 3 --open
     jumok learn 3 --notebook 3.ipynb
     """,
 )
 @click.argument("lesson", required=False, metavar="[CHAPTER]")
 @click.argument("texts", nargs=-1, metavar="")
 @LANGUAGE
+@option("--open", "opens", is_flag=True, help="open the chapter as a page in a browser; it needs no network")
 @option("--notebook", type=click.Path(path_type=Path), help="write the chapter to this .ipynb file")
 @option("--force", is_flag=True, help="overwrite an existing file")
 @common(device=False)
@@ -46,6 +48,7 @@ def chapter(
     lesson: str | None,
     texts: tuple[str, ...],
     language: Language | None,
+    opens: bool,
     notebook: Path | None,
     force: bool,
     as_json: bool,
@@ -57,7 +60,7 @@ def chapter(
     """
     chosen = language or users_language()
     if lesson is None:
-        if notebook is not None or force:
+        if notebook is not None or force or opens:
             raise click.UsageError(tr("name a chapter: jumok learn 3 --notebook 3.ipynb"))
         _list(chosen, as_json)
         return
@@ -74,7 +77,9 @@ def chapter(
                 command=shell("jumok", "learn", "ladder", *texts),
             )
         )
-    if notebook is not None:
+    if opens:
+        _open(found, as_json, quiet)
+    elif notebook is not None:
         _write(found, notebook, force, as_json, quiet)
     elif as_json:
         print_json({**described(found), "text": found.text})
@@ -121,21 +126,28 @@ def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool
         print_json({**described(chapter), "notebook": str(path)})
 
 
+def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:
+    """Open the page of a chapter in a browser."""
+    from jumok.lessons.chapter_page import ChapterPage
+
+    path = ChapterPage(chapter).show()
+    say(tr("Opened {path}.", path=path), quiet=quiet)
+    if as_json:
+        print_json({**described(chapter), "page": str(path)})
+
+
 def _chapter(lesson: str, language: Language) -> Chapter:
     """The chapter that was asked for.
 
     Raises:
-        ConfigError: there is none; the message also mentions the ladder where that may be meant.
+        ConfigError: there is none; the message names the command, the file or the chapter that may be meant.
     """
     from jumok.lessons.chapters import chapter
 
-    try:
-        return chapter(lesson, language)
-    except ConfigError as error:
-        hint = did_you_mean(lesson, _other_commands())
-        if Path(lesson).exists():
-            hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
-        raise ConfigError("{error}{hint}", error=error, hint=hint) from None
+    hint = did_you_mean(lesson, _other_commands())
+    if Path(lesson).exists():
+        hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
+    return chapter(lesson, language, hint=hint)
 
 
 def described(chapter: Chapter) -> dict[str, Any]:
