@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
+from jumok.cli.console.practice import show_verdict
 from jumok.lessons.practice import folder, sandbox
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import Exercise, Words, exercise, exercises
 from jumok.lessons.practice.folder import Practice
-from jumok.lessons.practice.sandbox import Verdict
+from jumok.lessons.practice.sandbox import Fault, Verdict
 
 FILE = "practice/04_softmax.py"
 ONE = exercise("softmax")
@@ -28,9 +32,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return Verdict(
             status=found["status"],
             right=tuple(Words(**words) for words in found["right"]),
-            wrong=Words(**found["wrong"]) if found["wrong"] else None,
-            mistake=found["mistake"],
-            line=found["line"],
+            faults=tuple(Fault(Words(**one["words"]), one["mistake"], one["line"]) for one in found["faults"]),
         )
 
     monkeypatch.setattr(sandbox, "check", check)
@@ -77,6 +79,49 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert [one["exercise"] for one in listed if one["right"]] == ["softmax"]
 
 
+def test_a_file_that_fails_now_loses_its_mark(jumok) -> None:
+    """A file that had passed once kept its ✓, and the map its colour, whatever became of it."""
+
+    def marked() -> bool:
+        listed = jumok("learn", "practice", "--json").json["exercises"]
+        return next(one["right"] for one in listed if one["exercise"] == "softmax")
+
+    jumok("learn", "practice")
+    for spoilt in (WRONG, ONE.template):
+        written(ONE.solution)
+        jumok("learn", "check", FILE)
+        assert marked()
+        written(spoilt)
+        jumok("learn", "check", FILE)
+        assert not marked()
+    written(ONE.solution)
+    jumok("learn", "check", FILE)
+    jumok("learn", "practice", "--restore", "4")
+    assert not marked()
+
+
+@pytest.mark.parametrize("columns", [40, 61])
+def test_a_terminal_breaks_lines_between_words(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal itself broke them wherever they were full: inside words."""
+    printed = io.StringIO()
+    monkeypatch.setattr(printed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", printed)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    fault = Fault(
+        Words("행의 합이 1이 아닙니다. 소프트맥스를 구하는 차원을 다시 확인하세요, 마지막 차원입니다.", ""), None, 12
+    )
+    show_verdict(
+        ONE, Path(FILE), Verdict(status="wrong", right=(Words("점수가 맞습니다.", ""),), faults=(fault,)), "ko"
+    )
+    shown = re.sub(r"\x1b\[[\d;]*m", "", printed.getvalue()).splitlines()
+    assert max(map(cell_len, shown)) <= columns
+    wrong = shown[next(number for number, line in enumerate(shown) if "✗" in line) :]
+    words = " ".join(line.strip(" ✗") for line in wrong).split()
+    assert words[-len(fault.words.ko.split()) :] == fault.words.ko.split()
+    assert all(line.startswith("    ") for line in wrong[1:])
+
+
 def test_a_finished_part_can_be_trained(jumok) -> None:
     jumok("learn", "practice")
     block = exercise("block")
@@ -101,7 +146,7 @@ def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
     assert [(one["exercise"], one["status"]) for one in end.json["exercises"]] == [
         ("shapes", "right"), ("softmax", "wrong"),
     ]  # fmt: skip
-    assert end.json["exercises"][1]["mistake"] == "dimension"
+    assert end.json["exercises"][1]["faults"][0]["mistake"] == "dimension"
 
 
 def test_restore_keeps_the_old_file(jumok) -> None:
@@ -208,8 +253,8 @@ def test_files_as_editors_save_them(jumok, content: bytes, status: str, mistake:
     jumok("learn", "practice")
     Path(FILE).write_bytes(content)
     found = jumok("learn", "check", FILE, "--json").json["exercises"][0]
-    assert (found["status"], found["mistake"]) == (status, mistake)
-    assert "{" not in (found["wrong"] or "")
+    assert (found["status"], [fault["mistake"] for fault in found["faults"]]) == (status, [mistake] if mistake else [])
+    assert all("{" not in fault["text"] for fault in found["faults"])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from html import escape, unescape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,20 @@ from rich.cells import cell_len
 from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
-from jumok.lessons.chapters import LANGUAGES, Chapter, Code, Failure, Language, Picture, Prose, Question, check, offline
+from jumok.lessons.chapter_page import ChapterPage
+from jumok.lessons.chapters import (
+    LANGUAGES,
+    Chapter,
+    Code,
+    Failure,
+    Language,
+    Picture,
+    Prose,
+    Question,
+    check,
+    ladder_page,
+    offline,
+)
 from jumok.lessons.markup import IMAGES
 from jumok.lessons.notebook import notebook, write_notebook
 from jumok.lessons.practice.course import exercises

@@ -24,7 +24,7 @@ WIDEST = 96  # columns; longer lines are hard to follow
 
 _NUMBER = re.compile(r"\d+\. ")
 _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-# rich's default backgrounds and underlines suit only dark terminals; the colours of ansi_light are those of the terminal.
+# rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
 _LADDER = {  # title and question
     "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
@@ -177,7 +177,9 @@ def _pieces(part: Prose | Code | Picture, language: Language, colour: bool) -> I
         case Code():
             code = part.source.rstrip("\n")
             if colour:  # at the margin, so that it runs as it is copied
-                yield _WholeLines.assemble(Syntax("", "python", theme="ansi_light", background_color="default").highlight(code))
+                yield _WholeLines.assemble(
+                    Syntax("", "python", theme="ansi_light", background_color="default").highlight(code)
+                )
             else:
                 yield _WholeLines(_indented(code, "    "))
             if part.shown:

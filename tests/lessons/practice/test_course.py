@@ -48,7 +48,7 @@ def test_an_empty_file_is_explained(one: Exercise, tmp_path: Path) -> None:
 
     path = tmp_path / one.file
     path.write_text("\n", encoding="utf-8")
-    assert judge(path, one.slug)["mistake"] == "empty-file"
+    assert judge(path, one.slug)["faults"][0]["mistake"] == "empty-file"
 
 
 @ALL
@@ -74,7 +74,7 @@ def mistakes(part: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
 def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
     torch.manual_seed(0)
     verdict = judged(slug, *replacements)
-    assert (verdict["status"], verdict["mistake"]) == ("wrong", mistake), verdict
+    assert (verdict["status"], verdict["faults"][0]["mistake"]) == ("wrong", mistake), verdict
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -32,9 +32,9 @@ def test_each_mistake_that_parts_share_has_a_test(name: str) -> None:
 
 def test_the_wrong_width_is_named_with_its_number(judged) -> None:
     verdict = judged("head", ("math.sqrt(q.shape[-1])", "math.sqrt(x.shape[-1])"))
-    assert "n_embd = 12" in verdict["wrong"]["en"]
-    assert "n_embd = 12" in verdict["wrong"]["ko"]
-    assert "D = 5" in verdict["wrong"]["en"]
+    assert "n_embd = 12" in verdict["faults"][0]["words"]["en"]
+    assert "n_embd = 12" in verdict["faults"][0]["words"]["ko"]
+    assert "D = 5" in verdict["faults"][0]["words"]["en"]
 
 
 def test_other_ways_to_write_it_pass(judged) -> None:

@@ -38,4 +38,4 @@ def test_a_block_that_sees_the_future_is_found_in_the_gpt(tmp_path: Path) -> Non
     (tmp_path / block.file).write_text(changed, encoding="utf-8")
     path = tmp_path / gpt.file
     path.write_text(gpt.solution, encoding="utf-8")
-    assert judge(path, "gpt")["mistake"] == "sees-the-future"
+    assert [fault["mistake"] for fault in judge(path, "gpt")["faults"]] == ["earlier-file", "sees-the-future"]

@@ -50,12 +50,12 @@ def test_what_goes_wrong_is_explained(tmp_path: Path, case: str) -> None:
     code, mistake, line, words = CASES[case]
     verdict = verdict_on(tmp_path, code, seconds=2)
     assert verdict.status == "wrong"
-    assert verdict.wrong is not None
-    assert words in verdict.wrong.en
-    assert verdict.wrong.ko != verdict.wrong.en
+    (fault,) = verdict.faults
+    assert words in fault.words.en
+    assert fault.words.ko != fault.words.en
     if mistake is not None:
-        assert verdict.mistake == mistake
-    assert verdict.line == line
+        assert fault.mistake == mistake
+    assert fault.line == line
     assert len(verdict.printed) <= PRINTED
 
 
@@ -75,7 +75,7 @@ def test_the_line_of_an_endless_loop_is_found_in_a_folder_with_a_korean_name(tmp
     folder = tmp_path / "내 연습"
     folder.mkdir()
     verdict = verdict_on(folder, "def softmax(scores):\n    while True:\n        pass\n", seconds=2)
-    assert (verdict.mistake, verdict.line in (2, 3)) == ("endless", True)
+    assert (verdict.faults[0].mistake, verdict.faults[0].line in (2, 3)) == ("endless", True)
 
 
 def test_a_verdict_that_was_not_written_completely_counts_as_none(tmp_path: Path) -> None:

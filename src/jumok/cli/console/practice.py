@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text as Line
@@ -43,14 +43,13 @@ def show_verdict(one: Exercise, path: Path, verdict: Verdict, language: Language
     console.print(Line.assemble((f"{one.number:2d} {one.title.said(language)}", "bold"), (f"  {path}", "dim")))
     if not (short and verdict.status == "right"):
         for words in verdict.right:
-            console.print(Line.assemble(("  ✓ ", "green"), words.said(language)))
-    if verdict.wrong is not None:
-        place = tr("line {line}: ", line=verdict.line) if verdict.line else ""
-        text = verdict.wrong.said(language).replace("\n", "\n    ")
-        console.print(Line.assemble(("  ✗ ", "bold red"), with_signs_kept(place + text)))
+            console.print(_item(Line("✓", "green"), words.said(language)))
+    for fault in verdict.faults:
+        place = tr("line {line}: ", line=fault.line) if fault.line else ""
+        console.print(_item(Line("✗", "bold red"), place + fault.words.said(language)))
     if verdict.printed:
         console.print(Line("  " + tr("Your code printed:"), "dim"))
-        console.print(Line("    " + with_signs_kept(verdict.printed).replace("\n", "\n    "), "dim"))
+        console.print(_item(Line(" "), verdict.printed, "dim"))
     if verdict.status == "right":
         console.print(Line("  " + tr("All right."), "green"))
 
@@ -68,5 +67,17 @@ def with_signs_kept(text: str) -> str:
     return "\n".join(with_signs(line) for line in text.split("\n"))
 
 
+def _item(mark: Line, text: str, style: str = "") -> RenderableType:
+    """A text beside its mark. A terminal breaks its lines between words; in a file or a pipe they stay whole."""
+    text = with_signs_kept(text)
+    if not sys.stdout.isatty():
+        return Line.assemble("  ", mark, " ", (text.replace("\n", "\n    "), style))
+    grid = Table.grid(padding=(0, 1, 0, 0), pad_edge=True)
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    grid.add_row(Line.assemble("  ", mark), Line(text, style))
+    return grid
+
+
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())

@@ -12,7 +12,6 @@ import click
 
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
-from jumok.errors import ConfigError
 from jumok.messages import did_you_mean, shell, tr, users_language
 
 if TYPE_CHECKING:

@@ -216,9 +216,10 @@ def _described(verdict: Verdict, language: Language) -> dict[str, Any]:
     return {
         "status": verdict.status,
         "right": [words.said(language) for words in verdict.right],
-        "wrong": verdict.wrong.said(language) if verdict.wrong else None,
-        "mistake": verdict.mistake,
-        "line": verdict.line,
+        "faults": [
+            {"text": fault.words.said(language), "mistake": fault.mistake, "line": fault.line}
+            for fault in verdict.faults
+        ],
         "printed": verdict.printed,
     }
 

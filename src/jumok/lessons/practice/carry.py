@@ -10,6 +10,7 @@ from types import ModuleType
 from jumok.lessons.practice.course import Exercise, exercise
 
 USED: dict[str, None] = {}  # the names of the reader's files that `mine` gave, in order
+REPLACED: set[str] = set()  # the names of those in whose place it gives jumok's solution
 
 
 def mine(name: str) -> ModuleType:
@@ -21,6 +22,8 @@ def mine(name: str) -> ModuleType:
         name: the slug of the exercise, such as "head".
     """
     found = exercise(name)
+    if found.file in REPLACED:
+        return _solution(found)
     path = Path(sys._getframe(1).f_globals["__file__"]).parent / found.file
     try:
         written = read(path)

@@ -14,7 +14,7 @@ A mistake is recognised by what it computes: the result of the reader's code equ
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from jumok.lessons.practice.course import Words
 
 Steps = Iterator[Words]
+Checks = Mapping[str, Callable[["Code"], Steps]]
 TOLERANCE = 1e-5
 
 
@@ -249,7 +250,7 @@ def require_tensor(given: object) -> Tensor:
     if isinstance(given, tuple | list):
         raise Wrong(
             Words(
-                "값 {count}개를 {kind}(으)로 돌려줍니다. 텐서 하나만 돌려주세요.",
+                "값 {count}개가 든 {kind}입니다. 텐서 하나만 돌려주세요.",
                 "The function returns {count} values as a {kind}. Return one tensor.",
             ),
             mistake="several-values",

@@ -1,7 +1,7 @@
 """The process that checks one file:   python -m jumok.lessons.practice.child FILE EXERCISE RESULT SECONDS
 
-It writes its verdict to RESULT as JSON: {"status", "right": [words], "wrong": words, "mistake", "line"}. Words are
-{"ko", "en"}. RESULT.where gets the stack if SECONDS pass.
+It writes its verdict to RESULT as JSON: {"status", "right": [words], "faults": [{"words", "mistake", "line"}]}. Words
+are {"ko", "en"}. RESULT.where gets the stack if SECONDS pass.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import faulthandler
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from jumok.lessons.practice.carry import USED, is_open, load, read
-from jumok.lessons.practice.checking import Code, Steps, Wrong
+from jumok.lessons.practice.carry import REPLACED, USED, is_open, load, read
+from jumok.lessons.practice.checking import Checks, Code, Wrong
 from jumok.lessons.practice.course import Words, exercise
-from jumok.lessons.practice.known_errors import explained, line_of, with_earlier_files
+from jumok.lessons.practice.known_errors import explained, line_of
 from jumok.lessons.practice.ready_made import require_own_code
 
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
@@ -40,27 +40,72 @@ def main(path: Path, slug: str, result: Path, seconds: float) -> None:
 
 
 def judge(path: Path, slug: str) -> dict[str, Any]:
-    """Run a file and its check in this process."""
+    """Run a file and its checks in this process.
+
+    Where a check fails and the file uses earlier files of the reader, the checks run again with jumok's solutions in
+    their place. So an earlier file is blamed only if this one is right with them.
+    """
+    first = _judged(path, slug)
+    used = set(USED)
+    if first["status"] != "wrong" or not used:
+        return first
+    alone = _judged(path, slug, replaced=used)
+    if alone["status"] != "right":
+        return alone
+    at_fault = [file for file in sorted(used) if _judged(path, slug, replaced=used - {file})["status"] != "right"]
+    files = at_fault or sorted(used)  # or several of them together
+    values = {"files": ", ".join(files), "commands": ", ".join(f"`jumok learn check {file}`" for file in files)}
+    words = Words(EARLIER.said("ko", **values), EARLIER.said("en", **values))
+    known = [fault for fault in first["faults"] if fault["mistake"] not in (None, "earlier-exercise")]
+    return {**first, "faults": [_fault(words, "earlier-file", None), *known]}
+
+
+def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[str, Any]:
+    """Run a file and its checks. replaced: the earlier files of the reader in whose place jumok's solutions stand."""
     right: list[dict[str, str]] = []
+    faults: list[dict[str, Any]] = []
     USED.clear()
-    try:
+    REPLACED.clear()
+    REPLACED.update(replaced)
+    with _noted(faults, path):
         source = _source(path)
         module = load(path, source)
-        for words in _checks(slug)(Code(module)):
-            right.append(vars(words))
-        require_own_code(slug, source)
-    except Wrong as wrong:
-        words = wrong.words if wrong.mistake else with_earlier_files(wrong.words, wrong.__cause__)
-        return _verdict("wrong", right, words, wrong.mistake, line_of(wrong.__cause__, path))
-    except NotImplementedError as error:
-        if is_open(source):
-            return _verdict("open", right, OPEN, None, line_of(error, path))
-        return _verdict("wrong", right, *explained(error), line_of(error, path))
+    checks = _checks(slug)
+    for name, check in checks.items():
+        if faults and not name:
+            break
+        with _noted(faults, path, name):
+            for words in check(Code(module)):
+                right.append(vars(words))
+    if not faults:
+        with _noted(faults, path):
+            require_own_code(slug, source)
+    is_left = bool(faults) and all(fault["mistake"] == NOT_WRITTEN for fault in faults)
+    return {"status": "open" if is_left else "wrong" if faults else "right", "right": right, "faults": faults}
+
+
+@contextlib.contextmanager
+def _noted(faults: list[dict[str, Any]], path: Path, function: str = "") -> Iterator[None]:
+    """Add what goes wrong in the block to the faults. function: of the file; its name then stands before the words."""
+    try:
+        yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and RecursionError, too: the reader's code may raise anything
-        return _verdict("wrong", right, *explained(error), line_of(error, path))
-    return _verdict("right", right, None, None, None)
+        reason: BaseException | None = error
+        if isinstance(error, Wrong):
+            words, mistake, reason = error.words, error.mistake, error.__cause__
+        elif isinstance(error, NotImplementedError) and is_open(read(path)):
+            words, mistake = OPEN, NOT_WRITTEN
+        else:
+            words, mistake = explained(error)
+        if function:
+            words = Words(f"{function}: {words.ko}", f"{function}: {words.en}")
+        faults.append(_fault(words, mistake, line_of(reason, path)))
+
+
+def _fault(words: Words, mistake: str | None, line: int | None) -> dict[str, Any]:
+    return {"words": vars(words), "mistake": mistake, "line": line}
 
 
 def _source(path: Path) -> str:
@@ -73,13 +118,18 @@ def _source(path: Path) -> str:
     return source
 
 
-def _checks(slug: str) -> Callable[[Code], Steps]:
-    """The check of an exercise."""
+def _checks(slug: str) -> Checks:
+    """The checks of an exercise by the functions of its file; "" for the only one, and for all functions together."""
     module = importlib.import_module(f"jumok.lessons.practice.checks.{exercise(slug).part}")
-    check: Callable[[Code], Steps] = getattr(module, slug)
-    return check
+    found = getattr(module, slug)
+    return found if isinstance(found, Mapping) else {"": found}
 
 
+NOT_WRITTEN = "not-written"
+EARLIER = Words(
+    "이 파일은 맞지만, 이 파일이 쓰는 앞의 파일이 틀렸습니다: {files}. 그 파일을 먼저 확인하세요: {commands}",
+    "This file is right, but a file that it uses is wrong: {files}. Check that one first: {commands}",
+)
 EMPTY = Words(
     "파일이 비어 있습니다. `jumok learn practice --restore {file}`로 다시 받으세요.",
     "The file is empty. Get it back with `jumok learn practice --restore {file}`.",
@@ -89,13 +139,6 @@ NOT_UTF8 = Words(
     "The file is not encoded in UTF-8. Save it as UTF-8 in your editor.",
 )
 OPEN = Words("아직 채우지 않은 부분이 있습니다.", "A part of the file is not written yet.")
-
-
-def _verdict(
-    status: str, right: list[dict[str, str]], words: Words | None, mistake: str | None, line: int | None
-) -> dict[str, Any]:
-    wrong = vars(words) if words else None
-    return {"status": status, "right": right, "wrong": wrong, "mistake": mistake, "line": line}
 
 
 def _limit_memory() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from jumok.messages import closest, did_you_mean
 
 HERE = Path(__file__).parent
 HOLE = re.compile(r"^(?P<indent> *)# <solution>\n.*?^ *# </solution>\n", re.MULTILINE | re.DOTALL)
+EARLIER = re.compile(r'^\w+ = mine\("(\w+)"\)\.(\w+)$', re.MULTILINE)
 MARK = re.compile(r"^ *# </?solution>\n", re.MULTILINE)
 BETWEEN_LANGUAGES = "\n\n- - -\n\n"  # in the docstring of an exercise: Korean above, English below
 FILE = re.compile(r"(?:\d\d_)?([a-z][a-z0-9_]*)(?:\.py)?")
@@ -82,7 +84,20 @@ class Exercise:
             f"Hint: jumok learn hint {self.number}\n\n"
         )
         hole = r"\g<indent># 여기를 채우세요. / Write your code here.\n\g<indent>raise NotImplementedError\n"
-        return head + HOLE.sub(hole, self._source)
+        return head + EARLIER.sub(
+            lambda line: f"# {exercise(line[1]).signature(line[2])}\n{line[0]}", HOLE.sub(hole, self._source)
+        )
+
+    def signature(self, name: str) -> str:
+        """How a function or a class of this file is called, and what forward of the class takes and returns."""
+        for node in ast.parse(self._source).body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return f"{name}{_signature(node)}"
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+                created = _signature(methods["__init__"]).removesuffix(" -> None")
+                return f"{name}{created}\n#     forward{_signature(methods['forward'])}"
+        raise KeyError(name)
 
     @property
     def title(self) -> Words:
@@ -106,6 +121,12 @@ class Exercise:
     @property
     def _source(self) -> str:
         return (HERE / "exercises" / f"{self.slug}.py").read_text(encoding="utf-8")
+
+
+def _signature(function: ast.FunctionDef) -> str:
+    """The arguments of a function, without self, and its result, as they are written."""
+    arguments = ast.unparse(function.args).removeprefix("self, ")
+    return f"({arguments}) -> {ast.unparse(function.returns)}" if function.returns else f"({arguments})"
 
 
 @cache

@@ -25,7 +25,7 @@ LOCK = ".progress.lock"
 
 @dataclass
 class Progress:
-    """What the reader did of one exercise. hints: how many were shown. right: whether it passed once."""
+    """What the reader did of one exercise. hints: how many were shown. right: whether it passed when last checked."""
 
     right: bool = False
     attempts: int = 0
@@ -61,11 +61,12 @@ class Practice:
         return self.path / one.file
 
     def tried(self, one: Exercise, verdict: Verdict) -> None:
-        """Record an attempt. An untouched file is none."""
-        if verdict.status != "open":
-            with self._changed(one) as entry:
-                entry.attempts += 1
-                entry.right = entry.right or verdict.status == "right"
+        """Record an attempt, and whether it passed. A file with a hole is no attempt."""
+        if verdict.status == "open" and not self.progress[one.slug].right:
+            return
+        with self._changed(one) as entry:
+            entry.attempts += verdict.status != "open"
+            entry.right = verdict.status == "right"
 
     def restore(self, one: Exercise) -> Path | None:
         """Write the file of an exercise anew. The old one is renamed; its new path is returned."""
@@ -76,6 +77,8 @@ class Practice:
             kept = file.rename(next(name for name in names if not name.exists()))
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomic(file, one.template)
+        with self._changed(one) as entry:
+            entry.right = False
         return kept
 
     def files(self) -> Iterator[tuple[Path, Exercise]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from jumok.lessons.practice.carry import USED
 from jumok.lessons.practice.checking import NO_SUPER_INIT, NOT_BOOLEAN, OTHER_DEVICE
 from jumok.lessons.practice.course import Words
 
@@ -265,7 +264,7 @@ def explained(error: BaseException) -> tuple[Words, str | None]:
     text = f"{type(error).__name__}: {error}".strip()
     for part, (mistake, words) in KNOWN.items():
         if part in text:
-            return with_earlier_files(Words(f"{words.ko}\n{text}", f"{words.en}\n{text}"), error), mistake
+            return Words(f"{words.ko}\n{text}", f"{words.en}\n{text}"), mistake
     if isinstance(error, MemoryError):
         return KNOWN["can't allocate memory"][1], "memory"
     if isinstance(error, SyntaxError):
@@ -276,30 +275,7 @@ def explained(error: BaseException) -> tuple[Words, str | None]:
         ), "syntax"
     if isinstance(error, SystemExit):
         return Words("코드가 스스로 끝났습니다: exit()를 지우세요.", "The code ended itself: remove exit()."), "exit"
-    words = Words(f"실행 중에 오류가 났습니다: {text}", f"The code raised an error: {text}")
-    return with_earlier_files(words, error), None
-
-
-def with_earlier_files(words: Words, error: BaseException | None) -> Words:
-    """Add where in the reader's earlier files the error arose, or which of them the code uses: the fault may be there.
-
-    An error that the check recognised and that arose outside these files is not theirs, so nothing is added.
-    """
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    for frame in reversed(frames):
-        name = Path(frame.filename).name
-        if name in USED:
-            return Words(
-                f"{words.ko}\n오류가 난 곳은 이 코드가 부른 {name}의 {frame.lineno}번째 줄입니다.",
-                f"{words.en}\nThe error arose in line {frame.lineno} of {name}, which this code calls.",
-            )
-    if error is not None or not USED:
-        return words
-    files = ", ".join(USED)
-    return Words(
-        f"{words.ko}\n이 코드는 {files}도 씁니다. 그쪽이 틀렸을 수도 있습니다.",
-        f"{words.en}\nThe code also uses {files}. The fault may be there.",
-    )
+    return Words(f"실행 중에 오류가 났습니다: {text}", f"The code raised an error: {text}"), None
 
 
 def line_of(error: BaseException | None, path: Path) -> int | None:

@@ -29,19 +29,26 @@ ENVIRONMENT = {  # of the process: one thread, and output in UTF-8 whatever the 
 Status = Literal["right", "wrong", "open"]
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Something that is wrong. mistake: its name if it is a known one. line: in the reader's file."""
+
+    words: Words
+    mistake: str | None = None
+    line: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a check found.
 
-    right: what is right, in order. wrong: the first thing that is not. mistake: its name if it is a known one.
-    line: in the reader's file. printed: what the code printed. status: "open" if a hole is left.
+    right: what is right, in order. faults: what is not, the first of each function. printed: what the code printed.
+    status: "open" if a hole is left, and all else is right.
     """
 
     status: Status
     right: tuple[Words, ...] = ()
-    wrong: Words | None = None
-    mistake: str | None = None
-    line: int | None = None
+    faults: tuple[Fault, ...] = ()
     printed: str = ""
 
 
@@ -78,10 +85,10 @@ def check(path: Path, exercise: Exercise, *, seconds: float = SECONDS) -> Verdic
         where = Path(f"{result}.where")
         stack = where.read_text(encoding="utf-8") if where.exists() else ""
         if stack or late:
-            return Verdict(
-                status="wrong", wrong=_too_long(seconds), mistake="endless", line=_line(stack, path), printed=printed
-            )
-        return Verdict(status="wrong", wrong=_ended(process.returncode), mistake="crash", printed=printed)
+            fault = Fault(_too_long(seconds), "endless", _line(stack, path))
+        else:
+            fault = Fault(_ended(process.returncode), "crash")
+        return Verdict(status="wrong", faults=(fault,), printed=printed)
 
 
 def _read(result: Path, printed: str) -> Verdict | None:
@@ -93,9 +100,7 @@ def _read(result: Path, printed: str) -> Verdict | None:
     return Verdict(
         status=found["status"],
         right=tuple(Words(**words) for words in found["right"]),
-        wrong=Words(**found["wrong"]) if found["wrong"] else None,
-        mistake=found["mistake"],
-        line=found["line"],
+        faults=tuple(Fault(Words(**one["words"]), one["mistake"], one["line"]) for one in found["faults"]),
         printed=printed,
     )
 

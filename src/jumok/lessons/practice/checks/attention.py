@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.lessons.practice.checking import (
+    Checks,
     Code,
     Mistake,
     Steps,
@@ -51,12 +52,16 @@ def query_key_value(code: Code) -> Steps:
     )
 
 
-def causal_mask(code: Code) -> Steps:
-    """The mask for T queries at the last of S positions, applied before the softmax."""
+def _causal_mask(code: Code) -> Steps:
+    """Check the mask for T queries at the last of S positions."""
     function = code.function("causal_mask")
     for t, s in ((4, 4), (3, 5), (1, 6)):
         _check_mask(function(t, s), t, s)
     yield Words("마스크가 맞습니다.", "The mask is right.")
+
+
+def _causal_attention(code: Code) -> Steps:
+    """Check that the mask is applied before the softmax."""
     function = code.function("causal_attention")
     for lead, t, s, d in (((2,), 5, 5, 3), ((2,), 3, 6, 4), ((2, 3), 4, 7, 5)):
         q, k, v = hidden(*lead, t, d, scale=2), hidden(*lead, s, d, seed=1), hidden(*lead, s, d, seed=2)
@@ -74,6 +79,9 @@ def causal_mask(code: Code) -> Steps:
         "쿼리가 마지막 T개 위치일 때와 헤드의 차원이 있을 때도 맞습니다.",
         "It also works for queries at the last T positions, and with a dimension of heads.",
     )
+
+
+causal_mask: Checks = {"causal_mask": _causal_mask, "causal_attention": _causal_attention}
 
 
 def _run_causal(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor) -> Any:

@@ -7,18 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jumok.lessons.practice.checking import Code, Mistake, Steps, compare, hidden, result_of, same
+from jumok.lessons.practice.checking import Checks, Code, Mistake, Steps, compare, hidden, result_of, same
 from jumok.lessons.practice.checks.attention_mistakes import mask_mistakes, softmax_mistakes
 from jumok.lessons.practice.course import Words
 from jumok.nn import attention_weights, causal_mask
-
-
-def shapes(code: Code) -> Steps:
-    """view, transpose, the dimension that a sum removes, broadcasting."""
-    yield from _split_width(code)
-    yield from _swap(code)
-    yield from _sum_keys(code)
-    yield from _scale_rows(code)
 
 
 def _split_width(code: Code) -> Steps:
@@ -151,8 +143,12 @@ def _scale_rows(code: Code) -> Steps:
     yield Words("scale_rows: 행마다 다른 수를 곱했습니다.", "scale_rows: each row is multiplied by its own number.")
 
 
-def averaging_matrix(code: Code) -> Steps:
-    """The triangular matrix that averages, and the product with it."""
+# view, transpose, the dimension that a sum removes, broadcasting.
+shapes: Checks = {"split_width": _split_width, "swap": _swap, "sum_keys": _sum_keys, "scale_rows": _scale_rows}
+
+
+def _averaging_matrix(code: Code) -> Steps:
+    """Check the triangular matrix that averages."""
     function = code.function("averaging_matrix")
     for t in (5, 8):
         compare(function(t), _averages(t), *_matrix_mistakes(t))
@@ -160,6 +156,10 @@ def averaging_matrix(code: Code) -> Steps:
         "행렬이 맞습니다. 행마다 합이 1이고 미래 토큰의 자리는 0입니다.",
         "The matrix is right: each row sums to one, and the places of future tokens are 0.",
     )
+
+
+def _average_past(code: Code) -> Steps:
+    """Check the product with it."""
     function = code.function("average_past")
     for batch, t, width in ((3, 5, 5), (2, 4, 3)):
         x = hidden(batch, t, width)
@@ -210,6 +210,9 @@ ALL_AVERAGED = Words(
     "Each sequence is averaged to one vector. Each position has its own average of the past, so the shape is that of "
     "x, (B, T, C).",
 )
+
+
+averaging_matrix: Checks = {"averaging_matrix": _averaging_matrix, "average_past": _average_past}
 
 
 def _averages(t: int) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from jumok.lessons.practice.checking import (
+    Checks,
     Code,
     Mistake,
     Steps,
@@ -120,12 +121,16 @@ def _source_mistakes(theirs: MultiHeadAttention, x: Tensor, context: Tensor) -> 
     ]
 
 
-def padding_mask(code: Code) -> Steps:
-    """The mask from lengths, and attention with rows that have no key."""
+def _padding_mask(code: Code) -> Steps:
+    """Check the mask from lengths."""
     function = code.function("padding_mask")
     for lengths, s in ((torch.tensor([3, 5, 1]), 5), (torch.tensor([2, 0, 4, 6]), 7)):
         _check_padding_mask(result_of(function, lengths, s), lengths, s)
     yield Words("마스크가 맞습니다.", "The mask is right.")
+
+
+def _masked_attention(code: Code) -> Steps:
+    """Check attention, also with rows that have no key."""
     function = code.function("masked_attention")
     for n_head, t, s, d in ((2, 4, 5, 3), (3, 6, 7, 5)):
         q, k, v = (hidden(3, n_head, n, d, seed=n + d, scale=2) for n in (t, s, s))
@@ -142,6 +147,9 @@ def padding_mask(code: Code) -> Steps:
         "모두 패딩인 행은 0이고, 입력의 NaN은 숨기지 않으며, 기울기에도 NaN이 없습니다.",
         "Rows of padding only give 0, a NaN in the input is not hidden, and the gradient contains no NaN.",
     )
+
+
+padding_mask: Checks = {"padding_mask": _padding_mask, "masked_attention": _masked_attention}
 
 
 def _mask(lengths: Tensor, s: int) -> Tensor:

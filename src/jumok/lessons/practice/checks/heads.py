@@ -8,7 +8,17 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from jumok.lessons.practice.checking import Code, Mistake, Steps, Wrong, compare, hidden, require_one_device, result_of
+from jumok.lessons.practice.checking import (
+    Checks,
+    Code,
+    Mistake,
+    Steps,
+    Wrong,
+    compare,
+    hidden,
+    require_one_device,
+    result_of,
+)
 from jumok.lessons.practice.checks.attention import run_module
 from jumok.lessons.practice.checks.attention_mistakes import attention_mistakes
 from jumok.lessons.practice.checks.attention_modules import (
@@ -136,19 +146,27 @@ def _joining_mistakes(parts: list[Tensor]) -> list[Mistake]:
     ]
 
 
-def split_heads(code: Code) -> Steps:
-    """view and transpose, the 4-D product, and the way back."""
+def _split_heads(code: Code) -> Steps:
+    """Check view and transpose."""
     function = code.function("split_heads")
     for batch, t, n_head, d in ((2, 5, 3, 4), (3, 2, 4, 5)):
         x = hidden(batch, t, n_head * d)
         right = x.unflatten(-1, (n_head, d)).transpose(1, 2)
         compare(result_of(function, x, n_head), right, *_split_mistakes(x, n_head))
     yield Words("헤드로 나누었습니다.", "The heads are split.")
+
+
+def _merge_heads(code: Code) -> Steps:
+    """Check the way back."""
     function = code.function("merge_heads")
     for batch, t, n_head, d in ((2, 5, 3, 4), (3, 2, 4, 5)):
         heads = hidden(batch, n_head, t, d)
         compare(result_of(function, heads), _merged(heads), *_merge_mistakes(heads))
     yield Words("헤드를 다시 합쳤습니다.", "The heads are merged again.")
+
+
+def _attend(code: Code) -> Steps:
+    """Check the product with a dimension of heads."""
     function = code.function("attend")
     for batch, t, n_head, d in ((2, 5, 3, 4), (3, 4, 2, 7)):
         q, k, v = (hidden(batch, t, n_head * d, seed=seed, scale=2) for seed in (1, 2, 3))
@@ -175,6 +193,9 @@ def split_heads(code: Code) -> Steps:
             ),
         )  # fmt: skip
     yield Words("4차원 행렬곱 하나로 모든 헤드를 계산했습니다.", "One product of 4-D tensors computes all heads.")
+
+
+split_heads: Checks = {"split_heads": _split_heads, "merge_heads": _merge_heads, "attend": _attend}
 
 
 VIEWED = Words(

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from jumok.lessons.practice.checking import (
+    Checks,
     Code,
     Mistake,
     Steps,
@@ -211,9 +212,12 @@ def sinusoidal_positions(code: Code) -> Steps:
     )
 
 
-def rotary_positions(code: Code) -> Steps:
-    """Rotated pairs (i, i + D/2) of queries and keys, and values that are not rotated."""
-    length, width = 5, 8
+LENGTH, WIDTH = 5, 8  # of what is rotated
+
+
+def _rotary(code: Code) -> Steps:
+    """Check the table of angles."""
+    length, width = LENGTH, WIDTH
     right = cos, sin = positions.rotary(length, width)
     half_cos, half_sin = cos[:, : width // 2], sin[:, : width // 2]
     given = code.function("rotary")(length, width)
@@ -228,7 +232,12 @@ def rotary_positions(code: Code) -> Steps:
     for result, wanted, half, other in zip(given, right, (half_cos, half_sin), (sin, cos), strict=True):
         compare(result, wanted, *_table_mistakes(wanted, half, other))
     yield Words("각의 표가 맞습니다.", "The table of angles is right.")
-    x = hidden(2, 3, length, width)
+
+
+def _rotate(code: Code) -> Steps:
+    """Check the rotation of pairs (i, i + D/2)."""
+    cos, sin = positions.rotary(LENGTH, WIDTH)
+    x = hidden(2, 3, LENGTH, WIDTH)
     rotate = code.function("rotate")
     rotated = raises(
         WHY_ROTATION["half-width"],
@@ -239,7 +248,11 @@ def rotary_positions(code: Code) -> Steps:
     compare(rotated, positions.rotate(x, cos, sin), *_rotation_mistakes(x, cos, sin))
     _require_distance(rotate)
     yield Words("회전한 뒤의 내적은 거리에만 의존합니다.", "Products after the rotation depend only on the distance.")
-    q, k, v = (hidden(2, 3, length, width, seed=seed) for seed in (1, 2, 3))
+
+
+def _attend(code: Code) -> Steps:
+    """Check attention with rotated queries and keys, and values that are not rotated."""
+    q, k, v = (hidden(2, 3, LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
     attended = raises(
         WHY_ATTENTION["wrong-length"],
         lambda: code.function("attend")(q.clone(), k.clone(), v.clone()),
@@ -252,6 +265,9 @@ def rotary_positions(code: Code) -> Steps:
         *_attention_mistakes(q, k, v),
     )
     yield Words("쿼리와 키만 회전시켰습니다.", "Only queries and keys are rotated.")
+
+
+rotary_positions: Checks = {"rotary": _rotary, "rotate": _rotate, "attend": _attend}
 
 
 WHY_TABLE = {
@@ -415,11 +431,13 @@ def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor) -> list[Mistake]:
     ]
 
 
-def embedding(code: Code) -> Steps:
-    """Rows of a table, and the same as a product with one-hot vectors."""
-    vocabulary = 7
-    ids = torch.tensor([[3, 0, 5, 3], [1, 1, 4, 2], [5, 2, 0, 1]])  # (B, T); the last id, 6, does not occur
-    table = hidden(vocabulary, 11)
+VOCABULARY = 7
+IDS = torch.tensor([[3, 0, 5, 3], [1, 1, 4, 2], [5, 2, 0, 1]])  # (B, T); the last id, 6, does not occur
+
+
+def _look_up(code: Code) -> Steps:
+    """Check the rows of a table."""
+    ids, table = IDS, hidden(VOCABULARY, 11)
     compare(
         code.function("look_up")(ids, table.clone()),
         table[ids],
@@ -434,11 +452,21 @@ def embedding(code: Code) -> Steps:
         ),
     )
     yield Words("토큰마다 표의 행을 찾았습니다.", "The row of each token is looked up.")
+
+
+def _one_hot(code: Code) -> Steps:
+    """Check one-hot vectors."""
+    ids, vocabulary = IDS, VOCABULARY
     hot = F.one_hot(ids, vocabulary)
     given = require_tensor(code.function("one_hot")(ids, vocabulary))
     require(given.is_floating_point() or not same(given, hot), WHY_ONE_HOT["not-float"], mistake="not-float")
     compare(given, hot.float(), *_one_hot_mistakes(ids, hot))
     yield Words("원-핫 벡터가 맞습니다.", "The one-hot vectors are right.")
+
+
+def _multiply(code: Code) -> Steps:
+    """Check the product of one-hot vectors and the table."""
+    ids, vocabulary, table = IDS, VOCABULARY, hidden(VOCABULARY, 11)
     with _Products() as products:
         given = code.function("multiply")(ids, table.clone())
     compare(given, table[ids])
@@ -468,7 +496,16 @@ def embedding(code: Code) -> Steps:
         f"Both ways give the same. Of the {vocabulary} rows, only the {int(touched.sum())} that occur in the batch "
         f"get a gradient.",
     )
+
+
+def _parameter_count(code: Code) -> Steps:
+    """Check the number of parameters."""
     yield _require_count(code.function("parameter_count")(*BERT))
+
+
+embedding: Checks = {
+    "look_up": _look_up, "one_hot": _one_hot, "multiply": _multiply, "parameter_count": _parameter_count
+}  # fmt: skip
 
 
 def _require_count(count: object) -> Words:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from jumok.lessons.practice.checking import Code, Steps, Wrong, raises, require
+from jumok.lessons.practice.checking import Checks, Code, Steps, Wrong, raises, require
 from jumok.lessons.practice.course import Words
 from jumok.tokenizers import train_tokenizer
 
@@ -192,9 +192,9 @@ TIED = {"ab": 3, "cd": 3, "ba": 1}
 Merges = list[tuple[str, str]]
 
 
-def bpe_merges(code: Code) -> Steps:
-    """Merges applied to a word, and merges learned from words."""
-    apply_merges, learn_merges = code.function("apply_merges"), code.function("learn_merges")
+def _apply_merges(code: Code) -> Steps:
+    """Check merges that are applied to a word."""
+    apply_merges = code.function("apply_merges")
     _compare_pieces(apply_merges, "banana", [("a", "n")], ["b", "an", "an", "a"])
     yield Words("병합 하나가 맞습니다.", "One merge is right.")
     _compare_pieces(apply_merges, "aaa", [("a", "a")], ["aa", "a"])
@@ -204,6 +204,11 @@ def bpe_merges(code: Code) -> Steps:
     _compare_pieces(apply_merges, "abc", [("b", "c"), ("a", "b")], ["a", "bc"])
     _compare_pieces(apply_merges, "책을책을", [("책", "을"), ("책을", "책을")], ["책을책을"])
     yield Words("병합을 배운 순서대로 적용합니다.", "The merges are applied in the order in which they were learned.")
+
+
+def _learn_merges(code: Code) -> Steps:
+    """Check merges that are learned from words."""
+    learn_merges = code.function("learn_merges")
     _compare_merges(learn_merges(dict(WORDS), 1), WORDS, 1)
     _compare_merges(learn_merges(dict(WORDS), 8), WORDS, 8)
     yield Words("가장 잦은 쌍을 매번 새로 셉니다.", "The most frequent pair is counted anew each time.")
@@ -213,14 +218,14 @@ def bpe_merges(code: Code) -> Steps:
     require(everything is not None, _NOTHING, mistake="no-return")
     _compare_merges(everything, {"abc": 2}, 9)
     yield Words("남은 쌍이 없으면 끝냅니다.", "It stops when no pair is left.")
-    yield from _as_jumok(apply_merges, learn_merges)
 
 
 _EMPTY = ("is an empty sequence", "iterable argument is empty", "IndexError")
 
 
-def _as_jumok(apply_merges: Callable[..., Any], learn_merges: Callable[..., Any]) -> Steps:
+def _as_jumok(code: Code) -> Steps:
     """Compare with the bpe tokenizer of jumok, on words whose pairs have no ties."""
+    apply_merges, learn_merges = code.function("apply_merges"), code.function("learn_merges")
     text = "\n".join(word for word, count in WORDS.items() for _ in range(count))
     merges = [tuple(pair) for pair in learn_merges(dict(WORDS), 3)]
     theirs = train_tokenizer(text, "bpe", vocab_size=256 + len(merges))
@@ -228,6 +233,9 @@ def _as_jumok(apply_merges: Callable[..., Any], learn_merges: Callable[..., Any]
         right = theirs.pieces(theirs.encode(word))
         require(apply_merges(word, merges) == right, _PIECES, word=word, given=apply_merges(word, merges), right=right)
     yield Words("jumok의 BPE 토크나이저와 같습니다.", "It equals the BPE tokenizer of jumok.")
+
+
+bpe_merges: Checks = {"apply_merges": _apply_merges, "learn_merges": _learn_merges, "": _as_jumok}
 
 
 def _compare_pieces(function: Callable[..., Any], word: str, merges: Merges, right: list[str]) -> None:
