@@ -22,8 +22,8 @@ EXERCISES = SOURCE / "lessons" / "practice" / "exercises"  # files for readers, 
 
 PUBLIC = {
     "BERT", "BERTConfig", "EncoderDecoder", "EncoderDecoderConfig", "GPT", "GPTConfig", "JumokError", "TrainConfig",
-    "Trainer", "evaluate", "generate", "load", "predict", "record", "save", "stream", "train", "train_tokenizer",
-    "view",
+    "Trainer", "evaluate", "generate", "language", "load", "predict", "record", "save", "stream", "train",
+    "train_tokenizer", "view",
 }  # fmt: skip
 
 

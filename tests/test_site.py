@@ -210,6 +210,8 @@ def test_search_and_width_in_a_browser(address: str) -> None:
         page.goto(f"{address}/ko/index.html")
         assert "/ko/particle.html" in page.evaluate(SEARCH, "어텐션")
         assert not [url for url in page.evaluate(SEARCH, "어텐션") if "/ko/" not in url]
+        for word in ("허깅페이스", "라마", "올라마"):  # as readers write them; the pages once had only the Latin names
+            assert "/ko/interop.html" in page.evaluate(SEARCH, word), word
         page.click(".nav-overlay-icon")
         page.click("pagefind-modal-trigger button")
         page.keyboard.insert_text("조사")

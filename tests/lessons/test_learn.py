@@ -940,3 +940,20 @@ def test_a_misspelled_word_of_a_slug_is_enough_for_a_hint() -> None:
     """`jumok learn quries` was only told the list, since no whole slug is like it."""
     with pytest.raises(ConfigError, match="Did you mean 'queries-keys-values'"):
         lessons.chapter("quries", "en")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_chapter_opens_in_a_browser(jumok: Any, monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or True)
+    end = jumok("learn", "3", "--open", "--lang", language, "--json")
+    assert (end.code, end.out.count("\n")) == (0, 1), end.err
+    assert opened == [Path(end.json["page"]).as_uri()]
+    page = Path(end.json["page"]).read_text(encoding="utf-8")
+    assert f'<html lang="{language}">' in page
+    assert end.json["title"] in page
+    assert jumok("learn", "--open").code == 2
+    monkeypatch.setattr("webbrowser.open", lambda uri: False)
+    end = jumok("learn", "3", "--open", "--lang", language)
+    assert end.code == 1
+    assert "page.html" in end.err

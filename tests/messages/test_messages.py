@@ -30,6 +30,8 @@ from jumok.training.subscribers.progress import TrainingView
 SOURCE = Path(package.__file__).parent
 ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
 SPEAKERS = {"say", "report"}  # functions that show a person what they are given
+# "tuple(으)로": both particles stand there, because the writer cannot know the sound before them. Another sentence can.
+BOTH_PARTICLES = re.compile(r"\(으\)로|은\(는\)|이\(가\)|을\(를\)|과\(와\)|[}`'\"]\(이\)")
 BANNED = ("까닭", "견주", "거든요", "눈길")
 ROOMS = sorted(path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
 
@@ -163,9 +165,17 @@ def test_the_korean_is_plain() -> None:
     """Words that machines overuse; and particles that depend on the sound of a value which the writer cannot know."""
     for korean in catalogue().values():
         assert not [word for word in BANNED if word in korean], korean
+        assert not BOTH_PARTICLES.search(korean), korean
         assert not re.search(r"(?<!-)\{(?!--)[^{}]*[^{}%]\}(은|는|이|가|을|를|과|와|로|으로)(?=[\s.,]|$)", korean), (
             korean
         )
+
+
+def test_no_korean_shows_both_particles() -> None:
+    """The words beside what they describe, too: of the exercises, the ladder and the pages."""
+    for path in [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.toml"), *SOURCE.rglob("*.js")]:
+        found = BOTH_PARTICLES.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"{path.relative_to(SOURCE)}: {found}"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -231,6 +241,45 @@ def test_the_language_is_that_of_the_user(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert users_language() == language
+
+
+@pytest.fixture
+def another_language(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("JUMOK_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    package.language(None)
+
+
+@pytest.mark.usefixtures("another_language")
+def test_a_program_speaks_the_language_of_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JUMOK_LANG=ko reached the command line alone: programs had errors, progress and pictures in English.
+
+    Settings keep the names that a program can type.
+    """
+
+    def refusal() -> str:
+        with pytest.raises(ConfigError) as refused:
+            package.GPTConfig(n_embd=250, n_head=6)
+        return str(refused.value)
+
+    assert not HANGUL.search(refusal())
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    assert HANGUL.search(refusal())
+    assert "--" not in refusal()
+    package.language("en")
+    assert not HANGUL.search(refusal())
+    said: list[str] = []
+    package.language("ko")
+    thread = threading.Thread(target=lambda: said.append(refusal()))  # a new thread has the values of no context
+    thread.start()
+    thread.join()
+    assert HANGUL.search(said[0])
+    package.language(None)
+    monkeypatch.setenv("JUMOK_LANG", "en")
+    assert not HANGUL.search(refusal())
+    with pytest.raises(ValueError, match="'jp' is not available"):
+        package.language("jp")
 
 
 # --- the command line in Korean ---

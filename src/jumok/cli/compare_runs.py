@@ -18,7 +18,6 @@ from jumok.messages import tr
 if TYPE_CHECKING:
     from jumok.evaluation.by_position import LossByPosition
 
-PICTURE = Path("loss-by-position.png")
 OPTIONS = {
     "lm": (*READING, "adapt", "adapt_rate"),
     "mlm": READING,
@@ -165,7 +164,6 @@ def compare(
 
     names, task = names_of(runs), _task_of_all(runs)
     require_options(task, runs[0], flags)
-    picture = PICTURE if picture is None and task == "lm" else picture
     require_picture(task, picture)
     rows, curves = [], {}
     materials: dict[tuple[str, ...], Any] = {}

@@ -43,7 +43,7 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     "--picture",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="draw the loss by the length of the context, as .png, .svg or .pdf [several runs: loss-by-position.png]",
+    help="draw the loss by the length of the context, as .png, .svg or .pdf",
 )
 @option("--adapt", is_flag=True, help="also evaluate while learning from the text (dynamic evaluation)")
 @option("--adapt-rate", type=float, help="learning rate of --adapt, relative to the norm of each tensor [0.003]")
@@ -66,8 +66,8 @@ def evaluate(
     with its targets. Figures per character and per byte are comparable across tokenizers; figures per token are not.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
-    A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table;
-    those of language models also in a picture, which shows the loss after each length of the context.
+    A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table, and
+    with --picture language models also in a picture, which shows the loss after each length of the context.
 
     With --adapt a language model also reads the text a second time and learns while it reads: it predicts some tokens,
     takes a step of gradient descent on them, and goes on. Compressors that adapt compare with these figures. The model

@@ -64,7 +64,7 @@ class Code:
         if not callable(found):
             raise Wrong(
                 Words(
-                    "함수 {name}이(가) 없습니다. 파일에 있던 이름과 인자를 그대로 두세요.",
+                    "{name} 함수가 없습니다. 파일에 있던 이름과 인자를 그대로 두세요.",
                     "The function {name} is missing. Keep the name and the arguments that the file came with.",
                 ),
                 name=name,
@@ -81,7 +81,7 @@ class Code:
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise Wrong(
                 Words(
-                    "nn.Module을 상속한 클래스 {name}이(가) 없습니다. 파일에 있던 이름을 그대로 두세요.",
+                    "nn.Module을 상속한 {name} 클래스가 없습니다. 파일에 있던 이름을 그대로 두세요.",
                     "The class {name}(nn.Module) is missing. Keep the name that the file came with.",
                 ),
                 name=name,

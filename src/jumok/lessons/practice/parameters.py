@@ -38,7 +38,7 @@ def _missing(module: nn.Module, name: str) -> Wrong:
     found, parameters = getattr(module, attribute, None), dict(module.named_parameters())
     if isinstance(found, nn.Parameter):
         words = Words(
-            "{name}이(가) nn.Parameter입니다. 여기에서는 파라미터를 가진 층이어야 합니다. 클래스의 설명에 적힌 층을 "
+            "{name} 속성이 nn.Parameter입니다. 여기에서는 파라미터를 가진 층이어야 합니다. 클래스의 설명에 적힌 층을 "
             "만드세요.",
             "{name} is an nn.Parameter. Here it should be a layer, which has parameters: create the one that the "
             "docstring of the class names.",
@@ -46,7 +46,7 @@ def _missing(module: nn.Module, name: str) -> Wrong:
         return Wrong(words, mistake="no-layer", name=attribute)
     if isinstance(found, Tensor):
         words = Words(
-            "{name}이(가) 보통의 텐서입니다. nn.Parameter로 감싸지 않으면 parameters()에 들어가지 않아 학습되지 "
+            "{name} 속성이 보통의 텐서입니다. nn.Parameter로 감싸지 않으면 parameters()에 들어가지 않아 학습되지 "
             "않습니다.",
             "{name} is a plain tensor. Without nn.Parameter it is not in parameters(), and the optimizer does not "
             "train it.",
@@ -54,7 +54,7 @@ def _missing(module: nn.Module, name: str) -> Wrong:
         return Wrong(words, mistake="plain-tensor", name=attribute)
     if isinstance(found, list | tuple):
         words = Words(
-            "{name}이(가) 파이썬 리스트입니다. 리스트 안의 모듈은 parameters()에 들어가지 않아 학습되지 않습니다. "
+            "{name} 속성이 파이썬 리스트입니다. 리스트 안의 모듈은 parameters()에 들어가지 않아 학습되지 않습니다. "
             "nn.ModuleList로 감싸세요.",
             "{name} is a Python list. The parameters of modules in a list are not in parameters(), and the optimizer "
             "does not train them. Use nn.ModuleList.",
@@ -80,7 +80,7 @@ def _missing(module: nn.Module, name: str) -> Wrong:
         owner, inside = owner.get_submodule(part), f"{inside}.{part}".strip(".")
     has = [child for child, _ in owner.named_children()] + [one for one, _ in owner.named_parameters(recurse=False)]
     words = Words(
-        "파라미터 {name}이(가) 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. {inside}에 있는 것: {found}.",
+        "{name} 파라미터가 없습니다. 층의 이름은 클래스의 설명에 적힌 대로 지으세요. {inside}에 있는 것: {found}.",
         "The parameter {name} is missing. Give the layers the names in the docstring of the class. {inside} has: "
         "{found}.",
     )

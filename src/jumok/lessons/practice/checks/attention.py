@@ -221,7 +221,7 @@ def _require_buffer(ours: nn.Module, longest: int) -> None:
     if not buffers and attributes:
         raise Wrong(
             Words(
-                '마스크 self.{name}이(가) 버퍼가 아니라 보통 속성입니다. 그러면 model.to("cuda")를 해도 마스크는 CPU에 '
+                '마스크(self.{name})가 버퍼가 아니라 보통 속성입니다. 그러면 model.to("cuda")를 해도 마스크는 CPU에 '
                 '남아 오류가 납니다. self.register_buffer("mask", ...)로 등록하세요.',
                 'The mask self.{name} is a plain attribute, not a buffer. model.to("cuda") would leave it on the CPU, '
                 'and forward would fail. Register it with self.register_buffer("mask", ...).',

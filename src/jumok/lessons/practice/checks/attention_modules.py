@@ -25,7 +25,7 @@ def require_no_bias(ours: nn.Module) -> None:
         if name.endswith(("q_proj.bias", "k_proj.bias", "v_proj.bias")):
             raise Wrong(
                 Words(
-                    "{name}이(가) 있습니다. 이 연습에서는 쿼리, 키, 값에 bias를 쓰지 않습니다: nn.Linear(..., "
+                    "{name} 파라미터가 있습니다. 이 연습에서는 쿼리, 키, 값에 bias를 쓰지 않습니다: nn.Linear(..., "
                     "bias=False).",
                     "There is a {name}. In this exercise queries, keys and values have no bias: nn.Linear(..., "
                     "bias=False).",
@@ -46,7 +46,7 @@ def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
         if name not in found:
             raise Wrong(
                 Words(
-                    "파라미터 {name}이(가) 없습니다. 있는 것: {found}. 층의 이름을 문제와 똑같이 쓰고 __init__에서 "
+                    "{name} 파라미터가 없습니다. 있는 것: {found}. 층의 이름을 문제와 똑같이 쓰고 __init__에서 "
                     "self에 넣으세요.",
                     "The parameter {name} is missing. The module has: {found}. Use the names of the task, and assign "
                     "the layers to self in __init__.",
@@ -59,7 +59,7 @@ def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
         if name not in expected:
             raise Wrong(
                 Words(
-                    "파라미터 {name}은(는) 문제에 없습니다. 학습하는 수가 늘어납니다.",
+                    "{name} 파라미터는 문제에 없습니다. 학습하는 수가 늘어납니다.",
                     "The parameter {name} is not in the task. It adds numbers that are learned.",
                 ),
                 mistake="extra-parameter",

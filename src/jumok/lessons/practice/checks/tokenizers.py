@@ -150,12 +150,11 @@ _BYTE_BY_BYTE = Words(
     "the bytes in a bytearray, and decode them together.",
 )
 _LATIN = Words(
-    "{right}이(가) {given}이(가) 되었습니다. chr는 바이트를 코드 포인트로 읽습니다. 바이트를 모아 UTF-8로 "
-    "decode하세요.",
+    "{right} 대신 {given} 값이 나왔습니다. chr는 바이트를 코드 포인트로 읽습니다. 바이트를 모아 UTF-8로 decode하세요.",
     "{right} became {given}. chr takes a byte for a code point. Collect the bytes, and decode them as UTF-8.",
 )
 _LEFT_OVER = Words(
-    "{right}이(가) {given}이(가) 되었습니다. 텍스트가 바이트로 끝날 때 모아 둔 바이트가 남습니다. 반복문이 끝난 "
+    "{right} 대신 {given} 값이 나왔습니다. 텍스트가 바이트로 끝날 때 모아 둔 바이트가 남습니다. 반복문이 끝난 "
     "뒤에도 한 번 더 decode하세요.",
     "{right} became {given}. Where the text ends with bytes, the collected bytes are left over. Decode them once more "
     "after the loop.",

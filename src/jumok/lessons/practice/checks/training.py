@@ -590,7 +590,7 @@ def _wrong_warmups(warmup: int, peak: float) -> Iterator[Mistake]:
 def _wrong_falls(right: Tensor, steps: int, warmup: int, peak: float) -> Iterator[Mistake]:
     at = torch.arange(steps + 1, dtype=torch.float64)
     jump = Words(
-        "웜업이 끝나는 곳에서 학습률이 peak에서 {after:.3f}(으)로 갑자기 떨어집니다. done을 웜업이 끝난 스텝부터 "
+        "웜업이 끝나는 곳에서 학습률이 peak에서 갑자기 {after:.3f}까지 떨어집니다. done을 웜업이 끝난 스텝부터 "
         "세세요: (step - warmup) / (steps - warmup).",
         "After the warm-up the rate jumps from peak to {after:.3f}. Count done from the end of the warm-up: "
         "(step - warmup) / (steps - warmup).",

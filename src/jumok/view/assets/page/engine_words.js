@@ -6,12 +6,12 @@ import { defineWords } from "../base/words.js";
 
 defineWords({
   "engine.id": [
-    "토큰 번호 {id}은(는) 어휘에 없습니다. 0부터 {last}까지 있습니다.",
+    "{id}번 토큰은 어휘에 없습니다. 0부터 {last}까지 있습니다.",
     "Token id {id} is not in the vocabulary, which has 0 to {last}.",
   ],
   "engine.no_labels": ["이 모델에는 라벨이 없습니다.", "This model has no labels."],
   "engine.no_layer": [
-    "층 {layer}이(가) 없습니다. 층은 0부터 {last}까지입니다.",
+    "{layer}번 층이 없습니다. 층은 0부터 {last}까지입니다.",
     "There is no layer {layer}; layers are 0 to {last}.",
   ],
   "engine.no_masks": ["이 모델은 빈칸의 토큰을 예측하지 않습니다.", "This model does not predict masked tokens."],
@@ -29,7 +29,7 @@ defineWords({
   ],
   "engine.not_ready": ["모델을 아직 읽지 못했습니다.", "The model has not been read yet."],
   "engine.not_this_model": [
-    "이 종류의 모델({kind})은 {method}을(를) 지원하지 않습니다.",
+    "이 종류의 모델({kind})에는 {method} 기능이 없습니다.",
     "A model of the kind {kind} does not support {method}.",
   ],
   "engine.window_moves": [

@@ -40,8 +40,8 @@ defineWords({
   "tab.text": ["글과 예측", "Text"],
   "tab.cross": ["교차 어텐션", "Cross-attention"],
   "about.heads": [
-    "한 층에 있는 헤드들의 어텐션 가중치를 선으로 표시합니다. 선이 굵을수록 가중치가 큽니다. 토큰 위에 마우스를 올려 보세요.",
-    "The weights of the heads of one layer, as lines. A thicker line is a larger weight. Hover over a token.",
+    "한 층에 있는 헤드들의 어텐션 가중치를 선으로 표시합니다. 선이 굵을수록 가중치가 큽니다. 토큰을 가리키거나 눌러 보세요.",
+    "The weights of the heads of one layer, as lines. A thicker line is a larger weight. Point at a token, or tap it.",
   ],
   "about.model": [
     "모든 층과 헤드의 어텐션 가중치를 표시합니다. 그림 하나가 헤드 하나입니다. 클릭하면 헤드를 선택하고, 두 번 클릭하면 확대합니다.",
@@ -146,7 +146,7 @@ defineWords({
   "masked.future": ["뒤에 오는 토큰이므로 마스킹됩니다.", "It comes later, so it is masked."],
   "legend.weight": ["어텐션 가중치", "attention weight"],
   "legend.root": ["색의 진하기는 가중치의 제곱근에 비례합니다.", "Colour grows with the square root of the weight."],
-  hoverHint: ["토큰에 마우스를 올리거나 클릭하세요.", "Hover over a token, or click to pin it."],
+  hoverHint: ["토큰을 가리키거나 누르세요.", "Point at a token, or tap it to pin it."],
   "weight.rounded": [
     "가중치는 반올림하여 저장했습니다. 반올림 오차는 행마다 평균 {mean}, 가중치 하나마다 최대 {most}입니다. 정확한 값이 필요하면 "
       + "--exact로 페이지를 다시 만드세요.",
@@ -338,7 +338,7 @@ defineWords({
   "key.help": ["이 도움말", "This help"],
   "key.escape": ["선택 해제, 닫기", "Clear the selection, close"],
   "key.zoom": ["행렬 확대와 이동", "Zoom and move in the matrix"],
-  "help.hover": ["마우스를 올리면 값을 표시하고, 클릭하면 고정합니다.", "Hover for numbers, click to pin."],
+  "help.hover": ["토큰을 가리키면 값을 표시하고, 누르면 고정합니다.", "Point for numbers, click or tap to pin."],
   "help.reading": ["읽는 법", "How to read it"],
   "help.readingText": [
     "어텐션 가중치는 각 토큰(쿼리)이 다른 토큰(키)을 참조하는 비율입니다. 한 쿼리의 가중치를 모두 더하면 1입니다. 층마다 헤드가 여러 개 "
