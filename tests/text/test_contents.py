@@ -479,6 +479,15 @@ def test_iso_2022_that_fits_no_codec_is_refused(tmp_path: Path, data: bytes) -> 
         read(write(tmp_path, "a.txt", data))
 
 
+def test_half_a_pair_in_utf_7_is_refused(tmp_path: Path) -> None:
+    """Python decodes it, and nothing can encode it again; found by a fuzzer."""
+    path = write(tmp_path, "a.txt", PROSE.encode("utf-7") + b" +2AA-.")
+    with pytest.raises(TextError, match=r"a\.txt: U\+D800 is half of a surrogate pair"):
+        read(path)
+    with pytest.raises(TextError, match="half of a surrogate pair"):
+        text.read_column(path, "text")
+
+
 @pytest.mark.parametrize(
     "string",
     [

@@ -193,7 +193,11 @@ def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], write
         normal = unicodedata.normalize("NFC", piece)
         composed = composed or normal != piece
         held += normal
-        digest.update(normal.encode())
+        try:
+            digest.update(normal.encode())
+        except UnicodeEncodeError as error:  # UTF-7 and escapes can spell halves
+            problem = half_pair(normal[error.start])
+            raise TextError("{where}: {problem}", where=found.file.name, problem=problem) from None
         if not held.isspace():  # write nothing of a blank file
             writer.write(held)
             held = ""
