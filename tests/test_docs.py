@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pkgutil
 import re
 import shlex
@@ -227,6 +228,17 @@ def python_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         exec(compile(code, "docs/python.md", "exec"), {})
     shutil.copytree(folder / "runs/python", folder / "runs/novel")
     return folder, printed.getvalue()
+
+
+def test_the_rows_inside_an_object_are_saved_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    paragraphs = [{"context": "바그너는 괴테의 파우스트를 읽었다.", "qas": []}, {"context": "1839년이다.", "qas": []}]
+    content = {"version": "KorQuAD_v1.0_train", "data": [{"title": "파우스트_서곡", "paragraphs": paragraphs}]}
+    Path("KorQuAD_v1.0_train.json").write_text(json.dumps(content), encoding="utf-8")
+    (code,) = blocks("docs/data.md", "python")
+    exec(code, {})
+    with jumok.text.read("paragraphs.jsonl", column="context") as text:
+        assert text.read() == "바그너는 괴테의 파우스트를 읽었다.\n1839년이다."
 
 
 @pytest.mark.long

@@ -74,6 +74,9 @@ BAD_TEXTS: dict[str, tuple[bytes | None, str]] = {
     "binary.txt": (b"\x7fELF\x02\x01\x01\x00" * 50, r"binary\.txt looks binary"),
     "broken.txt": ((KOREAN * 20).encode() + b"\xff\xfe\xff" + (KOREAN * 20).encode(), r"byte offset 1,540"),
     "broken949.txt": ((KOREAN * 20).encode("cp949") + b"\xff" + (KOREAN * 5).encode("cp949"), r"byte offset 1,100"),
+    "klue.json": (b'[{"title": "\\ud55c\\uad6d"}]', r"no column 'text'; the columns are 'title'; .*--column NAME"),
+    "page.txt": (b"<!DOCTYPE html><body>" + KOREAN.encode() * 50 + b"</body></html>", r"page\.txt is an HTML page"),
+    "notes.txt": (b'{"cells": [], "nbformat": 4}', r"is a Jupyter notebook.*nbconvert --to markdown notes\.txt"),
     "tales.tx": (None, r"tales\.tx does not exist.*did you mean.*tales\.txt"),
 }  # fmt: skip
 
@@ -88,6 +91,30 @@ def test_a_text_that_cannot_be_trained_on(jumok: Jumok, text: Path, name: str) -
     assert re.search(message, end.err), end.err
     assert end.out == ""
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "tales.txt", "--val", "page.txt", "--out", "new", *FLAGS],
+        ["train", "tales.txt", "page.txt", "--out", "new", *FLAGS],
+        ["train", "-", "--out", "new", *FLAGS],
+        ["evaluate", "run", "page.txt"],
+        ["view", "run", "--file", "page.txt"],
+        ["view", "run", "-"],
+        ["learn", "ladder", "page.txt", "--out", "new"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:4]),
+)
+def test_a_page_is_refused_wherever_a_text_is_read(jumok: Jumok, text: Path, model: Path, arguments: list[str]) -> None:
+    shutil.copytree(model, "run")
+    page = BAD_TEXTS["page.txt"][0]
+    assert page is not None
+    Path("page.txt").write_bytes(page)
+    end = jumok(*arguments, stdin=page)
+    assert end.code == 1
+    assert re.search(r"(page\.txt|<stdin>) is an HTML page; save it as plain text first", end.err), end.err
+    assert not Path("new").exists()
 
 
 def test_an_error_is_json_too(jumok: Jumok) -> None:

@@ -85,9 +85,17 @@ def test_a_prediction_is_the_softmax_of_the_logits(model: GPT):
 def test_nothing_has_no_class(model: GPT):
     with pytest.raises(TextError, match="text 2 of 3 is empty"):
         predict(model, ["좋아요", " ", "싫어요"])
+    for missing in (math.nan, None, np.float64("nan")):
+        with pytest.raises(TextError, match="text 2 of 2 is empty"):
+            predict(model, ["좋아요", missing])
+    with pytest.raises(TextError, match="text 1 of 1 is empty"):
+        predict(model, [math.nan])
+    with pytest.raises(TextError, match="texts, row 2: column 'text' holds inf"):
+        predict(model, ["좋아요", math.inf])
     with pytest.raises(TextError, match="one string was given"):
         predict(model, "좋아요")
     assert predict(model, []) == []
+    assert predict(model, [1.0]) == predict(model, ["1"])
 
 
 def test_a_model_without_labels_is_no_classifier():
@@ -204,7 +212,51 @@ def test_texts_on_the_command_line(command: Command, model: GPT):
 def test_standard_input_a_text_a_line(command: Command):
     for arguments in ((), ("-",)):
         end = command(*arguments, stdin="그냥 그래요\n\n봤어요\n")
-        assert [line.split("\t")[2] for line in end.out.splitlines()] == ["그냥 그래요", "봤어요"]
+        assert [line.split("\t")[2] for line in end.out.splitlines()] == ["그냥 그래요", "", "봤어요"]
+
+
+LINES = ["그냥 그래요", "", "봤어요", " \t ", "", "그냥 그래요"]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("codec", ["utf-8", "cp949"])
+def test_one_answer_for_each_line(command: Command, newline: str, end: str, codec: str):
+    """Blank lines were dropped, so that the answers no longer stood beside their questions."""
+    content = newline.join(LINES) + end.replace("\n", newline)
+    wanted = ["그냥 그래요", "", "봤어요", "", "", "그냥 그래요", *([""] if end == "\n\n" else [])]
+    Path("lines.txt").write_bytes(content.encode(codec))
+    for arguments, stdin in (("lines.txt", ""), ("-", content)):
+        found = command(arguments, stdin=stdin)
+        assert found.code == 0, found.err
+        rows = [line.split("\t") for line in found.out.split("\n")[:-1]]
+        assert [row[2] for row in rows] == wanted
+        assert [row[0] in LABELS for row in rows] == list(map(bool, wanted))
+        predictions = command(arguments, "--json", stdin=stdin).json["predictions"]
+        assert [one["text"] for one in predictions] == wanted
+        assert [one["label"] for one in predictions] == [row[0] or None for row in rows]
+        assert predictions[1]["probabilities"] is None
+
+
+def test_one_answer_for_each_line_of_an_encoder(command: Command, own_folder: Path):
+    tokenizer = train_tokenizer("\n".join(TEXTS), "char", special_tokens=SPECIAL_TOKENS)
+    sizes = {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 24}
+    bert = build(BERTConfig(vocab_size=tokenizer.vocab_size, **sizes, head="classify", labels=LABELS))
+    bert.tokenizer = tokenizer
+    save(bert, own_folder / "bert")
+    found = command("-", "--json", stdin="\n".join(LINES), folder="bert").json["predictions"]
+    assert [one["label"] is None for one in found] == [not line.strip() for line in LINES]
+
+
+def test_json_under_any_name(command: Command):
+    rows = [{"document": text, "label": 1.0} for text in ("그냥 그래요", None, "봤어요", float("nan"), "그냥 그래요")]
+    for name in ("klue.json", "klue.txt", "klue"):
+        Path(name).write_text(json.dumps(rows), encoding="utf-8")
+        for arguments, stdin in ((name, ""), ("-", json.dumps(rows))):
+            found = command(arguments, "--text=document", "--json", stdin=stdin).json["predictions"]
+            assert [one["text"] for one in found] == ["그냥 그래요", "", "봤어요", "", "그냥 그래요"]
+            end = command(arguments, stdin=stdin)
+            assert (end.code, "no column 'text' in any row" in end.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -290,9 +342,10 @@ def test_json_has_null_for_what_is_not_finite(capsys: pytest.CaptureFixture[str]
 
 def test_a_text_file_is_read_line_by_line(command: Command, tmp_path: Path):
     """Its name was taken for the text."""
-    (tmp_path / "notes.txt").write_text("그냥 그래요\n\n봤어요\n", encoding="utf-8")
-    end = command("notes.txt", "gone.txt")
-    assert [line.split("\t")[2] for line in end.out.splitlines()] == ["그냥 그래요", "봤어요", "gone.txt"]
+    for name in ("notes.txt", "notes.log", "notes"):
+        (tmp_path / name).write_text("그냥 그래요\n\n봤어요\n", encoding="utf-8")
+        end = command(name, "gone.txt")
+        assert [line.split("\t")[2] for line in end.out.splitlines()] == ["그냥 그래요", "", "봤어요", "gone.txt"]
 
 
 def test_a_run_that_is_no_classifier_is_said(command: Command, tmp_path: Path):

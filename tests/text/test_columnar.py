@@ -167,7 +167,7 @@ def test_columns_as_a_table(stored: Callable[[Any], Path]) -> None:
     )
     assert table.rows[0] == ("1", "바람이 불었다.", "0.5")
     assert table.rows[2] == ("1", "비가\n왔다.", "")
-    assert table.rows[4] == ("", "눈이 왔다.", "3.0")
+    assert table.rows[4] == ("", "눈이 왔다.", "3")
     assert table.sources[0].rows == 5
 
 

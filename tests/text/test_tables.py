@@ -89,7 +89,7 @@ def test_the_description(tmp_path: Path) -> None:
     assert table.sources[0].normalised
     assert table.describe() == (
         "4 rows of document, label; empty cells: 1 in document\n"
-        f"{path}: tsv, 4 rows, 24 characters, UTF-8 with BOM, CRLF newlines, decomposed (NFD) text composed"
+        f"{path}: tsv, 4 rows, 24 characters, UTF-8 with BOM, CRLF newlines, normalized to NFC"
     )
     for n in range(3):
         write(tmp_path, f"folder/{n}.csv", f"label\n{n}\n")
@@ -254,12 +254,6 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
             r"first line, which must name the columns; .*'정말.{28}…', '1'$",
         ),
         ("a.tsv", "\t".join(map(str, range(20))) + "\n", r"'11' and 8 more$"),
-        (
-            "a.tsv",
-            "document,label\n가,1\n",
-            r"the columns are 'document,label'.* separated by ',': give it as a \.csv file$",
-        ),
-        ("a.csv", "document\tlabel\n가\t1\n", r"separated by '\\t': give it as a \.tsv file$"),
         ("a.csv", "document,label\n", r"a\.csv has a header and no rows"),
         ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
         ("a.csv", "", r"a\.csv is empty"),
@@ -281,13 +275,13 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
         ("a.jsonl", '{"document": "가", "label": 1, "label": 0}', r"line 1: the name 'label' occurs more than once"),
         ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is not text"),
         ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
-        ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"no column 'label' in any line; .*did you mean 'lable'\?$"),
-        ("a.jsonl", "{}\n", r"no column 'document' in any line; the columns are none$"),
+        ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"no column 'label' in any row; .*did you mean 'lable'\?$"),
+        ("a.jsonl", "{}\n", r"no column 'document' in any row; the columns are none$"),
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
         ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv, \.parquet, \.arrow files"),
-        ("a.json", "[]", r"a\.json is not a table, .*give \.jsonl"),
+        ("a.json", "[]", r"a\.json has no rows"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:
@@ -354,7 +348,7 @@ def test_rows_in_memory_become_a_table() -> None:
     (source,) = table.sources
     assert (source.name, source.rows, source.chars, source.bytes, source.normalised) == ("demo", 4, 14, 31, True)
     assert table.describe() == (
-        "4 rows of 본문, n; empty cells: 1 in n\ndemo: 4 rows, 14 characters, UTF-8, decomposed (NFD) text composed"
+        "4 rows of 본문, n; empty cells: 1 in n\ndemo: 4 rows, 14 characters, UTF-8, normalized to NFC"
     )
 
 

@@ -115,9 +115,7 @@ def test_prose_survives_every_encoding(prose: str, tmp_path: Path, codec: str) -
 def test_describe_says_what_was_found(tmp_path: Path) -> None:
     path = write(tmp_path, "novels.txt", unicodedata.normalize("NFD", "가나다\r\n라").encode("utf-8-sig"))
     with text.read(path) as found:
-        assert found.describe() == (
-            f"{path}: 5 characters, UTF-8 with BOM, CRLF newlines, decomposed (NFD) text composed"
-        )
+        assert found.describe() == (f"{path}: 5 characters, UTF-8 with BOM, CRLF newlines, normalized to NFC")
     for n in range(3):
         write(tmp_path, f"folder/{n}.txt", f"{n}\n{POEM}".encode("cp949" if n else "utf-8"))
     with text.read([tmp_path / "folder"]) as found:
@@ -422,13 +420,17 @@ def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_standard_input_is_a_table_where_a_column_is_named(
     monkeypatch: pytest.MonkeyPatch, content: str, format: str
 ) -> None:
-    """`cat reviews.csv | jumok train - --column review` was refused, and without a column all of it was text."""
+    """`cat reviews.csv | jumok train - --column review` was refused. Without a column, JSON asks for one."""
     for data in (content.encode(), content.encode("cp949")):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
         found, source = one("-", column="review")
         assert (found, source.name, source.format) == ("가, 나\n다", "<stdin>", format)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
-    assert one("-")[0] == content
+    if format == "jsonl":
+        with pytest.raises(TextError, match="the columns are 'id', 'review'"):
+            one("-")
+    else:
+        assert one("-")[0] == content
 
 
 def test_a_column_of_a_novel_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

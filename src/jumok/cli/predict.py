@@ -53,10 +53,11 @@ def predict(
 ) -> None:
     """Classify texts with the classifier of a run folder.
 
-    A TEXT is the text itself, the name of a .csv, .tsv or .jsonl file, of which one column is read, or the name of an
-    existing .txt or .md file with one text per line. - reads stdin: one text per line, or a table if a column is named.
-    Each line of the output has the label, its probability and the text, separated by tabs. An empty cell has neither
-    label nor probability. Fields with a tab, a newline or a quotation mark are quoted, as csv and pandas read them.
+    A TEXT is the text itself, the name of a table (.csv, .tsv, .jsonl, .json), of which one column is read, or the name
+    of an existing text file with one text per line. - reads stdin: one text per line, or a table if a column is named
+    or it is JSON. Each line of the output has the label, its probability and the text, separated by tabs. There is one
+    for each line or row; that of a blank line or an empty cell has neither label nor probability. Fields with a tab, a
+    newline or a quotation mark are quoted, as csv and pandas read them.
     """
     from jumok import device as devices
     from jumok.inference.classify import predict_whole
@@ -130,7 +131,7 @@ def _write_table(texts: Sequence[str], predictions: Sequence[Prediction | None])
 
 def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, table_piped: bool) -> list[str]:
     """The texts that the arguments are or name. table_piped: whether stdin is a table."""
-    from jumok.text import FORMATS, read, read_table
+    from jumok.text import TABLES, read_column
 
     if not arguments and not sys.stdin.isatty():
         arguments = ("-",)
@@ -138,15 +139,9 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
         raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
     found: list[str] = []
     for argument in arguments:
-        kind = None if "\n" in argument else FORMATS.get(Path(argument).suffix.lower())
-        piped = argument == "-"
-        if piped and table_piped:
-            found += read_table(argument, [column], encoding=encoding).column(column)
-        elif piped or (kind == "text" and os.path.isfile(argument)):  # False for a text too long for a name
-            lines = read([argument], encoding=encoding)
-            found += [line for line in lines.read(0, lines.chars).split("\n") if line.strip()]
-        elif kind not in (None, "text"):
-            found += read_table(argument, [column], encoding=encoding).column(column)
+        is_named_like_a_table = "\n" not in argument and Path(argument).suffix.lower() in TABLES
+        if argument == "-" or is_named_like_a_table or os.path.isfile(argument):  # False for a text too long for a name
+            found += read_column(argument, column, encoding=encoding, table=table_piped)
         else:
             found.append(argument)
     return found

@@ -117,9 +117,9 @@ def train(
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
 
-    A TEXT is a file (.txt, .md, .jsonl, .csv, .tsv, .parquet, .arrow), a folder, or - for stdin, which is plain text,
-    or a table if a column is named. The tasks classify and seq2seq read columns of a table. Without a TEXT, the
-    built-in corpus `stories` is used, whose entropy is known, or `numbers` for seq2seq.
+    A TEXT is a file (.txt, .md, .json, .jsonl, .csv, .tsv, .parquet, .arrow), a folder, or - for stdin, which is plain
+    text, JSON, or a table if a column is named. The tasks classify and seq2seq read columns of a table. Without a TEXT,
+    the built-in corpus `stories` is used, whose entropy is known, or `numbers` for seq2seq.
 
     The run folder contains the model, its tokenizer, the loss curve and samples. Ctrl-C stops the training at any time,
     and --resume continues it.

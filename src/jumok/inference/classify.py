@@ -33,7 +33,7 @@ from jumok.models.checks import finite_rows, not_finite, require_tokenizer
 from jumok.models.framing import Framed, Framing
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
-from jumok.text import string_of
+from jumok.text import Text, from_rows, string_of
 
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
@@ -60,7 +60,7 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
 
     Args:
         model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
-        texts: one or more strings, none of them empty. For the texts of a file:
+        texts: one or more strings, none of them empty; numbers are spelled as in a table. For the texts of a file:
             `jumok.text.read_table("reviews.tsv", ["text"]).column("text")`.
 
     Raises:
@@ -75,8 +75,12 @@ def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
             'jumok.text.read_table(path, ["text"]).column("text").',
             kind=tr("string") if isinstance(texts, str) else tr("path"),
         )
-    if len(texts) == 1:  # the cells of a table may well be words that end like a file
-        texts = [string_of(texts[0])]
+    given = list(texts)
+    if len(given) == 1 and isinstance(
+        given[0], str | os.PathLike | Text
+    ):  # cells may well be words that end like a file
+        given = [string_of(given[0])]
+    texts = from_rows("text", ((one,) for one in given), name=tr("texts")).column("text") if given else []
     found = predict_whole(model, texts)
     for number, prediction in enumerate(found, 1):
         if prediction is None:

@@ -13,14 +13,15 @@ be decoded raises a `TextError` that names the byte or the line.
 from __future__ import annotations
 
 from jumok.text._given import Given, material_of, string_of, with_columns
-from jumok.text._inputs import FORMATS, Format
+from jumok.text._inputs import FORMATS, TABLES, Format
 from jumok.text._signs import with_signs
 from jumok.text._source import Source
-from jumok.text._table import Table, from_rows, read_table
+from jumok.text._table import Table, from_rows, read_column, read_table
 from jumok.text._text import Text, from_string, read
 
 __all__ = [
     "FORMATS",
+    "TABLES",
     "Format",
     "Given",
     "Source",
@@ -30,6 +31,7 @@ __all__ = [
     "from_string",
     "material_of",
     "read",
+    "read_column",
     "read_table",
     "string_of",
     "with_columns",

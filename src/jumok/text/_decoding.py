@@ -1,20 +1,23 @@
 """Detection of the encoding of a file, and strict decoding.
 
 The whole file is decoded to detect its encoding. The candidates, in order: the encoding of a byte-order mark; UTF-16
-and UTF-32 without a mark, if the bytes are clearly of that form; UTF-8; CP949 (the superset of EUC-KR that Korean
-Windows writes). charset-normalizer decides only for files that fit none of them, or that are not Korean in CP949.
+and UTF-32 without a mark, if the bytes are clearly of that form; for ASCII bytes ISO 2022, HZ and UTF-7, which write
+other characters with them; UTF-8; CP949 (the superset of EUC-KR that Korean Windows writes). charset-normalizer decides
+only for files that fit none of them, or that are not Korean in CP949.
 """
 
 from __future__ import annotations
 
 import codecs
 import encodings.aliases
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import did_you_mean, message, tr
+from jumok.text.hangul import LEADS, TAILS, VOWELS, join
 
 _BLOCK = 1 << 20  # bytes read at a time
 _SAMPLE = 1 << 16  # bytes used for estimates
@@ -44,12 +47,28 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": message("a zstd archive"),
     b"\x7fELF": message("a program"),
     b"SQLite format 3\x00": message("a database"),
+    b"{\\rtf": message("an RTF document"),
+    b"PAR1\x15": message("a Parquet table; name it .parquet"),
+    b"ARROW1\x00\x00": message("an Arrow table; name it .arrow"),
 }
 _CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
+
+_ISO_2022_MARKS = {b"\x1b$", b"\x1b(I"}  # sequences that choose a set of characters of two bytes, and half-width kana
+_SEVEN_BIT_MARKS = {*_ISO_2022_MARKS, b"\x0e", b"~{", b"+"}  # also a shift byte of ISO 2022, HZ, UTF-7
+_ISO_2022_CODECS = ("iso2022_kr", "iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004")
+_LEFT_OVER = re.compile("[\x0e\x0f]|\x1b\\$")  # what a codec of another language passes through
+
+# EUC-KR has codes for 2,350 syllables. KS X 1001, annex 3, spells the others: a filler and the three parts of the
+# syllable, with another filler for a missing tail. Python writes such sequences as EUC-KR, and does not join them as
+# CP949.
+_FILLER = "\u3164"
+_SPELLED = re.compile(f"{_FILLER}([{LEADS}])([{VOWELS}])([{''.join(TAILS)}{_FILLER}])")
+_KS_X_1001 = ("cp949", "iso2022_kr")  # codecs
 
 # The thirty most frequent syllables of novels and film reviews are about 40% of both. Text that decodes as CP949 but
 # has few of them is probably in another encoding. The last four express laughing and crying in online text.
 _COMMON = frozenset("이다는고하지가에을그아어나의도한은기서영리화로만보게니라들를ㅋㅎㅠㅜ")
+_KOREAN_SHARE = 0.08
 
 
 class Encoding(NamedTuple):
@@ -77,7 +96,30 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
     Raises:
         Undecodable: some bytes do not fit the codec.
     """
+    pieces = _decode_strictly(data, codec, start)
+    return _join_spelled(pieces) if codec in _KS_X_1001 else pieces
+
+
+def _join_spelled(pieces: Iterator[str]) -> Iterator[str]:
+    """Join the syllables that are spelled as in annex 3 of KS X 1001, also across two pieces."""
+    held = ""
+    for piece in pieces:
+        text = _SPELLED.sub(_syllable, held + piece)
+        begun = text.find(_FILLER, max(0, len(text) - 3))  # a sequence has four characters
+        held = "" if begun < 0 else text[begun:]
+        yield text[: len(text) - len(held)]
+    yield held
+
+
+def _syllable(spelled: re.Match[str]) -> str:
+    lead, vowel, tail = spelled.groups()
+    return join(lead, vowel, tail.replace(_FILLER, ""))
+
+
+def _decode_strictly(data: IO[bytes], codec: str, start: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(codec)("strict")
+    if codec == "iso2022_kr":
+        decoder.decode(b"\x1b$)C")  # the header, which a part of a mail lacks; without it Python drops the shifts
     data.seek(start)
     done = start
     while True:
@@ -97,6 +139,14 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
         done += len(block)
 
 
+def require_no_magic(data: IO[bytes], name: str) -> None:
+    """Raise TextError for a file that begins as images, documents and archives do."""
+    data.seek(0)
+    head = data.read(max(map(len, _MAGIC)))
+    if kind := next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None):
+        raise TextError("{name} looks binary ({kind}); save it as plain text first", name=name, kind=tr(kind))
+
+
 def detect(data: IO[bytes], name: str) -> Encoding:
     """Detect the encoding; raise TextError for binary or unknown ones, Undecodable for invalid bytes in a known one."""
     head = _window(data, 0)
@@ -104,8 +154,6 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         if head.startswith(mark) and codec in _WIDE:
             return Encoding(codec, len(mark))
     bom = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
-    if kind := next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None):
-        raise TextError("{name} looks binary ({kind}); save it as plain text first", name=name, kind=tr(kind))
     nul = _first_nul(data)
     wide, share = _best_wide(head)
     if nul is not None:
@@ -120,6 +168,8 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     not_utf8 = _misfit(data, "utf-8")
     if not_utf8 is not None and share >= 0.9 and _is_bare_utf16(head, wide) and _misfit(data, wide) is None:
         return Encoding(wide)
+    if not_utf8 is None and (seven_bit := _seven_bit(data, name)) is not None:
+        return seven_bit
     controls = len(head) - len(head.translate(None, _CONTROLS))
     if controls > len(head) // 20:
         raise TextError(
@@ -137,12 +187,49 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     return _korean_or_guessed(data, name, around, not_utf8)
 
 
+def _seven_bit(data: IO[bytes], name: str) -> Encoding | None:
+    """Return the encoding of ASCII bytes that stand for other characters; None for ASCII and for UTF-8.
+
+    Raises:
+        TextError: the bytes are those of ISO 2022, but fit none of its codecs.
+    """
+    found: set[bytes] = set()
+    data.seek(0)
+    before = b""
+    while block := data.read(_BLOCK):
+        if not block.isascii():
+            return None
+        found |= {mark for mark in _SEVEN_BIT_MARKS if mark in before + block}
+        before = (before + block)[-2:]
+    if found & _ISO_2022_MARKS:
+        for codec in _ISO_2022_CODECS:
+            if _misfit(data, codec) is None and not any(map(_LEFT_OVER.search, decode(data, codec))):
+                return Encoding(codec)
+        raise TextError(
+            "{name} looks like ISO 2022 (escape sequences among ASCII), but fits neither the Korean nor the Japanese "
+            "form of it; name its encoding with {--encoding NAME}, or save it in UTF-8",
+            name=name,
+        )
+    # Of 54,000 ASCII files of programs and their documentation none fitted HZ; 66 fitted UTF-7, none of them in Korean.
+    if b"~{" in found and _misfit(data, "hz") is None and _beyond_ascii(data, "hz"):
+        return Encoding("hz", guessed=True)
+    for mark, codec in ((b"\x0e", "iso2022_kr"), (b"+", "utf-7")):  # a shift byte without a header, as of a mail
+        if mark in found and _misfit(data, codec) is None and _korean_share(_beyond_ascii(data, codec)) > _KOREAN_SHARE:
+            return Encoding(codec, guessed=True)
+    return None
+
+
+def _beyond_ascii(data: IO[bytes], codec: str) -> str:
+    """Return the characters outside ASCII among the first ones of a file."""
+    return "".join(char for char in next(decode(data, codec), "") if char > "\x7f")
+
+
 def _korean_or_guessed(data: IO[bytes], name: str, around: bytes, not_utf8: Undecodable) -> Encoding:
     """Decide between CP949 and the encodings of other languages; `around` is a sample that is not UTF-8."""
     not_cp949 = _misfit(data, "cp949")
-    korean = around.decode("cp949", "ignore")
+    korean = _SPELLED.sub(_syllable, around.decode("cp949", "ignore"))
     foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer are not enough to decide
-    reads_korean = _korean_share(korean) > 0.08
+    reads_korean = _korean_share(korean) > _KOREAN_SHARE
     if not_cp949 is None and (reads_korean or not foreign):
         return Encoding("cp949")
     if not_cp949 is not None and reads_korean and foreign:
@@ -302,4 +389,5 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
 
 def display(codec: str) -> str:
     """Return the usual spelling of a codec, such as UTF-16LE."""
-    return codec.upper().replace("-LE", "LE").replace("-BE", "BE")
+    name = codec.upper().replace("-LE", "LE").replace("-BE", "BE")
+    return name.replace("ISO2022", "ISO-2022").replace("_", "-") if name.startswith("ISO2022") else name

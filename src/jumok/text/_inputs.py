@@ -17,7 +17,7 @@ from jumok.errors import TextError
 from jumok.files import parse_json
 from jumok.messages import did_you_mean, message, tr
 
-Format = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+Format = Literal["text", "json", "jsonl", "csv", "tsv", "parquet", "arrow"]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",
@@ -30,7 +30,7 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-"""Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text."""
+"""Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text or JSON."""
 
 TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
 """The suffixes of files that have rows and columns."""

@@ -30,20 +30,6 @@ def lines(pieces: Iterable[str]) -> Iterator[str]:
         yield "".join(held)
 
 
-def table_format(table: Reading) -> Format:
-    """Return the format of a table: by its suffix, or for standard input by its first line that is not blank.
-
-    A line that begins with "{" is JSON. A line with a comma and no tab is .csv; any other line is .tsv, also one with
-    a single column.
-    """
-    if table.file.path != "-":
-        return table.file.format
-    first = next((line for line in lines(table.pieces()) if line.strip()), "")
-    if first.lstrip().startswith("{"):
-        return "jsonl"
-    return "csv" if "," in first and "\t" not in first else "tsv"
-
-
 def listed(columns: Iterable[str]) -> str:
     """Return column names for a message; long names and long lists are shortened."""
     names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or [tr("none")]
@@ -79,18 +65,28 @@ def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
             raise TextError(
                 "{where}: not JSON: {error}; each line must be one JSON object", where=where, error=error
             ) from None
-        if not isinstance(row, JsonObject):
-            kind = type(row).__name__
-            raise TextError(
-                "{where}: a JSON {kind}; each line must be an object such as {{...}}", where=where, kind=kind
-            )
-        if row.repeated:
-            raise TextError(
-                "{where}: the name {key!r} occurs more than once in this object; rename one",
-                where=where,
-                key=row.repeated[0],
-            )
+        require_object(where, row)
         yield number, row
+
+
+def require_object(where: Place, row: Any) -> None:
+    """Raise TextError unless a row of JSON is an object with different names."""
+    if not isinstance(row, JsonObject):
+        kind = type(row).__name__
+        raise TextError("{where}: a JSON {kind}; each row must be an object such as {{...}}", where=where, kind=kind)
+    if row.repeated:
+        raise TextError(
+            "{where}: the name {key!r} occurs more than once in this object; rename one",
+            where=where,
+            key=row.repeated[0],
+        )
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a cell is empty: null, NaN, or NA and NaT of pandas."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
 
 
 # --- Delimited rows ---------------------------------------------------------------------------------------------
@@ -102,7 +98,7 @@ class _Dialect(NamedTuple):
     tabs_in_quotes: bool = True
 
 
-_CSV = _Dialect(",", quotes=True)
+_DELIMITERS = (",", "\t", ";", "|")
 # Some .tsv files are quoted and some are not (film reviews often begin with a quotation mark). The first dialect that
 # gives every row as many fields as the header is used. Quoted fields with a tab come last: in an unquoted file, two
 # stray quotation marks would otherwise enclose all rows between them.
@@ -110,14 +106,19 @@ _UNQUOTED_TSV = _Dialect("\t", quotes=False)
 _TSV = (_Dialect("\t", quotes=True, tabs_in_quotes=False), _UNQUOTED_TSV, _Dialect("\t", quotes=True))
 
 
-def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+def delimited_rows(reading: Reading, format: Format, columns: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of each row that is not blank; the first is the header, in NFC.
+
+    Args:
+        columns: names that the header should have. They choose between the delimiter of the format and others, such as
+            the semicolon of a spreadsheet program.
 
     Raises:
         TextError: a row has more or fewer fields than the header, or the quoting is invalid.
     """
-    dialect = _CSV
-    if tabs:
+    delimiter = _delimiter(reading, "\t" if format == "tsv" else ",", set(columns))
+    dialect = _Dialect(delimiter, quotes=True)
+    if delimiter == "\t":
         dialect = next((known for known in _TSV if _consistent(lines(reading.pieces()), known)), _UNQUOTED_TSV)
     name, number, width = reading.file.name, 1, 0
     try:
@@ -140,6 +141,22 @@ def delimited_rows(reading: Reading, *, tabs: bool) -> Iterator[tuple[int, list[
         raise TextError(
             "{name}, after line {number:,}: broken quoting: {error}", name=name, number=number, error=error
         ) from None
+
+
+def _delimiter(reading: Reading, usual: str, columns: set[str]) -> str:
+    """Return the delimiter with which the header names the columns, or else, for a message, has several fields."""
+    headers: dict[str, list[str]] = {}
+    for delimiter in (usual, *(one for one in _DELIMITERS if one != usual)):
+        try:
+            _, header = next(_records(lines(reading.pieces()), _Dialect(delimiter, quotes=True)), (0, []))
+        except csv.Error:
+            continue
+        headers[delimiter] = [unicodedata.normalize("NFC", field) for field in header]
+        if columns <= set(headers[delimiter]):
+            return delimiter
+    if len(headers.get(usual, ())) > 1:
+        return usual
+    return max(headers, key=lambda delimiter: len(headers[delimiter]), default=usual)
 
 
 def only_place(name: str, header: list[str], column: str) -> int:

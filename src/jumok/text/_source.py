@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import tr
-from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden
+from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden, require_no_magic
 from jumok.text._inputs import Format, Input
 
 MOST_COPIES = 3  # named in a message
@@ -61,7 +61,7 @@ class Source:
         elif self.newlines not in ("", "\n"):
             found.append(tr("{kind} newlines", kind={"\r\n": "CRLF", "\r": "CR"}[self.newlines]))
         if self.normalised:
-            found.append(tr("decomposed (NFD) text composed"))
+            found.append(tr("normalized to NFC"))
         return f"{self.name}: {', '.join(found)}"
 
 
@@ -79,7 +79,7 @@ def _described(sources: Sequence[Source], chars: int) -> str:
     guessed = [source.name for source in sources if source.guessed]
     line = tr("{files:,} files: {chars:,} characters, {encodings}", files=len(sources), chars=chars, encodings=listed)
     if composed:
-        line += tr(", decomposed (NFD) text composed in {files:,}", files=composed)
+        line += tr(", normalized to NFC in {files:,}", files=composed)
     if guessed:
         names = ", ".join(guessed)
         line += "\n" + tr(
@@ -158,10 +158,11 @@ def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading
     try:
         size = data.seek(0, os.SEEK_END)
         if size == 0 and file.named:
-            raise TextError("{name} is empty; jumok needs text to work with", name=file.name)
+            raise empty(file)
         if size == 0:
             yield None
         else:
+            require_no_magic(data, file.name)
             found = detect(data, file.name) if codec is None else overridden(data, file.name, codec)
             yield Reading(file, data, size, found)
     except Undecodable as error:
@@ -186,6 +187,11 @@ class Place(NamedTuple):
         if self.row:
             return tr("{name}, row {number:,}", name=self.name, number=self.number)
         return tr("{name}, line {number:,}", name=self.name, number=self.number)
+
+
+def empty(file: Input) -> TextError:
+    """Return the error for an input without a byte."""
+    return TextError("{name} is empty; jumok needs text to work with", name=file.name)
 
 
 def blank(file: Input) -> TextError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,16 @@ from pathlib import Path
 from jumok.errors import ConfigError, TextError
 from jumok.messages import did_you_mean, message, tr
 from jumok.text._columnar import COLUMNAR, Columnar, columnar
+from jumok.text._contents import format_of
 from jumok.text._decoding import known_codec
 from jumok.text._inputs import TABLES, Format, Input, find, open_input, require_one_stdin
-from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
+from jumok.text._json import inner_rows, json_rows
+from jumok.text._rows import delimited_rows, is_missing, lines, listed, only_place
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
+
+_EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -104,14 +109,17 @@ def read_table(
     """Read the named columns of .csv, .tsv, .jsonl, .parquet and .arrow files into one table.
 
     Encodings, newlines, normal form, folders and copies are handled as in `read`; a folder is searched only for tables.
-    Standard input ("-") is read as JSON lines if it begins with "{", as .csv if its first line contains a comma and no
-    tab, and otherwise as .tsv. Empty lines are skipped.
+    A file that is JSON is read whatever its name: objects one per line, in a list, or one after another. Standard input
+    ("-") that is no JSON is read as .csv if its first line contains a comma and no tab, and otherwise as .tsv. Empty
+    lines are skipped.
 
-    - .csv and .tsv begin with a header that names the columns. In a .csv, a cell that contains a comma, a newline or a
+    - .csv and .tsv begin with a header that names the columns. If it does not with the usual delimiter, a tab, a
+      semicolon, a vertical bar and a comma are tried. In a .csv, a cell that contains the delimiter, a newline or a
       (doubled) quotation mark is enclosed in double quotes (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180). In a
       .tsv, quotation marks enclose cells only if all rows then have the same width; otherwise they are ordinary
       characters.
-    - In .jsonl, numbers and truth values become their JSON spelling. null and missing names become "".
+    - Numbers and truth values become their JSON spelling, whole numbers without a point: a label 1.0 is "1". null, NaN
+      and missing names become "".
 
     Args:
         columns: columns that every input must have. Other columns are ignored.
@@ -125,29 +133,36 @@ def read_table(
     writer = _TableWriter(columns)
     require_one_stdin(paths)
     codec = None if encoding is None else known_codec(encoding)
-    files = [found for path in paths for found in _find(str(path))]
+    files = [found for path in paths for found in find(str(path), TABLES, what=message("table"))]
     if not files:
         raise TextError("no table was given; name at least one file or folder, or - for standard input")
     for file in files:
-        with open_input(file) as data:
-            if file.format in COLUMNAR:
-                with columnar(file, data) as columns_of_file:
-                    if columns_of_file is not None:
-                        _add(columns_of_file, file.format, _columnar_cells(columns_of_file, writer), writer)
-                continue
-            with reading(file, data, codec) as found:
-                if found is not None:
-                    _read_source(found, writer)
+        _read_file(file, codec, writer)
     if not writer.sources:
         raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
     return writer.table()
+
+
+def read_column(path: str | Path, column: str, *, encoding: str | None = None, table: bool = True) -> list[str]:
+    """Return the cells of one column of a table, or the lines of a file that is no table; a blank line is "".
+
+    Args:
+        table: whether standard input is a table if it is not JSON.
+
+    Raises:
+        TextError: as for `read_table`.
+    """
+    writer = _TableWriter(column)
+    for file in find(str(path), TABLES, what=message("table")):
+        _read_file(file, None if encoding is None else known_codec(encoding), writer, lines_are_rows=True, table=table)
+    return writer.table().column(column)
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
     """Make a `Table` from rows in memory, with the same newlines, NFC and checks as for a file.
 
     Args:
-        rows: a cell is a string, a number, a truth value, or None for an empty cell.
+        rows: a cell is a string, a number, a truth value, or None or NaN for an empty cell.
         name: of the rows, for messages.
 
     Raises:
@@ -196,28 +211,45 @@ def _digest(rows: Iterable[Row]) -> str:
     return digest.hexdigest()
 
 
-def _find(name: str) -> list[Input]:
-    """Return the tables that one argument refers to: the file itself, or the tables in a folder."""
-    files = find(name, TABLES, what=message("table"))
-    for file in files:
-        if file.format == "text" and file.path != "-":
-            raise TextError(
-                "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
-                "- for standard input",
-                name=file.name,
-                suffixes=", ".join(TABLES),
-            )
-    return files
-
-
 # --- Reading --------------------------------------------------------------------------------------------------------
 
 
-def _read_source(table: Reading, writer: _TableWriter) -> None:
-    """Add the rows of one input; empty and blank files found in a folder are skipped."""
-    format = table_format(table)
-    cells = _json_cells(table, writer) if format == "jsonl" else _delimited_cells(table, writer, tabs=format == "tsv")
-    _add(table, format, ((Place(table.file.name, number), row) for number, row in cells), writer)
+def _read_file(
+    file: Input, codec: str | None, writer: _TableWriter, *, lines_are_rows: bool = False, table: bool = True
+) -> None:
+    """Add the rows of one input; empty and blank files found in a folder are skipped.
+
+    Args:
+        lines_are_rows: read plain text, too: each line is a row of one cell. table: whether standard input is a table.
+    """
+    with open_input(file) as data:
+        if file.format in COLUMNAR:
+            with columnar(file, data) as columns:
+                if columns is not None:
+                    _add(columns, file.format, _columnar_cells(columns, writer), writer)
+            return
+        with reading(file, data, codec) as found:
+            if found is not None:
+                format = format_of(found, table=table)
+                _add(found, format, _cells(found, format, writer, lines_are_rows), writer)
+
+
+def _cells(
+    found: Reading, format: Format, writer: _TableWriter, lines_are_rows: bool
+) -> Iterator[tuple[Place, list[str]]]:
+    if format in ("jsonl", "json"):
+        return _json_cells(found, format, writer)
+    if format != "text":
+        return _delimited_cells(found, format, writer)
+    if lines_are_rows:
+        name = found.file.name
+        return ((Place(name, n), [line if line.strip() else ""]) for n, line in enumerate(lines(found.pieces()), 1))
+    raise TextError(
+        "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
+        "- for standard input",
+        name=found.file.name,
+        suffixes=", ".join(TABLES),
+    )
 
 
 def _add(
@@ -237,19 +269,18 @@ def _add(
         raise blank(table.file)
 
 
-def _json_cells(table: Reading, writer: _TableWriter) -> Iterator[tuple[int, list[str]]]:
-    names: dict[str, None] = {}  # in the order in which they appear
-    for number, row in json_objects(table):
-        names.update(dict.fromkeys(row))
-        where = Place(table.file.name, number)
-        yield number, [_spelled(where, column, row.get(column)) for column in writer.columns]
+def _json_cells(table: Reading, format: Format, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
+    names: dict[str, str] = {}  # in the order in which they appear, with a hint
+    for where, row in json_rows(table, format):
+        names.update(dict.fromkeys(row, inner_rows(row)))
+        yield where, [_spelled(where, column, row.get(column)) for column in writer.columns]
     for column in writer.columns if writer.new_rows else ():
         if column not in names:
             raise TextError(
-                "{name}: no column {column!r} in any line; {known}",
+                "{name}: no column {column!r} in any row; {known}",
                 name=table.file.name,
                 column=column,
-                known=_known(column, list(names)),
+                known=_known(column, list(names)) + next(filter(None, names.values()), ""),
             )
 
 
@@ -269,11 +300,26 @@ def _columnar_cells(table: Columnar, writer: _TableWriter) -> Iterator[tuple[Pla
 
 
 def _spelled(where: Place, column: str, value: object) -> str:
-    """Return a cell as a string: None becomes "", numbers and truth values their JSON spelling."""
-    if value is None:
+    """Return a cell as a string: "" for a missing one; numbers in their JSON spelling, whole ones without a point.
+
+    pandas stores a column of whole numbers with a missing one as floats; as labels they have to equal those of other
+    files.
+    """
+    if is_missing(value):
         return ""
     if isinstance(value, str):
         return value
+    if getattr(value, "ndim", None) == 0:  # a scalar of NumPy
+        return _spelled(where, column, value.item())  # type: ignore[attr-defined]
+    if isinstance(value, float) and math.isinf(value):
+        raise TextError(
+            "{where}: column {column!r} holds {value}, which is not a finite number; remove the row or empty the cell",
+            where=where,
+            column=column,
+            value=value,
+        )
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise TextError(
@@ -284,24 +330,23 @@ def _spelled(where: Place, column: str, value: object) -> str:
     )
 
 
-def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+def _delimited_cells(table: Reading, format: Format, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
     name = table.file.name
-    rows = delimited_rows(table, tabs=tabs)
+    rows = delimited_rows(table, format, writer.columns)
     _, header = next(rows, (0, []))
     if not header:
         return
     for column in writer.columns:
         if column not in header:
             raise TextError(
-                "{name}: no column {column!r} in its first line, which must name the columns; {known}{hint}",
+                "{name}: no column {column!r} in its first line, which must name the columns; {known}",
                 name=name,
                 column=column,
                 known=_known(column, header),
-                hint=_other_suffix(column, header),
             )
     places = [only_place(name, header, column) for column in writer.columns]
     for number, fields in rows:
-        yield number, [fields[at] for at in places]
+        yield Place(name, number), [fields[at] for at in places]
     if not writer.new_rows and table.file.named:
         raise TextError("{name} has a header and no rows; jumok needs rows to work with", name=name)
 
@@ -309,14 +354,6 @@ def _delimited_cells(table: Reading, writer: _TableWriter, *, tabs: bool) -> Ite
 def _known(column: str, columns: Sequence[str]) -> str:
     """Return the part of a message that lists the columns and suggests a similar name."""
     return tr("the columns are {columns}", columns=listed(columns)) + did_you_mean(column, columns, clause=True)
-
-
-def _other_suffix(column: str, header: Sequence[str]) -> str:
-    """Return a hint if the only field of the header is a header of the other format."""
-    for mark, suffix in ((",", ".csv"), ("\t", ".tsv")):
-        if len(header) == 1 and column in header[0].split(mark):
-            return tr("; its cells are separated by {mark!r}: give it as a {suffix} file", mark=mark, suffix=suffix)
-    return ""
 
 
 # --- Collecting the rows --------------------------------------------------------------------------------------------

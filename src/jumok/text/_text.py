@@ -18,10 +18,22 @@ from typing import IO, NamedTuple
 from jumok.errors import TextError
 from jumok.messages import tr
 from jumok.text._columnar import COLUMNAR, Columnar, columnar
-from jumok.text._decoding import known_codec
+from jumok.text._contents import format_of
+from jumok.text._decoding import known_codec, overridden
 from jumok.text._inputs import TABLES, Format, Input, find, no_room, open_input, require_one_stdin, spool
-from jumok.text._rows import delimited_rows, json_objects, listed, only_place, table_format
-from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
+from jumok.text._json import inner_rows, json_rows
+from jumok.text._rows import delimited_rows, is_missing, listed, only_place
+from jumok.text._source import (
+    Place,
+    Reading,
+    Source,
+    Sources,
+    blank,
+    describe_sources,
+    empty,
+    half_pair,
+    reading,
+)
 from jumok.text.boundaries import recut
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
@@ -95,8 +107,9 @@ def read(
 
     - A folder refers to all files below it with a suffix of `FORMATS`, sorted by path. Hidden, empty and blank files
       are skipped.
-    - From .jsonl, .csv, .tsv, .parquet and .arrow files one column is read. Its rows are joined by "\\n"; empty rows
-      are skipped. A folder that `datasets` saved is read like any folder of .arrow files.
+    - From .jsonl, .csv, .tsv, .parquet and .arrow files, and from files that are JSON under another name, one column is
+      read. Its rows are joined by "\\n"; empty rows are skipped. A folder that `datasets` saved is read like any folder
+      of .arrow files.
     - Two inputs are separated by exactly one blank line: the newlines at the end of the first become two.
     - An input with the same content as an earlier one is skipped; its name is added to the `copies` of that source.
     - Standard input is plain text. If `column` is given, it is a table of the format that `read_table` detects.
@@ -119,20 +132,19 @@ def read(
     inputs = [found for path in paths for found in find(str(path))]
     if not inputs:
         raise TextError("no text was given; name at least one file or folder, or - for standard input")
-    if column is not None and not any(_is_table(file, column) for file in inputs):
-        names = ", ".join(file.name for file in inputs[:3])
-        raise TextError(
-            "column {column!r} was given for plain text ({names}); only {suffixes} have columns",
-            column=column,
-            names=names,
-            suffixes=", ".join(TABLES),
-        )
     with _TextWriter(spool_dir, in_memory) as writer:
         for file in inputs:
             with open_input(file, spool_dir, in_memory) as data:
                 _read_source(file, data, codec, column, writer)
         if not writer.sources:
             raise TextError("{path} holds only empty and blank files; jumok needs text to work with", path=paths[0])
+        if column is not None and all(source.format == "text" for source in writer.sources):
+            raise TextError(
+                "column {column!r} was given for plain text ({names}); only {suffixes} have columns",
+                column=column,
+                names=", ".join(source.name for source in writer.sources[:3]),
+                suffixes=", ".join(TABLES),
+            )
         return writer.finish()
 
 
@@ -152,7 +164,11 @@ def from_string(s: str, name: str = "<string>") -> Text:
                 problem=half_pair(s[error.start]),
                 start=error.start,
             ) from None
-        _read_source(Input(name, name, "text", named=True), data, "utf-8", None, writer)
+        file = Input(name, name, "text", named=True)
+        if not s:
+            raise empty(file)
+        found = Reading(file, data, len(data.getbuffer()), overridden(data, name, "utf-8"))
+        _add(found, "text", found.pieces(), writer)
         return writer.finish()
 
 
@@ -165,7 +181,7 @@ def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | 
         return
     with reading(file, data, codec) as found:
         if found is not None:
-            format = table_format(found) if _is_table(file, column) else "text"
+            format = format_of(found, table=column is not None)
             pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
             _add(found, format, pieces, writer)
 
@@ -177,7 +193,11 @@ def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], write
         normal = unicodedata.normalize("NFC", piece)
         composed = composed or normal != piece
         held += normal
-        digest.update(normal.encode())
+        try:
+            digest.update(normal.encode())
+        except UnicodeEncodeError as error:  # UTF-7 and escapes can spell halves
+            problem = half_pair(normal[error.start])
+            raise TextError("{where}: {problem}", where=found.file.name, problem=problem) from None
         if not held.isspace():  # write nothing of a blank file
             writer.write(held)
             held = ""
@@ -190,10 +210,6 @@ def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], write
             writer.end_source(found.source(format=format, chars=chars, normalised=composed, sha256=sha256))
     elif found.file.named:
         raise blank(found.file)
-
-
-def _is_table(file: Input, column: str | None) -> bool:
-    return file.format != "text" or (file.path == "-" and column is not None)
 
 
 def _joined(rows: Iterable[str]) -> Iterator[str]:
@@ -209,18 +225,20 @@ def _joined(rows: Iterable[str]) -> Iterator[str]:
 def _column(table: Reading, column: str | None, format: Format) -> Iterator[str]:
     """Yield the text of each row that is not empty; the default column is "text"."""
     wanted = unicodedata.normalize("NFC", column or "text")
-    if format == "jsonl":
-        return _json_column(table, wanted)
-    return _delimited_column(table, wanted, tabs=format == "tsv", named=column is not None)
+    if format in ("jsonl", "json"):
+        return _json_column(table, wanted, format)
+    return _delimited_column(table, wanted, format, named=column is not None)
 
 
-def _json_column(table: Reading, column: str) -> Iterator[str]:
-    for number, row in json_objects(table):
-        where = Place(table.file.name, number)
+def _json_column(table: Reading, column: str, format: Format) -> Iterator[str]:
+    for where, row in json_rows(table, format):
         if column not in row:
-            raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=_choice(row))
+            known = _choice(row) + inner_rows(row)
+            raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=known)
         value = row[column]
-        if not isinstance(value, str | None):
+        if is_missing(value):
+            continue
+        if not isinstance(value, str):
             raise _no_text(where, column, json.dumps(value))
         if value:
             try:
@@ -235,7 +253,9 @@ def _columnar_column(table: Columnar, column: str | None) -> Iterator[str]:
     if wanted not in table.columns:
         raise _no_column(table, wanted, table.columns, named=column is not None)
     for where, [value] in table.rows([wanted]):
-        if not isinstance(value, str | None):
+        if is_missing(value):
+            continue
+        if not isinstance(value, str):
             raise _no_text(where, wanted, str(value))
         if value:
             yield value
@@ -247,9 +267,9 @@ def _no_text(where: Place, column: str, value: str) -> TextError:
     )
 
 
-def _delimited_column(table: Reading, column: str, *, tabs: bool, named: bool) -> Iterator[str]:
+def _delimited_column(table: Reading, column: str, format: Format, *, named: bool) -> Iterator[str]:
     name = table.file.name
-    rows = delimited_rows(table, tabs=tabs)
+    rows = delimited_rows(table, format, [column])
     _, header = next(rows, (1, []))
     if column not in header:
         raise _no_column(table, column, header, named=named)

@@ -1,0 +1,680 @@
+"""Texts and tables as people have them: what a file holds decides, not its name.
+
+Odd and bad input, all below:
+
+- JSON under any name: a list of objects; objects one per line, with and without a broken or cut line, one after
+  another over several lines; one object with its rows inside (KLUE, KorQuAD, AI Hub); a list of texts, of lists, of
+  nothing; cut off in the middle; with NaN; in CP949 and UTF-16; in a .jsonl, a .csv, on standard input; a notebook.
+- Markup under any name: HTML, XHTML, an error page as .csv, XML with and without a declaration, a dump of a wiki,
+  Word's XML, subtitles in SAMI.
+- Documents and archives under .txt: PDF, docx, .hwp, gzip, RTF, SQLite, Parquet, Arrow, images; with a named encoding.
+- Texts that only begin like these: poems, chat logs, footnotes, Markdown with HTML, programs, texts that quote JSON or
+  HTML, sets of braces. They are read as they are.
+- Syllables that KS X 1001 spells with jamo; fillers and jamo that are meant.
+- ISO 2022 (KR, JP, CN), HZ, UTF-7; with and without a header, damaged; ASCII that looks a little like them.
+- Characters that Unicode declares to be equal to others.
+- NaN, infinity, NA, NumPy's numbers and whole floats as cells.
+- Delimiters other than those of the suffix.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import sqlite3
+import unicodedata
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jumok import text
+from jumok.errors import TextError
+from jumok.text import hangul
+
+ROWS = [
+    {"title": "유튜브 내달 2일까지 크리에이터 지원", "label": 3},
+    {"title": "어버이날 맑다가 흐려져", "label": "생활"},
+]
+WANTED = [("유튜브 내달 2일까지 크리에이터 지원", "3"), ("어버이날 맑다가 흐려져", "생활")]
+KORQUAD = {"version": "KorQuAD_v1.0", "data": [{"title": "파우스트_서곡", "paragraphs": [{"context": "바그너는"}]}]}
+NOTEBOOK = {
+    "cells": [{"cell_type": "markdown", "source": ["# 제목"]}],
+    "metadata": {},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+PAGE = "<html><head><title>제목</title></head>\n<body><p>나는 학교에 갔다.</p></body></html>\n"
+
+
+def write(folder: Path, name: str, content: bytes | str) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(path: Path | str, **options: Any) -> str:
+    with text.read(path, **options) as found:
+        return found.read()
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+def dumped(value: Any, **how: Any) -> str:
+    return json.dumps(value, **{"ensure_ascii": False, **how})
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+LINES = "\n".join(map(dumped, ROWS))
+JSON_ROWS = {
+    "a list": dumped(ROWS),
+    "a list over several lines": dumped(ROWS, indent=2) + "\n",
+    "a list in escapes": dumped(ROWS, ensure_ascii=True),
+    "lines": LINES + "\n",
+    "lines with blank ones": "\n\n" + LINES.replace("\n", "\n \n"),
+    "one after another": "\n".join(dumped(row, indent=4) for row in ROWS),
+    "in CP949": dumped(ROWS).encode("cp949"),
+    "in UTF-16": dumped(ROWS).encode("utf-16"),
+    "with a mark": dumped(ROWS).encode("utf-8-sig"),
+    "with CRLF": dumped(ROWS, indent=2).replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("form", JSON_ROWS)
+@pytest.mark.parametrize("name", ["klue.json", "klue.txt", "klue", "klue.jsonl", "klue.csv", "klue.md"])
+def test_json_is_read_as_rows_whatever_its_name(tmp_path: Path, name: str, form: str) -> None:
+    """`jumok train klue.json` learned brackets and `\\uc815`."""
+    path = write(tmp_path, name, JSON_ROWS[form])
+    if form == "one after another" and name == "klue.jsonl":
+        with pytest.raises(TextError, match=r"line 1: not JSON: .*; each line must be one JSON object"):
+            read(path)
+        return
+    assert text.read_table(path, ["title", "label"]).rows == WANTED
+    with text.read(path, column="title") as found:
+        assert found.read() == "\n".join(title for title, _ in WANTED)
+        assert found.sources[0].format == ("jsonl" if "lines" in form and "several" not in form else "json")
+    assert read(path, column="title", encoding=found.sources[0].encoding) == "\n".join(title for title, _ in WANTED)
+    with pytest.raises(TextError, match=r"no column 'text'; the columns are 'title', 'label'; choose one with"):
+        read(path)
+
+
+@pytest.mark.parametrize("form", JSON_ROWS)
+def test_json_on_standard_input(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    stdin(monkeypatch, JSON_ROWS[form])
+    assert text.read_table("-", ["title", "label"]).rows == WANTED
+    stdin(monkeypatch, JSON_ROWS[form])
+    with pytest.raises(TextError, match="no column 'text'"):
+        read("-")
+
+
+def test_json_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, words and escapes can be cut anywhere."""
+    rows = [
+        {"a": -12.5, "b": True, "c": '가"\\\n각😀'},
+        {"a": 1e-7, "b": None, "c": ""},
+        {"a": 3, "b": False, "c": "}]"},
+    ]
+    path = write(tmp_path, "a.txt", dumped(rows, ensure_ascii=True))
+    whole = text.read_table(path, ["a", "b", "c"]).rows
+    assert whole == [("-12.5", "true", '가"\\\n각😀'), ("1e-07", "", ""), ("3", "false", "}]")]
+    for block in (1, 2, 3, 7):
+        monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
+        assert text.read_table(path, ["a", "b", "c"]).rows == whole
+
+
+def test_a_long_list_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder never sees more than a few rows at once."""
+    import jumok.text._json as module
+
+    seen: list[int] = []
+    decoder = module._DECODER
+    spy = SimpleNamespace(raw_decode=lambda held, at: (seen.append(len(held)), decoder.raw_decode(held, at))[1])
+    monkeypatch.setattr(module, "_DECODER", spy)
+    monkeypatch.setattr("jumok.text._decoding._BLOCK", 1000)
+    path = write(tmp_path, "a.json", dumped([{"text": f"{n}번째 줄"} for n in range(3000)], indent=1))
+    assert read(path).endswith("2999번째 줄")
+    assert max(seen) < 5000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (dumped(KORQUAD), r"no column 'text'; .*'version', 'data'.* the rows may be in 'data': save .*\.jsonl"),
+        (dumped(KORQUAD, indent=2), r"no column 'text'; .* the rows may be in 'data'"),
+        (dumped(NOTEBOOK), r"notebook; .*jupyter nbconvert --to markdown .*a\.txt"),
+        (dumped(NOTEBOOK, indent=1), "Jupyter notebook"),
+        (dumped(["안녕", "잘 가"]), r"row 1: a JSON str; each row must be an object"),
+        (dumped([["안녕", 1], ["잘 가", 0]]), "row 1: a JSON list"),
+        ('["안녕", 1]\n["잘 가", 0]\n["또 봐", 0]\n', "line 1: a JSON list"),
+        (dumped([{"text": "가"}, "나"]), "row 2: a JSON str"),
+        (dumped([{"text": ["가"]}]), r"row 1: column 'text' holds \[.*, which is not text"),
+        ("[]", "has no rows"),
+        ('[{"text": "가", "text": "나"}]', "row 1: the name 'text' occurs more than once"),
+        (dumped(ROWS * 50)[:-40], r"line 1: not JSON: .*; repair the file, or copy it again"),
+        (dumped(ROWS * 50, indent=1)[:-40], r"line \d\d\d: not JSON"),
+        (dumped(ROWS * 50)[:-1] + ",]", "not JSON"),
+        (dumped(KORQUAD)[:-5], "not JSON"),
+        ("\n".join([LINES] * 9 + ["{broken"] + [LINES] * 3), r"line 19: not JSON"),
+        ("\n".join([LINES] * 9)[:-9], r"line 18: not JSON"),
+        ("{broken\n" + "\n".join([LINES] * 9), r"line 1: not JSON"),
+        (dumped([{"text": "\ud83d"}], ensure_ascii=True), "half of a surrogate pair"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.json", "a"])
+def test_json_that_is_no_list_of_texts_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+    with pytest.raises(TextError, match=said.replace(r"a\.txt", name)):
+        read(write(tmp_path, name, content), column="title" if "not JSON" in said else None)
+
+
+def test_a_table_in_an_object_says_where_its_rows_are(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.json", dumped(KORQUAD, indent=2))
+    with pytest.raises(TextError, match=r"no column 'title' in any row; .*the rows may be in 'data'"):
+        text.read_table(path, "title")
+
+
+# --- Texts that begin like something else -----------------------------------------------------------------------------
+
+CHAT = "[홍길동] [오후 3:12] 안녕\n[김철수] [오후 3:13] 응 안녕 ㅋㅋㅋ\n[홍길동] [오후 3:15] [사진]\n"
+PLAIN = {
+    "chat": CHAT,
+    "chat that ends in a bracket": CHAT.rstrip(),
+    "one line of a chat": "[홍길동]",
+    "footnotes": "[1] 훈민정음은 1443년에 만들어졌다.\n[2] 같은 책, 12쪽.\n",
+    "a poem in braces": "{산유화}\n산에는 꽃 피네\n꽃이 피네\n갈 봄 여름 없이\n{끝}",
+    "a poem in angle brackets": "<산유화>\n산에는 꽃 피네\n꽃이 피네\n<끝>\n",
+    "a poem in an element": "<시>\n산에는 꽃 피네\n</시>\n",
+    "a tale with stage directions": "<무대 어두워진다>\n영희: 누구세요?\n<막>\n",
+    "Markdown": "[문서](https://a.kr)와 [예제](b.md)\n\n# 제목\n",
+    "Markdown with HTML": '<p align="center"><img src="a.png"></p>\n\n# 제목\n\n<details>더 보기</details>\n',
+    "Markdown in one element": '<div align="center">\n\n# 제목\n\n나는 **학교**에 갔다.\n\n<br/>\n</div>\n',
+    "Markdown with a comment": "<!-- 쓰는 중 -->\n# 제목\n본문 <br>",
+    "front matter": "---\ntitle: 제목\n---\n본문\n",
+    "a program in C": "{\n  int a = 1;\n  return a;\n}\n",
+    "a program in JavaScript": "[1, 2, 3].map((x) => x + 1);\n{ let a = [4]; }\n",
+    "a dict of Python": "{'a': 1, 'b': [2, 3]}\n",
+    "braces": "{가, 나, 다}는 집합이고 [0, 1]은 구간이다.\n",
+    "a template": "{{ 제목 }}\n{% if 본문 %}{{ 본문 }}{% endif %}\n",
+    "quoted JSON first": '{"label": "긍정", "text": "좋아요"}\n위와 같은 줄이 JSON Lines이다. 줄마다 객체가 있다.\n',
+    "a quoted list first": '[{"a": 1}, {"a": 2}]\n이것은 JSON 배열의 예이다. 대괄호 안에 객체가 쉼표로 나뉘어 있다.\n',
+    "quoted JSON last": '아래는 예이다.\n{"label": "긍정"}\n{"label": "부정"}\n{"label": "긍정"}\n',
+    "an open list": '[{"a": 1}, {"a": 2},\n' + "그리고 나머지는 생략한다. " * 9,
+    "quoted HTML": "<!DOCTYPE html>\n이 줄은 HTML 문서의 첫 줄이다.\n",
+    "a quoted page": PAGE + "\n위 코드를 브라우저에서 열어 보자.\n",
+    "a comparison": "<3 사랑해\na < b > c\n>",
+    "a mail": "<hong@example.kr> 님이 씀:\n> 안녕하세요\n>",
+    "a string": '"안녕"',
+    "a number": "12345",
+    "bytes of a kind": "GIF는 그림 형식이다. PDF도 있다. PK",
+    "WikiExtractor": '<doc id="5">\n지미 카터\n\n카터는 정치인이다.\n</doc>\n<doc id="9">\n수학\n</doc>\n',
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "-"])
+def test_texts_that_only_begin_like_json_or_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    if name == "-":
+        stdin(monkeypatch, PLAIN[kind])
+    path = "-" if name == "-" else write(tmp_path, name, PLAIN[kind])
+    with text.read(path) as found:
+        assert found.read() == PLAIN[kind]
+        assert found.sources[0].format == "text"
+
+
+def test_a_string_is_the_text_itself() -> None:
+    """A string was named as a text by its author; only files are judged by their content."""
+    for string in (dumped(ROWS), PAGE, "%PDF-1.7\n", LINES, dumped(NOTEBOOK), "{\\rtf1 가}"):
+        with text.from_string(string) as found:
+            assert found.read() == string
+    with pytest.raises(TextError, match="is empty"):
+        text.from_string("")
+
+
+def test_programs_and_their_documentation_stay_texts() -> None:
+    """The sources of this project have all that looks like something else, and none of it is."""
+    root = Path(__file__).parents[2]
+    paths = [
+        path
+        for folder in ("src/jumok/text", "src/jumok/view/assets", "docs", "tests/text", "tests/js")
+        for path in sorted((root / folder).rglob("*"))
+        if path.suffix in (".py", ".md", ".js", ".mjs", ".css", ".toml")
+    ]
+    assert len(paths) > 100
+    for path in paths:
+        with text.read(path) as found:
+            assert found.sources[0].format == "text", path
+
+
+# --- Markup -----------------------------------------------------------------------------------------------------------
+
+MARKUP = {
+    "HTML": (PAGE, "an HTML page"),
+    "HTML with a doctype": ("<!DOCTYPE html>\n" + PAGE, "an HTML page"),
+    "HTML in capitals": ("\n <!doctype HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>" + PAGE.upper(), "an HTML page"),
+    "HTML after a comment": ("<!-- saved from url=(0019)https://a.kr/ -->\n" + PAGE, "an HTML page"),
+    "HTML with a class": (PAGE.replace("<html>", '<html lang="ko">'), "an HTML page"),
+    "HTML before a comment": (PAGE + "<!-- 0.1 s -->", "an HTML page"),
+    "XHTML": ('<?xml version="1.0"?><!DOCTYPE html>' + PAGE, "an XML document"),
+    "XML": ('<?xml version="1.0" encoding="UTF-8"?>\n<SJML><s>가</s></SJML>', "an XML document"),
+    "SGML": ('<!DOCTYPE tei.2 SYSTEM "tei.dtd">\n<tei.2><text>가 나 다</text></tei.2>', "an XML document"),
+    "a wiki": (
+        '<mediawiki xmlns="http://a/" xml:lang="ko">\n<page><text>가</text></page></mediawiki>',
+        "an XML document",
+    ),
+    "undeclared XML": (
+        "<corpus>\n <s n='1'>나는 &lt;갔다&gt;.</s>\n <s>너는 왔다.</s>\n</corpus>\n",
+        "an XML document",
+    ),
+    "SAMI": ("<SAMI>\n<BODY>\n<SYNC Start=1><P Class=KRCC>안녕\n</BODY>\n</SAMI>", "SAMI subtitles"),
+}
+
+
+@pytest.mark.parametrize("kind", MARKUP)
+@pytest.mark.parametrize("codec", ["utf-8", "cp949", "utf-16"])
+def test_markup_is_refused_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, codec: str
+) -> None:
+    content, said = MARKUP[kind]
+    data = content.encode(codec)
+    for name in ("a.txt", "a.html", "a.csv", "a.jsonl"):
+        path = write(tmp_path, name, data)
+        with pytest.raises(TextError, match=f"{name} is {said}; save it as plain text first"):
+            read(path)
+        with pytest.raises(TextError, match=said):
+            read(path, encoding=codec)
+        with pytest.raises(TextError, match=said):
+            text.read_table(path, "text")
+    stdin(monkeypatch, data)
+    with pytest.raises(TextError, match=f"<stdin> is {said}"):
+        read("-")
+
+
+# --- Documents and archives -------------------------------------------------------------------------------------------
+
+
+def docx() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("word/document.xml", "<w/>")
+    return data.getvalue()
+
+
+def database(folder: Path) -> bytes:
+    connection = sqlite3.connect(folder / "a.db")
+    connection.execute("create table a (b)")
+    connection.commit()
+    connection.close()
+    return (folder / "a.db").read_bytes()
+
+
+DOCUMENTS: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "PDF": (lambda _: b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\n", "a PDF document"),
+    "docx": (lambda _: docx(), "a zip archive"),
+    "hwp": (lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), r"\.hwp"),
+    "gzip": (lambda _: gzip.compress("가나다".encode()), "a gzip archive"),
+    "RTF": (lambda _: rb"{\rtf1\ansi\ansicpg949 \'b0\'a1\par}", "an RTF document"),
+    "SQLite": (database, "a database"),
+    "Parquet": (lambda _: b"PAR1\x15\x04\x15\x10\x15\x14L\x15\x02\x15\x00\x12", "a Parquet table; name it .parquet"),
+    "Arrow": (lambda _: b"ARROW1\x00\x00\xff\xff\xff\xff", "an Arrow table"),
+    "PNG": (lambda _: b"\x89PNG\r\n\x1a\n" + bytes(20), "a PNG image"),
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_documents_are_refused_under_any_name_and_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    make, said = DOCUMENTS[kind]
+    data = make(tmp_path)
+    for name in ("a.txt", "a.csv", "a.jsonl", "a"):
+        path = write(tmp_path, name, data)
+        for options in ({}, {"encoding": "latin-1"}):
+            with pytest.raises(TextError, match=f"looks binary .*{said}"):
+                read(path, **options)
+            with pytest.raises(TextError, match=f"looks binary .*{said}"):
+                text.read_table(path, "text", **options)
+    stdin(monkeypatch, data)
+    with pytest.raises(TextError, match=f"<stdin> looks binary .*{said}"):
+        read("-")
+
+
+# --- Syllables that are spelled ---------------------------------------------------------------------------------------
+
+RARE = "뷁과 똠방각하, 펲시콜라를 마신 햏자. 뢔! 힣 쓩 ㅋㅋㅋ ㅠㅠ 그리고 아햏햏하는 나는 이 영화를 보고 갔다.\n"
+
+
+@pytest.mark.parametrize("encoding", [None, "euc-kr", "cp949", "ks_c_5601-1987", "ms949"])
+@pytest.mark.parametrize("times", [1, 300])
+def test_syllables_that_python_spells_in_euc_kr_are_joined(tmp_path: Path, encoding: str | None, times: int) -> None:
+    """뷁 is a filler, ㅂ, ㅞ and ㄺ in EUC-KR, and was four characters."""
+    data = (RARE * times).encode("euc_kr")
+    assert b"\xa4\xd4\xa4\xb2\xa4\xce\xa4\xaa" in data
+    path = write(tmp_path, "a.txt", data)
+    assert read(path, encoding=encoding) == RARE * times
+    table = write(tmp_path, "a.csv", f"text,label\n{RARE.strip().replace(',', '')},뷁\n".encode("euc_kr"))
+    assert text.read_table(table, "label", encoding=encoding).rows == [("뷁",)]
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 7, 64, 1 << 20])
+def test_all_syllables_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """Python's own codec for EUC-KR is the reference."""
+    monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
+    string = hangul.modern_syllables()[:: 1 if block > 64 else 37]
+    data = string.encode("euc_kr")
+    assert read(write(tmp_path, "a.txt", data), encoding="euc-kr") == data.decode("euc_kr") == string
+
+
+def test_python_and_jumok_read_the_same(tmp_path: Path) -> None:
+    """Whatever Python can decode as EUC-KR is the same text here, also syllables that are spelled without need."""
+    spelled = [bytes((0xA4, code)) for code in range(0xA1, 0xD5)] + ["가 ".encode("euc_kr"), b"\xa4\xd4", b"\xa4\xd4"]
+    noise = random.Random(0)
+    compared = 0
+    for _ in range(3000):
+        data = b"".join(noise.choices(spelled, k=6)) + b"."
+        try:
+            wanted = data.decode("euc_kr")
+        except UnicodeDecodeError:
+            continue
+        assert read(write(tmp_path, "a.txt", data), encoding="euc-kr") == wanted
+        compared += "\u3164" not in wanted and any("가" <= char <= "힣" for char in wanted)
+    assert compared > 50
+
+
+@pytest.mark.parametrize(
+    "string",
+    [
+        "ㅋㅋㅋ ㅠㅠ ㅇㅈ ㄹㅇ ㅂㅞㄺ",
+        "\u3164",
+        "닉네임: \u3164\u3164\u3164",
+        "\u3164ㅋㅋㅋ",
+        "\u3164ㅏㅏㅏ",
+        "\u3164ㅂㅞ",
+        "\u3164ㅂㅞ 가",
+        "\u3164ㄸㅗㄸ",
+        "\u3164ㄳㅏㄱ",
+    ],
+)
+def test_jamo_and_fillers_that_are_meant_stay(tmp_path: Path, string: str) -> None:
+    prose = "나는 이 영화를 보고 집에 갔다. "
+    for codec, encoding in (("cp949", None), ("cp949", "euc-kr"), ("utf-8", None)):
+        assert read(write(tmp_path, "a.txt", (prose + string).encode(codec)), encoding=encoding) == prose + string
+
+
+def test_a_filler_in_utf_8_begins_no_syllable(tmp_path: Path) -> None:
+    """Only KS X 1001 spells syllables; in Unicode each has a code."""
+    assert read(write(tmp_path, "a.txt", "가 \u3164ㅂㅞㄺ")) == "가 \u3164ㅂㅞㄺ"
+    assert read(write(tmp_path, "a.txt", "가 \u3164ㅂㅞㄺ".encode("utf-16"))) == "가 \u3164ㅂㅞㄺ"
+
+
+# --- Encodings of seven bits ------------------------------------------------------------------------------------------
+
+PROSE = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n영변에약산진달래꽃아름따다가실길에뿌리우리다.\n"
+JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。\n"
+CHINESE = "我与父亲不相见已二年余了，我最不能忘记的是他的背影。\n"
+
+
+@pytest.mark.parametrize(
+    ("string", "codec", "guessed"),
+    [
+        (PROSE, "iso2022_kr", False),
+        ("나보기가역겨워가실때에는말없이고이보내드리우리다" * 20, "iso2022_kr", False),
+        ("가", "iso2022_kr", False),
+        (JAPANESE + PROSE, "iso2022_jp_2", False),
+        (JAPANESE, "iso2022_jp", False),
+        (JAPANESE * 99, "iso2022_jp", False),
+        ("ﾊﾝｶｸ ｶﾅ", "iso2022_jp_ext", False),
+        (CHINESE, "hz", True),
+        (PROSE, "utf-7", True),
+    ],
+)
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_encodings_of_seven_bits_are_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, string: str, codec: str, guessed: bool, block: int
+) -> None:
+    """A long run of Hangul in ISO-2022-KR was read as UTF-8: as `0!=G`, without a word."""
+    monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
+    with text.read(write(tmp_path, "a.txt", string.encode(codec))) as found:
+        assert found.read() == unicodedata.normalize("NFC", string)
+        source = found.sources[0]
+    assert source.guessed == guessed
+    assert source.encoding.startswith(codec.upper().replace("ISO2022_", "ISO-2022-")[:11])
+    assert read(tmp_path / "a.txt", encoding=source.encoding) == unicodedata.normalize("NFC", string)
+
+
+def test_iso_2022_kr_as_java_and_mail_have_it(tmp_path: Path) -> None:
+    """Java repeats the header on each line and does not shift back at the end; a part of a mail has no header."""
+    java = PROSE.rstrip("\n").encode("iso2022_kr").replace(b"\n", b"\n\x1b$)C").removesuffix(b"\x0f")
+    assert read(write(tmp_path, "a.txt", java)) == PROSE.rstrip("\n")
+    assert read(write(tmp_path, "a.txt", b"Subject: hello\n\n" + java)) == "Subject: hello\n\n" + PROSE.rstrip("\n")
+    part = PROSE.encode("iso2022_kr").removeprefix(b"\x1b$)C")
+    assert read(write(tmp_path, "a.txt", part)) == PROSE
+    assert read(write(tmp_path, "a.txt", part), encoding="iso-2022-kr") == PROSE
+    spelled = b"\x1b$)C\x0e$T$2$N$*\x0f " + part
+    assert read(write(tmp_path, "a.txt", spelled)) == "뷁 " + PROSE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x1b$)A\x0e" + bytes(byte & 0x7F for byte in CHINESE.strip().encode("gb2312")) + b"\x0f",  # ISO-2022-CN
+        b"\x1b$)C\x0e0!0",
+        PROSE.encode("iso2022_kr") + b"\x0e0!0",
+        b"\x1b$Z what is this",
+    ],
+)
+def test_iso_2022_that_fits_no_codec_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(TextError, match=r"looks like ISO 2022 .*encoding=NAME.*UTF-8"):
+        read(write(tmp_path, "a.txt", data))
+
+
+def test_half_a_pair_in_utf_7_is_refused(tmp_path: Path) -> None:
+    """Python decodes it, and nothing can encode it again; found by a fuzzer."""
+    path = write(tmp_path, "a.txt", PROSE.encode("utf-7") + b" +2AA-.")
+    with pytest.raises(TextError, match=r"a\.txt: U\+D800 is half of a surrogate pair"):
+        read(path)
+    with pytest.raises(TextError, match="half of a surrogate pair"):
+        text.read_column(path, "text")
+
+
+@pytest.mark.parametrize(
+    "string",
+    [
+        "1+1=2, a+b=c, C++ and +82-10-1234-5678, +AOk- in RFC 2152",
+        "~{a} and \\ref~{b}, ~{~}",
+        "\x1b[31mred\x1b[0m text",
+        "Fig.~\\ref{a}, ~/src, a ~ b ~{ c",
+        "a line with a stray shift: \x0e and more text, long enough to have few control characters",
+        "Hello+World+Bar base64: 7KCV7LmYLOuCmOuKlA==",
+    ],
+)
+def test_ascii_that_looks_a_little_like_them_stays(tmp_path: Path, string: str) -> None:
+    with text.read(write(tmp_path, "a.txt", string)) as found:
+        assert found.read() == string
+        assert found.sources[0].encoding == "UTF-8"
+
+
+# --- Characters that are equal ----------------------------------------------------------------------------------------
+
+
+def test_equal_characters_become_one(tmp_path: Path) -> None:
+    """As docs/data.md says. KS X 1001 has 樂 four times, once for each reading; Unicode declares them to be one."""
+    for given, wanted in {
+        "\uf914\uf95c\uf9bf樂": "樂樂樂樂",
+        "\u212b\u2126\u212a": "ÅΩK",
+        "\u037e\u0387": ";·",
+        "가\u2000\u2001": "가\u2002\u2003",
+        "\u1112\u1161\u11ab": "한",
+    }.items():
+        with text.read(write(tmp_path, "a.txt", given)) as found:
+            assert found.read() == wanted
+            assert found.sources[0].normalised
+            assert "normalized to NFC" in found.describe()
+    kept = "漢字 😀 ㄱㄴㅏ ㈜ ㎏ Ａ１ ﬁ ½ ① \u3164 ᄒᆞᆫ글 \u2011\u00a0\ufe0f"
+    with text.read(write(tmp_path, "a.txt", kept)) as found:
+        assert found.read() == kept
+        assert not found.sources[0].normalised
+
+
+def test_hanja_in_cp949_is_that_of_utf_8(tmp_path: Path) -> None:
+    data = bytes(byte for row in range(0xCA, 0xFE) for cell in range(0xA1, 0xFF) for byte in (row, cell))
+    hanja = data.decode("cp949")
+    prose = "나는 이 영화를 보고 집에 갔다. " * 400
+    assert read(write(tmp_path, "a.txt", prose.encode("cp949") + data)) == unicodedata.normalize("NFC", prose + hanja)
+    assert read(tmp_path / "a.txt") == read(write(tmp_path, "b.txt", prose + hanja))
+
+
+# --- Numbers as cells -------------------------------------------------------------------------------------------------
+
+
+class NAType:
+    """As pandas has it: neither equal to itself nor unequal."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    __hash__ = object.__hash__
+
+
+NAN = float("nan")
+CELLS: list[tuple[Any, str]] = [
+    (1.0, "1"), (0.0, "0"), (-0.0, "0"), (-3.0, "-3"), (2.5, "2.5"), (1e300, "1e+300"), (1, "1"), (True, "true"),
+    (NAN, ""), (None, ""), (NAType(), ""), ("1.0", "1.0"), ("NaN", "NaN"), ("", ""), (np.float32(1), "1"),
+    (np.float64("nan"), ""), (np.int64(7), "7"), (np.bool_(True), "true"), (np.str_("가"), "가"), (np.array(2), "2"),
+]  # fmt: skip
+
+
+def test_numbers_in_rows() -> None:
+    assert text.from_rows("n", [(cell,) for cell, _ in CELLS]).column("n") == [wanted for _, wanted in CELLS]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), np.float32("inf")])
+def test_infinity_in_rows_is_an_error(value: Any) -> None:
+    with pytest.raises(TextError, match=r"표, row 2: column 'n' holds -?inf, which is not a finite number"):
+        text.from_rows(["a", "n"], [("가", 1), ("나", value)], name="표")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_numbers_in_json(tmp_path: Path, name: str) -> None:
+    rows = [{"text": "가", "n": 1.0}, {"text": "나", "n": NAN}, {"text": NAN, "n": 0.0}, {"text": None, "n": 1}]
+    content = dumped(rows) if name == "a.json" else "\n".join(map(dumped, rows))
+    path = write(tmp_path, name, content)
+    table = text.read_table(path, ["text", "n"])
+    assert table.rows == [("가", "1"), ("나", ""), ("", "0"), ("", "1")]
+    assert table.empty_cells == 3
+    assert read(path) == "가\n나"
+    for word in ("Infinity", "-Infinity"):
+        where = "row" if name == "a.json" else "line"
+        write(tmp_path, name, content.replace("NaN", word, 1))
+        with pytest.raises(TextError, match=rf"{where} 2: column 'n' holds -?inf, which is not a finite number"):
+            text.read_table(path, ["text", "n"])
+        with pytest.raises(TextError, match=rf"{where} 1: column 'n' holds 1.0, which is not text"):
+            read(path, column="n")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_numbers_in_parquet_and_arrow(tmp_path: Path, kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import ipc, parquet
+
+    def store(label: list[Any]) -> Path:
+        table = pa.table({"text": pa.array(["가", None, "다", "라"]), "label": pa.array(label, from_pandas=False)})
+        path = tmp_path / f"a.{kind}"
+        if kind == "parquet":
+            parquet.write_table(table, path)
+        else:
+            with ipc.new_file(path, table.schema) as file:
+                file.write_table(table)
+        return path
+
+    table = text.read_table(store([1.0, NAN, None, 0.0]), ["text", "label"])
+    assert table.rows == [("가", "1"), ("", ""), ("다", ""), ("라", "0")]
+    with pytest.raises(TextError, match=rf"a\.{kind}, row 3: column 'label' holds inf, which is not a finite number"):
+        text.read_table(store([1.0, NAN, float("inf"), 0.0]), ["text", "label"])
+
+
+# --- Delimiters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [";", "|", "\t", ","])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "-"])
+def test_a_table_with_another_delimiter_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, delimiter: str
+) -> None:
+    """A spreadsheet program of many countries writes semicolons under .csv."""
+    rows = [("재미있어요", "1"), ("별로, 정말; 별로 | 그래요", "0"), ('"최고"라더니', "")]
+    content = io.StringIO()
+    csv.writer(content, delimiter=delimiter).writerows([("id", "document", "label"), *(("7", *row) for row in rows)])
+    for data in (content.getvalue().encode(), content.getvalue().encode("cp949")):
+        if name == "-":
+            stdin(monkeypatch, data)
+        path = "-" if name == "-" else write(tmp_path, name, data)
+        assert text.read_table(path, ["document", "label"]).rows == rows
+        if name == "-":
+            stdin(monkeypatch, data)
+        assert read(path, column="document") == "\n".join(row for row, _ in rows)
+
+
+@pytest.mark.parametrize("delimiter", [";", "|", "\t"])
+def test_a_wrong_column_lists_those_of_the_other_delimiter(tmp_path: Path, delimiter: str) -> None:
+    path = write(tmp_path, "a.csv", delimiter.join(["id", "document"]) + "\n" + delimiter.join(["1", "가"]) + "\n")
+    with pytest.raises(TextError, match=r"no column 'documents' .*columns are 'id', 'document'; did you mean"):
+        text.read_table(path, "documents")
+    with pytest.raises(TextError, match=r"columns are 'id', 'document'; choose one"):
+        read(path)
+
+
+def test_one_column_may_hold_any_delimiter(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "text\n가; 나\n다 | 라\n")
+    assert text.read_table(path, "text").rows == [("가; 나",), ("다 | 라",)]
+    path = write(tmp_path, "a.csv", "제목;본문\n가\n나\n")
+    assert text.read_table(path, "제목;본문").rows == [("가",), ("나",)]
+
+
+def test_rows_of_another_width_name_the_delimiter(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "document;label\n가;1\n나;다;0\n")
+    with pytest.raises(TextError, match=r"line 3: 3 fields where the header has 2; a field with ';' or a newline"):
+        text.read_table(path, ["document", "label"])
+
+
+# --- The lines of a file ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("가\n나\n", ["가", "나"]),
+        ("가\n나", ["가", "나"]),
+        ("\n가\n\n \t\n나\n", ["", "가", "", "", "나"]),
+        ("가\n\n", ["가", ""]),
+        ("  가 \n", ["  가 "]),
+    ],
+)
+def test_each_line_is_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, wanted: list[str], newline: str
+) -> None:
+    data = content.replace("\n", newline)
+    assert text.read_column(write(tmp_path, "a.txt", data), "text") == wanted
+    stdin(monkeypatch, data)
+    assert text.read_column("-", "text", table=False) == wanted
+
+
+def test_a_column_of_a_table_in_any_file(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.json"):
+        assert text.read_column(write(tmp_path, name, dumped(ROWS)), "title") == [title for title, _ in WANTED]
+    assert text.read_column(write(tmp_path, "a.csv", "text;n\n가;1\n;2\n가;1\n"), "text") == ["가", "", "가"]
