@@ -19,6 +19,7 @@ from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import models
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
+pytestmark = pytest.mark.slow
 
 V, C, T = 37, 16, 24
 SIZES = {"vocab_size": V, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.errors import RunError
 from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
-from jumok.interop.huggingface.tokenizer_settings import TokenizerSettings, add_tokens, bert_flags, with_settings
+from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
 from jumok.models.framing import Framing, source_frame
 from jumok.tokenizers import ROLES, Tokenizer
@@ -21,7 +22,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
 } | {"PreTrainedTokenizerFast"}
-WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
         name = "tokenizer.json"
         pipeline = HFTokenizer.from_str(Tokenizer.load(folder / name).to_json())
     elif (folder / "vocab.txt").is_file():
-        name = "vocab.txt"
+        name, settings = "vocab.txt", dataclasses.replace(settings, chosen="BertTokenizer")
         pipeline = _wordpiece(folder / name, settings)
     elif files := slow_files(folder):
         name = files[0]
@@ -81,10 +81,9 @@ def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
     vocab = {piece: i for i, piece in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     if not vocab:
         raise RunError("{path} is empty; restore it from a copy.", path=path)
-    roles = WORDPIECE | settings.roles
+    roles = BRACKETS | settings.roles
     pipeline = HFTokenizer(models.WordPiece(vocab, unk_token=roles["unk_token"]))
-    flags: dict[str, Any] = bert_flags(settings)
-    pipeline.normalizer = normalizers.BertNormalizer(clean_text=True, **flags)
+    pipeline.normalizer = normalizers.BertNormalizer()
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece(prefix="##")
     ids = [vocab.get(roles[role]) for role in ("cls_token", "sep_token")]

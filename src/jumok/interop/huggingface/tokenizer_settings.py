@@ -37,14 +37,14 @@ CLASSES = {  # by model_type, if no class is named
     "qwen2": "Qwen2Tokenizer",
     "qwen3": "Qwen2Tokenizer",
 }
-_BRACKETS = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
+BRACKETS = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
 _ANGLES = {
     "bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>", "unk_token": "<unk>",
     "pad_token": "<pad>", "mask_token": "<mask>",
 }  # fmt: skip
 _END_OF_TEXT = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
 USUAL_ROLES: dict[str, dict[str, str]] = {  # of classes, for roles that a folder does not name
-    **dict.fromkeys(WORDPIECE, _BRACKETS),
+    **dict.fromkeys(WORDPIECE, BRACKETS),
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "XLMRobertaTokenizer"), _ANGLES),
     "GPT2Tokenizer": _END_OF_TEXT,
     "GPTNeoXTokenizer": _END_OF_TEXT | {"pad_token": "<|padding|>"},
@@ -236,9 +236,14 @@ def with_settings(pipeline: HFTokenizer, settings: TokenizerSettings) -> HFToken
     content = json.loads(pipeline.to_str())
     before = copy.deepcopy({name: content[name] for name in ("normalizer", "pre_tokenizer", "decoder")})
     if settings.chosen in WORDPIECE:
+        flags = {
+            "lowercase": settings.flag("do_lower_case", True),
+            "strip_accents": settings.flag("strip_accents", None),  # None: as lowercase
+            "handle_chinese_chars": settings.flag("tokenize_chinese_chars", True),
+        }
         for part in _parts(content["normalizer"]):
             if part["type"] == "BertNormalizer":
-                part |= bert_flags(settings)
+                part |= flags
     _set_prefix(content, settings)
     if settings.flag("clean_up_tokenization_spaces", False) and (
         content["model"]["type"] != "BPE" or settings.flag(CLEAN_BPE, False)
@@ -248,15 +253,6 @@ def with_settings(pipeline: HFTokenizer, settings: TokenizerSettings) -> HFToken
         content["decoder"] = {"type": "Sequence", "decoders": decoders}
     unchanged = all(content[name] == part for name, part in before.items())
     return pipeline if unchanged else HFTokenizer.from_str(json.dumps(content))
-
-
-def bert_flags(settings: TokenizerSettings) -> dict[str, bool | None]:
-    """Return the properties of a BertNormalizer that the class of BERT has settings for."""
-    return {
-        "lowercase": settings.flag("do_lower_case", True),
-        "strip_accents": settings.flag("strip_accents", None),  # None: as lowercase
-        "handle_chinese_chars": settings.flag("tokenize_chinese_chars", True),
-    }
 
 
 def _set_prefix(content: dict[str, Any], settings: TokenizerSettings) -> None:
