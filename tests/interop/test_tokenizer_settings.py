@@ -157,6 +157,27 @@ def test_decoded_texts_are_cleaned_as_by_transformers(base: str, clean: bool, tm
     assert_as_transformers(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"do_lower_case": False, "clean_up_tokenization_spaces": True},
+        {"strip_accents": True, "tokenize_chinese_chars": False, "additional_special_tokens": ["<|im_end|>"]},
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_list_of_pieces_is_read_as_by_transformers(settings: dict[str, Any], listed: bool, tmp_path: Path):
+    pipeline = folder_of("BERT", tmp_path, {})
+    size = pipeline.get_vocab_size()
+    if listed:
+        settings = settings | {"added_tokens_decoder": {str(size): LEFT, str(size + 1): PLAIN}}
+    folder_of("BERT", tmp_path, settings, pipeline)
+    (tmp_path / "tokenizer.json").unlink()
+    vocab = pipeline.get_vocab()
+    (tmp_path / "vocab.txt").write_text("\n".join(sorted(vocab, key=lambda piece: vocab[piece])), encoding="utf-8")
+    assert_as_transformers(tmp_path)
+
+
 def test_tokens_without_a_decoder_are_cleaned_too(tmp_path: Path):
     pipeline = HFTokenizer(models.WordLevel({word: i for i, word in enumerate(("가", "##나", ".", "[UNK]"))}, "[UNK]"))
     pipeline.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -212,6 +233,7 @@ def test_an_export_reads_as_the_folder_that_it_came_from(base: str, tmp_path: Pa
         {"added_tokens_decoder": []},
         {"added_tokens_decoder": {"x": LEFT}},
         {"added_tokens_decoder": {"300": 5}},
+        {"added_tokens_decoder": {"9" * 5000: LEFT}},
         {"added_tokens_decoder": {"300": LEFT | {"lstrip": "yes"}}},
         {"additional_special_tokens": ["<a>", 3]},
         {"do_lower_case": "yes"},

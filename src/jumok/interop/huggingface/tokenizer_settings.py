@@ -51,6 +51,7 @@ USUAL_ROLES: dict[str, dict[str, str]] = {  # of classes, for roles that a folde
     "Qwen2Tokenizer": dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>"),
     "LlamaTokenizer": {role: _ANGLES[role] for role in ("unk_token", "bos_token", "eos_token")},
 }
+MOST_DIGITS = 9  # of an id
 IN_ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # What clean_up_tokenization_spaces does with a decoded text, in this order.
@@ -195,7 +196,7 @@ def _numbered(settings: TokenizerSettings) -> Iterator[tuple[int, AddedToken]]:
     if not isinstance(given, dict):
         raise settings.damaged("added_tokens_decoder", given)
     for number, token in given.items():
-        if not number.isdecimal():
+        if not number.isdecimal() or len(number) > MOST_DIGITS:
             raise settings.damaged("added_tokens_decoder", number)
         yield int(number), _token(token, settings, special=False)
 
