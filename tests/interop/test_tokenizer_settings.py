@@ -45,6 +45,7 @@ BASES: dict[str, tuple[Callable[[], HFTokenizer], str, str | None]] = {  # with 
     "BART": (lambda: roberta(False), "bart", "BartTokenizerFast"),
     "XLM-RoBERTa": (unigram, "xlm-roberta", "XLMRobertaTokenizer"),
     "Unigram": (unigram, "xlm-roberta", "PreTrainedTokenizerFast"),
+    "Llama 3": (lambda: byte_level(False, split=True), "llama", "LlamaTokenizerFast"),
     "Llama": (llama, "llama", "LlamaTokenizerFast"),
 }  # fmt: skip
 LEFT = {"content": "<new>", "lstrip": True, "rstrip": False, "normalized": False, "single_word": False, "special": True}

@@ -42,6 +42,8 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     if (folder / "tokenizer.json").is_file():
         name = "tokenizer.json"
         pipeline = HFTokenizer.from_str(Tokenizer.load(folder / name).to_json())
+        if settings.chosen == "LlamaTokenizer" and isinstance(pipeline.decoder, decoders.ByteLevel):
+            settings = dataclasses.replace(settings, chosen=None)  # as of Llama 3; transformers takes no class either
     elif (folder / "vocab.txt").is_file():
         name, settings = "vocab.txt", dataclasses.replace(settings, chosen="BertTokenizer")
         pipeline = _wordpiece(folder / name, settings)
