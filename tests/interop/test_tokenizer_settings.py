@@ -17,8 +17,8 @@ from jumok.interop.huggingface import to_hf
 from jumok.interop.huggingface.tokenizer import read_tokenizer
 from jumok.models import build
 from jumok.tokenizers import Tokenizer
+from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
-from tokenizers import models, pre_tokenizers
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
 pytestmark = pytest.mark.slow
@@ -149,6 +149,19 @@ def test_a_space_on_which_versions_differ_is_refused(
         read_tokenizer(tmp_path, CONFIG)
     folder_of(base, tmp_path, {"add_prefix_space": not setting}, pipeline())
     assert_as_transformers(tmp_path)
+
+
+def test_a_pipeline_that_is_not_the_usual_one_of_its_class_is_kept(tmp_path: Path):
+    """transformers 5 puts the pre-tokenizer of GPT-2 in its place; version 4, and what was trained with it, do not."""
+    pipeline = byte_level(False)
+    syllables = pre_tokenizers.Split(Regex("[가-힣]"), "isolated")
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence([syllables, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    folder_of("GPT-2", tmp_path, {}, pipeline)
+    tokenizer, stock = read_tokenizer(tmp_path, CONFIG), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer is not None
+    ids = tokenizer.encode(TEXTS[0]).tolist()
+    assert ids == pipeline.encode(TEXTS[0]).ids
+    assert ids != stock(TEXTS[0])["input_ids"]  # if they are equal one day, the docs need not mention it
 
 
 @pytest.mark.parametrize("base", BASES)
