@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForMaskedLM
 
 import jumok
+from foreign_tokenizers import roberta, unigram
 from jumok.cli.fill import run_fill
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
@@ -22,6 +23,8 @@ from jumok.models import build
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as HFTokenizer
 
 TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다. 나는 책을 읽었다.\n"
 MASKED = "나는 책을 [MASK]었다."
@@ -225,6 +228,61 @@ def test_stock_code_fills_the_same(tmp_path: Path, kind: str) -> None:
     named = {words.pieces([i])[0]: share for i, share in theirs.items()}
     ours = fill_mask(model, text, top=5).masks[0].candidates
     assert [share for _, _, share in ours] == pytest.approx([named[token] for _, token, _ in ours], rel=1e-4)
+
+
+def published(folder: Path, made: HFTokenizer) -> tuple[BERT, Any]:
+    """A random RoBERTa with a tokenizer of another program; the model, and fill-mask of transformers."""
+    from transformers import AutoTokenizer, RobertaConfig, RobertaForMaskedLM, pipeline
+
+    size = made.get_vocab_size()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    stock = scrambled(RobertaForMaskedLM(RobertaConfig(vocab_size=size, max_position_embeddings=34, **sizes)))
+    stock.save_pretrained(folder)
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "mask_token": "<mask>", "pad_token": "<pad>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    words = AutoTokenizer.from_pretrained(folder)
+    return jumok.load(folder, kind=BERT), pipeline("fill-mask", model=stock, tokenizer=words, device="cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", ["나는 <mask> 갔다.", "<mask> 학교에 갔다.", "나는 학교에 <mask>", "나는<mask> 학교에 갔다."]
+)
+@pytest.mark.parametrize("made", [roberta, unigram])
+def test_a_mask_with_the_space_before_it(tmp_path: Path, made: Any, text: str) -> None:
+    """<mask> of RoBERTa includes that space. It came in as a lone Ġ or ▁, and the filled text had two spaces."""
+    model, stock = published(tmp_path, made(False) if made is roberta else made())
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    special = tokenizer.special_tokens.values()
+    theirs = [one for one in stock(text, top_k=tokenizer.vocab_size) if one["token"] not in special]
+    ours = fill_mask(model, text, top=tokenizer.vocab_size).masks[0].candidates
+    # transformers divides by the sum over all tokens, too
+    assert [one.id for one in ours[:20]] == [one["token"] for one in theirs[:20]]
+    assert [one.probability for one in ours] == pytest.approx([one["score"] for one in theirs], abs=1e-6)
+    assert model.mlm_head is not None
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    word = next(i for i, piece in enumerate(pieces) if piece[0] in "Ġ▁" and len(piece) > 2)
+    inside = next(i for i, piece in enumerate(pieces) if piece in ("나", "ëĬĶ"))  # the bytes of 는
+    for chosen in (word, inside):
+        with torch.no_grad():
+            model.mlm_head.bias.zero_()
+            model.mlm_head.bias[chosen] = 1e4
+            stock.model.lm_head.decoder.bias.copy_(model.mlm_head.bias)
+        answer = stock(text, top_k=1)[0]
+        assert answer["token"] == chosen
+        assert fill_mask(model, text).text == answer["sequence"]
+
+
+@pytest.mark.slow
+def test_a_mask_that_the_tokenizer_does_not_find(tmp_path: Path) -> None:
+    """Its mask is a word of its own. The text before and after was encoded alone, and a mask put between."""
+    made = roberta(False)
+    made.add_special_tokens([AddedToken("<mask>", single_word=True, special=True)])
+    model, _ = published(tmp_path, made)
+    with pytest.raises(ConfigError, match="reads 1 of the 2 <mask> in the text as the token; write a space"):
+        fill_mask(model, "나는 <mask> 학교에<mask>갔다")
 
 
 # --- what cannot be filled ---

@@ -407,7 +407,10 @@ def test_our_tokenizer_frames_texts_there(kind: str, folder: Path):
 
 
 def test_roles_make_tokens_special(folder: Path):
-    """In some folders [MASK] is an ordinary piece, and only tokenizer_config.json has its role."""
+    """In some folders [MASK] is an ordinary piece, and only tokenizer_config.json has its role.
+
+    The class has a token for the other roles, which transformers marks too.
+    """
     stock_model().save_pretrained(folder)
     wordpiece(folder).save_pretrained(folder)
     (folder / "vocab.txt").unlink()
@@ -420,7 +423,7 @@ def test_roles_make_tokens_special(folder: Path):
     settings = {"mask_token": {"content": "[MASK]", "lstrip": False}, "pad_token": "[PAD]", **broken}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = jumok.load(folder).tokenizer
-    assert tokenizer.special_tokens == {"[PAD]": 0, "[MASK]": 4}
+    assert tokenizer.special_tokens == {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
     assert tokenizer.encode("나는[MASK]").tolist()[-1] == 4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import jumok
 from conftest import TINY
+from foreign_tokenizers import roberta, unigram
 from jumok import cli
 from jumok import text as reader
 from jumok.config import BERTConfig
@@ -40,6 +42,8 @@ from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Trainer
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import models, pre_tokenizers
 
 pytestmark = pytest.mark.slow
 
@@ -211,6 +215,38 @@ def test_a_window_of_white_space_alone() -> None:
     places = Masking(words, 0.2, True).choose(as_block(words.encode(" \n" * 5)), random())
     assert places.shape == (1, 2)
     assert places.min() >= 0
+
+
+@pytest.mark.parametrize("made", [roberta, unigram])
+def test_words_of_foreign_tokenizers_with_spaces_in_their_tokens(made: Any) -> None:
+    """Only ## was known: each token of a RoBERTa (Ġ) and of SentencePiece (▁) was a word of its own."""
+    words = Tokenizer(made(False) if made is roberta else made())
+    sentence = "나는 학교에 갔다, 그리고 밥을 먹었다."
+    ids = words.encode(sentence)
+    numbers = Masking(words, 0.15, True).words(as_block(ids))[0]
+    assert len(ids) > numbers.max()
+    assert [words.decode(ids[numbers == n]).strip() for n in range(1, numbers.max() + 1)] == sentence.split()
+
+
+@pytest.mark.parametrize("made", [roberta, unigram])
+def test_the_example_keeps_the_spaces_around_a_mask(made: Any, begin: Start) -> None:
+    """What stood after the mask was decoded alone, and SentencePiece then drops the space before its first word."""
+    words = Tokenizer(made(False) if made is roberta else made())
+    sentence = "갔다."
+    prompt = task_of(begin(text=reader.from_string(f"{sentence}\n" * 40), tokenizer=words)).example()
+    before, mask, after = (re.escape(part.replace("\n", " ")) for part in prompt.partition("<mask>"))
+    assert mask
+    assert re.search(rf"{before}\s?\S*{after}", f"{sentence} " * 5), prompt
+
+
+def test_words_that_end_with_a_mark() -> None:
+    """As of the first GPT and of FastBPE."""
+    vocab = {token: i for i, token in enumerate(("[MASK]", "나", "는</w>", "밥</w>", "학", "교</w>"))}
+    made = HFTokenizer(models.BPE(vocab, [], end_of_word_suffix="</w>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens(["[MASK]"])
+    words = Tokenizer(made)
+    assert Masking(words, 0.15, True).words(as_block(words.encode("나는 밥 학교"))).tolist() == [[1, 1, 2, 3, 3]]
 
 
 def test_words_of_a_foreign_tokenizer(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import jumok
+from foreign_tokenizers import roberta, unigram
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, TextError, TokenizerError, ViewError
 from jumok.inference.answer import answer
@@ -50,6 +51,17 @@ def bert(**changes: Any) -> jumok.BERT:
     model = made(BERTConfig(vocab_size=tokenizer.vocab_size, **{**SHAPE, **changes}), tokenizer)
     assert isinstance(model, jumok.BERT)
     return model
+
+
+@pytest.mark.parametrize("made_by", [roberta, unigram])
+def test_a_mask_with_the_space_before_it_is_one_token(made_by: Any) -> None:
+    """<mask> of RoBERTa includes that space. The parts around it were encoded alone, so a lone Ġ or ▁ was shown."""
+    pipeline = made_by(False) if made_by is roberta else made_by()
+    text = "나는 <mask> 갔다."
+    tokenizer = Tokenizer(pipeline)
+    model = made(BERTConfig(vocab_size=tokenizer.vocab_size, **SHAPE), tokenizer)
+    found = trace(model, text)
+    assert [token.id for token in found.sequences[0].pieces.tokens] == pipeline.encode(text).ids
 
 
 def seq2seq() -> jumok.EncoderDecoder:

@@ -21,7 +21,7 @@ class Masking:
 
     Args:
         rate: share of the tokens. whole_words: mask eojeol, runs of tokens without white space, instead of tokens; for
-            a tokenizer that marks continuations ("##"), words as it splits them.
+            a tokenizer whose tokens have no white space (WordPiece), words as it splits them.
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float, whole_words: bool) -> None:
@@ -102,10 +102,14 @@ def _places_of_words(words: NDArray[np.int64], most: int, random: np.random.Gene
 
 def _word_marks(tokenizer: Tokenizer) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
     """Which ids begin a word whatever stands before them, which end one, and which are white space: (V,) each."""
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    if tokenizer.kind == "other":  # its pieces are those of its own words, and white space is none of them
+    pieces, spelled = tokenizer.pieces(range(tokenizer.vocab_size)), tokenizer.bytes_of(range(tokenizer.vocab_size))
+    if tokenizer.algorithm in ("WordPiece", "WordLevel"):  # its pieces are those of its own words
         joined = np.array([piece.startswith(JOINED) for piece in pieces])
         return ~joined, np.zeros_like(joined), np.zeros_like(joined)
+    if tokenizer.kind == "other" and spelled is not None:
+        pieces = [token.decode("utf-8", "replace") for token in spelled]
+    elif tokenizer.kind == "other":  # of SentencePiece, or with a mark at the end of a word
+        pieces = [piece.replace("▁", " ").replace("</w>", " ") for piece in pieces]
     blank = np.array([piece.isspace() for piece in pieces])
     begins, ends = (np.array([piece[place].isspace() for piece in pieces]) for place in (slice(1), slice(-1, None)))
     return begins & ~blank, ends & ~blank, blank

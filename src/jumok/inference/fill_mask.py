@@ -30,6 +30,7 @@ from jumok.tokenizers import ROLES, Tokenizer
 
 LARGEST_BATCH = 32  # windows of a long text that are read at once
 JOINED = "##"  # how WordPiece marks a token that continues the word before it
+NEAR = 8  # tokens before a token that decide whether its text begins with a space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +62,11 @@ def fill_mask(model: Model, text: str, top: int = 5) -> FilledText:
         The text with the first candidate at each mask, in NFC for a jumok tokenizer. Candidates and probabilities are
         those when the mask was filled, given the masks that were filled before it. A WordPiece candidate that continues
         a word has its "##", which the text leaves out. With a bpe tokenizer, whose words include the space before them,
-        only words with a space are candidates after a space, and only words without one elsewhere.
+        only words with a space are candidates after a space, and only words without one elsewhere. With a mask token
+        that includes the space before it, as that of RoBERTa, a candidate decides itself whether one is there.
 
     Raises:
-        ConfigError: the text has no mask; or top is less than 1.
+        ConfigError: the text has no mask, or the tokenizer does not read each as one; or top is less than 1.
         TokenizerError: the model has no tokenizer, or it has no mask token, or it cannot encode the text.
         JumokError: the model does not predict masked tokens; or its logits are not finite.
     """
@@ -79,15 +81,26 @@ def fill_mask(model: Model, text: str, top: int = 5) -> FilledText:
             'missing, for example "나는 {mask} 읽었다".',
             mask=name,
         )
-    ids, places, allowed = _draft(parts, tokenizer, tokenizer.special_tokens[name])
-    filled, candidates = fill_ids(bert, ids, places, allowed, top)
+    ids = masked_ids(tokenizer, text)
+    places = [place for place, i in enumerate(ids) if i == tokenizer.special_tokens[name]]
+    if len(places) != len(parts) - 1:
+        raise ConfigError(
+            "the tokenizer reads {found} of the {count} {mask} in the text as the token; write a space before and "
+            "after each.",
+            found=len(places),
+            count=len(parts) - 1,
+            mask=name,
+        )
+    filled, candidates = fill_ids(bert, ids, places, _allowed(parts, tokenizer), top)
     positions = (end + i * len(name) for i, end in enumerate(accumulate(map(len, parts[:-1]))))
     masks = tuple(
         FilledMask(position=position, candidates=found) for position, found in zip(positions, candidates, strict=True)
     )
     # A foreign tokenizer may lose spaces and capitals, so there the text is kept as it was given.
-    own = tokenizer.kind != "other"
-    return FilledText(text=tokenizer.decode(filled) if own else _joined(parts, masks), masks=masks)
+    if tokenizer.kind != "other":
+        return FilledText(text=tokenizer.decode(filled), masks=masks)
+    tokens = [_text_at(filled, place, tokenizer) for place in places]
+    return FilledText(text=_joined(parts, tokens, tokenizer.strips(name)), masks=masks)
 
 
 def require_masked_model(model: Model) -> BERT:
@@ -189,20 +202,31 @@ def _mask_logits(model: BERT, ids: NDArray[np.int64], places: NDArray[np.int64])
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def _draft(parts: Sequence[str], tokenizer: Tokenizer, mask: int) -> tuple[list[int], list[int], Tensor]:
-    """The ids of a text with masks between its parts, where the masks are, and what may stand in each: (N, V)."""
+def masked_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids of a text with the id of the mask token at each mask.
+
+    Raises:
+        TokenizerError: the tokenizer has no mask token, or cannot encode the text.
+    """
+    name = mask_token(tokenizer)
+    if tokenizer.kind == "other":  # it finds the token itself, with the white space that belongs to it
+        return list(tokenizer.encode(text).tolist())
+    *before, last = text.split(name)
+    spaced = bool(_spaced(tokenizer).any())
+    ids: list[int] = []
+    for part in before:
+        # A bpe token includes the space before it, so the space before a mask belongs to the mask.
+        ids += tokenizer.encode(part.removesuffix(" ") if spaced else part).tolist()
+        ids.append(tokenizer.special_tokens[name])
+    return ids + tokenizer.encode(last).tolist()
+
+
+def _allowed(parts: Sequence[str], tokenizer: Tokenizer) -> Tensor:
+    """Return what may stand in each mask of a text, which has masks between its parts: (N, V)."""
     ordinary = torch.from_numpy(ordinary_ids(tokenizer))  # (V,)
     spaced = _spaced(tokenizer) & ordinary  # (V,): begins with the space before a word
-    ids: list[int] = []
-    places: list[int] = []
-    allowed: list[Tensor] = []
-    for part in parts[:-1]:
-        after_space = part.endswith(" ") and bool(spaced.any())
-        ids += tokenizer.encode(part.removesuffix(" ") if after_space else part).tolist()
-        places.append(len(ids))
-        allowed.append(spaced if after_space else ordinary & ~spaced)
-        ids.append(mask)
-    return ids + tokenizer.encode(parts[-1]).tolist(), places, torch.stack(allowed)
+    after_space = (part.endswith(" ") and bool(spaced.any()) for part in parts[:-1])
+    return torch.stack([spaced if space else ordinary & ~spaced for space in after_space])
 
 
 def _spaced(tokenizer: Tokenizer) -> Tensor:
@@ -219,11 +243,23 @@ def _candidates(ids: list[int], probabilities: list[float], tokenizer: Tokenizer
     return tuple(map(Candidate, ids, names, probabilities))
 
 
-def _joined(parts: Sequence[str], masks: Sequence[FilledMask]) -> str:
-    """The parts of a text with the first candidates between them; one that continues a word is joined to it."""
+def _text_at(ids: NDArray[np.int64], place: int, tokenizer: Tokenizer) -> str:
+    """Return the text of a token among others, which may begin with a space; of WordPiece, the token itself."""
+    if tokenizer.algorithm == "WordPiece":
+        return tokenizer.decode(ids[place : place + 1])
+    before = ids[max(0, place - NEAR) : place]
+    return tokenizer.decode([*before, ids[place]])[len(tokenizer.decode(before)) :]
+
+
+def _joined(parts: Sequence[str], tokens: Sequence[str], strips: tuple[bool, bool]) -> str:
+    """Return the parts of a text with the tokens between them.
+
+    Args:
+        strips: whether the white space before and after a mask belongs to it, so that the token replaces it.
+    """
     text = parts[0]
-    for mask, part in zip(masks, parts[1:], strict=True):
-        token = mask.candidates[0].token
+    for token, part in zip(tokens, parts[1:], strict=True):
         joined = token.startswith(JOINED)
-        text = (text.rstrip() + token.removeprefix(JOINED) if joined else text + token) + part
+        text = text.rstrip() if joined or strips[0] else text
+        text += token.removeprefix(JOINED) + (part.lstrip() if strips[1] else part)
     return text

@@ -213,6 +213,16 @@ class Tokenizer:
             return [self._pipeline.id_to_token(token_id) or "" for token_id in checked]
         return [_readable(self._bytes[token_id]) for token_id in checked]
 
+    @property
+    def algorithm(self) -> str:
+        """Return how the tokenizer splits a word: "BPE", "Unigram", "WordPiece" or "WordLevel"."""
+        return type(self._pipeline.model).__name__
+
+    def strips(self, token: str) -> tuple[bool, bool]:
+        """Return whether white space before and after a special token in a text belongs to the token."""
+        found = self._pipeline.get_added_tokens_decoder()[self.special_tokens[token]]
+        return bool(found.lstrip), bool(found.rstrip)
+
     def bytes_of(self, ids: Sequence[int] | Ids) -> list[bytes] | None:
         """Return the UTF-8 bytes of each id, or None if the tokenizer is not byte-level.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from jumok.config import require_range
 from jumok.errors import ConfigError, TextError
 from jumok.inference.answer import answer_ids, require_answering, with_special_tokens
-from jumok.inference.fill_mask import mask_token
+from jumok.inference.fill_mask import mask_token, masked_ids
 from jumok.inference.generate import generate
 from jumok.inference.sampling import Sampling
 from jumok.inference.targets import Search
@@ -152,18 +152,9 @@ def read_ids(model: GPT, ids: Sequence[int], prompt: int, notes: Sequence[Note] 
 
 def _read_by_bert(model: BERT, text: str) -> ModelInput:
     tokenizer = require_tokenizer(model)
-    mask = -1
-    parts = [text]
-    if model.config.head == "mlm":
-        name = mask_token(tokenizer)
-        mask, parts = tokenizer.special_tokens[name], text.split(name)
-    ids: list[int] = []
-    for i, part in enumerate(parts):
-        if i:
-            ids.append(mask)
-        # A bpe token includes the space before it, so the space before a mask belongs to the mask.
-        spaced = tokenizer.kind == "bpe" and i + 1 < len(parts)
-        ids += tokenizer.encode(part.removesuffix(" ") if spaced else part).tolist()
+    fills = model.config.head == "mlm"
+    ids: list[int] = masked_ids(tokenizer, text) if fills else tokenizer.encode(text).tolist()
+    mask = tokenizer.special_tokens[mask_token(tokenizer)] if fills else -1
     if not ids:
         raise _empty(tr("text"))
     notes = _lost(tokenizer, [i for i in ids if i != mask])
@@ -173,7 +164,7 @@ def _read_by_bert(model: BERT, text: str) -> ModelInput:
     if framed.cut:
         notes.append(_cut_end(model.config.context_length))
     predicted = None
-    if model.config.head == "mlm":
+    if fills:
         predicted = _masked_places(model, ids, mask)
     else:
         notes.append(_no_language_head())

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from jumok.config import BERTConfig
-from jumok.interop.huggingface.tensors import Format, Row, Tensors, numbered, pairs
+from jumok.interop.huggingface.tensors import Format, Row, Tensors, merged, numbered, pairs
 
 ENCODER = {
     **{
@@ -45,6 +45,7 @@ class Names:
         mlm: layers of the head for masked tokens.
         bias: of that head.
         copy: a second name of the bias in files.
+        decoder: the name of the matrix of that head, which is that of the embedding.
     """
 
     prefix: str
@@ -52,6 +53,7 @@ class Names:
     mlm: dict[str, str]
     bias: str
     copy: str
+    decoder: str
 
 
 FAMILIES = {
@@ -64,6 +66,7 @@ FAMILIES = {
         },
         bias="cls.predictions.bias",
         copy="cls.predictions.decoder.bias",
+        decoder="cls.predictions.decoder.weight",
     ),
     "roberta": Names(
         prefix="roberta.",
@@ -71,6 +74,7 @@ FAMILIES = {
         mlm={"lm_head.dense": "mlm_head.dense", "lm_head.layer_norm": "mlm_head.norm"},
         bias="lm_head.bias",
         copy="lm_head.decoder.bias",
+        decoder="lm_head.decoder.weight",
     ),
     "electra": Names(
         prefix="electra.",
@@ -78,8 +82,10 @@ FAMILIES = {
         mlm={"generator_predictions.dense": "mlm_head.dense", "generator_predictions.LayerNorm": "mlm_head.norm"},
         bias="generator_lm_head.bias",
         copy="generator_predictions.bias",
+        decoder="generator_lm_head.weight",
     ),
 }
+WORDS = "embeddings.word_embeddings.weight"
 # Tensors of heads, which files contain whatever their class is; the stock classes ignore those that they lack.
 ANY_HEAD = ("pooler.", "cls.", "classifier.", "lm_head.", "discriminator_predictions.", "generator_")
 OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}  # in files of 2018
@@ -97,7 +103,7 @@ class BERTFormat(Format[BERTConfig]):
         prefix = names.prefix if beside else ""
         return numbered({prefix + name: row for name, row in (encoder | inside).items()} | beside, config.n_layer)
 
-    def normalised(self, config: BERTConfig, tensors: Tensors) -> Tensors:
+    def normalised(self, config: BERTConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with current names, without constants and without heads that the model does not have."""
         names = FAMILIES[config.family]
         wanted = {name.removeprefix(names.prefix): name for name in self.rows(config)}
@@ -106,8 +112,11 @@ class BERTFormat(Format[BERTConfig]):
             for name, tensor in tensors.items()
             if not name.endswith(CONSTANTS)
         }
-        if names.copy in found:
-            found.setdefault(names.bias, found[names.copy])
+        if config.head == "mlm":
+            found = merged(found, WORDS, (names.decoder,), where)
+            if names.copy in found and (config.family != "electra" or names.bias not in found):
+                # transformers computes with this one, wherever the two differ.
+                found[names.bias] = found[names.copy]
         return {
             wanted.get(name, name): tensor
             for name, tensor in found.items()

@@ -147,7 +147,7 @@ def from_stock(config: ModelConfig, tensors: Tensors, where: str) -> Tensors:
         RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
     """
     stock = _format(config)
-    parameters = to_ours(config, stock.rows(config), stock.normalised(config, tensors), where)
+    parameters = to_ours(config, stock.rows(config), stock.normalised(config, tensors, where), where)
     return stock.after_import(config, parameters)
 
 

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.config import EncoderDecoderConfig
-from jumok.interop.huggingface.tensors import Change, Format, Row, Tensors, numbered, pairs
+from jumok.errors import RunError
+from jumok.interop.huggingface.tensors import Change, Format, Row, Tensors, merged, numbered, pairs
+from jumok.nn.positions import sinusoidal
 
 UNUSED_ROWS = 2
 OFFSET = Change(lambda table: F.pad(table, (0, 0, UNUSED_ROWS, 0)), lambda table: table[UNUSED_ROWS:])
@@ -34,6 +36,7 @@ CROSS = {
 }
 EMBEDDING = "model.shared.weight"
 COPIES = ("lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+ROUNDED = 2**-8  # how much a sine in bfloat16 can differ
 SIDES = {"encoder": "source_placement", "decoder": "target_placement"}
 
 
@@ -60,14 +63,11 @@ class BARTFormat(Format[EncoderDecoderConfig]):
         norms = pairs({f"model.{their}.layernorm_embedding": f"{our}.norm" for their, our in SIDES.items()})
         return _shared_rows(config) | tables | norms
 
-    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
+    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with the names of the class with an output layer; a missing bias is zero."""
         if not any(name.startswith("model.") for name in tensors):  # saved from BartModel
             tensors = {f"model.{name}": tensor for name, tensor in tensors.items()}
-        tensors = dict(tensors)
-        copies = [tensors.pop(name) for name in COPIES if name in tensors]
-        if copies:
-            tensors.setdefault(EMBEDDING, copies[0])
+        tensors = merged(tensors, EMBEDDING, COPIES, where)
         if EMBEDDING in tensors:
             tensors.setdefault("final_logits_bias", tensors[EMBEDDING].new_zeros(1, config.vocab_size))
         return tensors
@@ -80,10 +80,20 @@ class MarianFormat(BARTFormat):
         """Return the row of each stock tensor; the positions are computed, so they have none."""
         return _shared_rows(config)
 
-    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors) -> Tensors:
+    def normalised(self, config: EncoderDecoderConfig, tensors: Tensors, where: str) -> Tensors:
         """As for BART, without the positions that older files contain."""
-        normalised = super().normalised(config, tensors)
-        return {name: tensor for name, tensor in normalised.items() if not name.endswith("embed_positions.weight")}
+        normalised = super().normalised(config, tensors, where)
+        for name in [name for name in normalised if name.endswith("embed_positions.weight")]:
+            table = sinusoidal(config.context_length, config.n_embd)[:, _sines_first(config.n_embd)]  # (T, C)
+            found = normalised.pop(name).to(table.dtype)
+            if found.shape != table.shape or not torch.allclose(found, table, rtol=0, atol=ROUNDED):
+                raise RunError(
+                    "{where}: {name} is not the table of sines and cosines that this architecture computes; remove it "
+                    "from the file, or restore the file from a copy.",
+                    where=where,
+                    name=name,
+                )
+        return normalised
 
     def for_export(self, config: EncoderDecoderConfig, parameters: Tensors) -> tuple[EncoderDecoderConfig, Tensors]:
         """Permute the coordinates to all sines before all cosines."""

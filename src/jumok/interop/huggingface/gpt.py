@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from jumok.config import GPTConfig
 from jumok.errors import JumokError
-from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, numbered
+from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, merged, numbered, same
 
 FUSED = "q, k and v"
 
@@ -72,8 +72,7 @@ GPT2 = {
     "lm_head.weight": Row(("head.weight",)),
 }
 CLASSIFIER = {"score.weight": Row(("classifier.weight",))}
-HEADS = ("lm_head.weight", "embed_out.weight")
-BESIDE = (*HEADS, *CLASSIFIER)  # names without the prefix
+HEADS = ("lm_head.weight", "embed_out.weight")  # names without the prefix; older and newer ones of GPT-NeoX
 # Constants in old files.
 BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
 
@@ -99,14 +98,40 @@ class GPTFormat(Format[GPTConfig]):
     def _rows(self, config: GPTConfig) -> Mapping[str, Row]:
         return self._table
 
-    def normalised(self, config: GPTConfig, tensors: Tensors) -> Tensors:
+    def normalised(self, config: GPTConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with the names of the class with a head, without constants and a tied output layer."""
-        if not any(name.startswith(self._prefix) for name in tensors):
-            tensors = {name if name in BESIDE else self._prefix + name: t for name, t in tensors.items()}
-        tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(BUFFERS)}
+        named = self._named(config, tensors)
+        head = self._name_of("head.weight", config)
+        if config.labels:  # the class has no output layer
+            return {name: tensor for name, tensor in named.items() if name != head}
         if config.tie_embeddings:  # some files contain the shared matrix twice
-            tensors = {name: tensor for name, tensor in tensors.items() if name not in HEADS}
-        return tensors
+            return merged(named, self._name_of("token_embedding.weight", config), (head,), where)
+        return named
+
+    def adjusted(self, config: GPTConfig, tensors: Tensors) -> GPTConfig:
+        """Untie the output layer if the file contains another matrix for it, as `transformers` does.
+
+        Merging an adapter into one of two tied matrices writes such files, and leaves tie_word_embeddings true.
+        """
+        named = self._named(config, tensors)
+        head, embedding = (named.get(self._name_of(our, config)) for our in ("head.weight", "token_embedding.weight"))
+        if config.labels or head is None or embedding is None or same(embedding, head):
+            return config
+        return dataclasses.replace(config, tie_embeddings=False)
+
+    def _named(self, config: GPTConfig, tensors: Tensors) -> Tensors:
+        """Return the tensors with the names of the class with a head, without constants."""
+        bare = not any(name.startswith(self._prefix) for name in tensors)
+        head = self._name_of("head.weight", config)
+        return {
+            head if name in HEADS else self._prefix + name if bare and name not in CLASSIFIER else name: tensor
+            for name, tensor in tensors.items()
+            if not name.endswith(BUFFERS)
+        }
+
+    def _name_of(self, our: str, config: GPTConfig) -> str:
+        """Return the stock name of one of our parameters outside the blocks."""
+        return next(their for their, row in self._rows(config).items() if row.ours == (our,))
 
     def for_export(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
         """Widen the heads of a classic model if necessary; see `widen_heads`."""

@@ -7,7 +7,7 @@ a change such as a transposition. The same rows are used in both directions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -53,8 +53,15 @@ class Format(ABC, Generic[C]):
     def rows(self, config: C) -> dict[str, Row]:
         """Return the row of each tensor that `save_pretrained` of the stock class writes, by its name."""
 
-    def normalised(self, config: C, tensors: Tensors) -> Tensors:
-        """Return the tensors of a file with the names of `rows`, without redundant ones."""
+    def normalised(self, config: C, tensors: Tensors, where: str) -> Tensors:
+        """Return the tensors of a file with the names of `rows`, without redundant ones.
+
+        Args:
+            where: the folder, for messages.
+
+        Raises:
+            RunError: a tensor that must be the same as another one differs from it.
+        """
         return tensors
 
     def adjusted(self, config: C, tensors: Tensors) -> C:
@@ -82,6 +89,41 @@ def numbered(rows: Mapping[str, Row], count: int) -> dict[str, Row]:
         for their, row in rows.items()
         for i in range(count if "{i}" in their else 1)
     }
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors of any types have the same shape and values."""
+    return a.shape == b.shape and torch.equal(a, b.to(a.dtype)) and torch.equal(a.to(b.dtype), b)
+
+
+def merged(tensors: Tensors, kept: str, copies: Sequence[str], where: str) -> Tensors:
+    """Return the tensors without the copies of a shared one, which is read from a copy if the file lacks it.
+
+    A stock class that finds different values under two names of a tied tensor uses both. Models that cannot do that
+    would compute something else.
+
+    Args:
+        kept: the name of the shared tensor.
+        copies: its other names.
+        where: the folder, for messages.
+
+    Raises:
+        RunError: a copy differs from the shared tensor.
+    """
+    tensors = dict(tensors)
+    for name in copies:
+        if name not in tensors:
+            continue
+        copy = tensors.pop(name)
+        if not same(tensors.setdefault(kept, copy), copy):
+            raise RunError(
+                "{where}: {name} differs from {kept}. Both are one tensor in this architecture, and jumok has no model "
+                "with two. If only one of them was trained, remove the other from the file.",
+                where=where,
+                name=name,
+                kept=kept,
+            )
+    return tensors
 
 
 def to_theirs(rows: Mapping[str, Row], parameters: Tensors) -> Tensors:
@@ -152,7 +194,7 @@ def fill(model: Model, stock: Format[Any], tensors: Tensors, where: str) -> None
     Raises:
         RunError: as `to_ours`; the model is then unchanged.
     """
-    named = stock.normalised(model.config, tensors)
+    named = stock.normalised(model.config, tensors, where)
     if named is not tensors:
         tensors.clear()
     own = model.state_dict()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
-from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
+from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
 from jumok.models.framing import Framing, source_frame
 from jumok.tokenizers import ROLES, Tokenizer
@@ -22,8 +22,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
 } | {"PreTrainedTokenizerFast"}
-WORDPIECE = {role: ROLES[role][0] for role in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")}
-HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates: JSON can hold it
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -33,28 +31,29 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     """Return the tokenizer of a folder, or None if it has none.
 
     It is read from tokenizer.json, or from a vocab.txt as of BERT; other forms are converted with `transformers`.
-    Tokens with a role in tokenizer_config.json or special_tokens_map.json, such as [MASK], become special tokens, even
-    if tokenizer.json does not mark them.
+    Tokens and settings of the files beside it are those of `transformers`. Tokens with a role there, such as [MASK],
+    become special tokens, even if tokenizer.json does not mark them.
 
     Raises:
         RunError: a file is damaged, or the tokenizer has more ids than the model.
         TokenizerError: the tokenizer.json is invalid, or another form cannot be converted.
     """
-    settings = _settings(folder)
+    settings = TokenizerSettings.read(folder)
     if (folder / "tokenizer.json").is_file():
-        name, roles = "tokenizer.json", _named(settings)
+        name = "tokenizer.json"
         pipeline = HFTokenizer.from_str(Tokenizer.load(folder / name).to_json())
+        if settings.chosen == "LlamaTokenizer" and isinstance(pipeline.decoder, decoders.ByteLevel):
+            settings = dataclasses.replace(settings, chosen=None)  # as of Llama 3; transformers takes no class either
     elif (folder / "vocab.txt").is_file():
-        name, roles = "vocab.txt", WORDPIECE | _named(settings)
-        pipeline = _wordpiece(folder / name, settings, roles)
+        name, settings = "vocab.txt", dataclasses.replace(settings, chosen="BertTokenizer")
+        pipeline = _wordpiece(folder / name, settings)
     elif files := slow_files(folder):
-        name, roles = files[0], _named(settings)
+        name = files[0]
         pipeline = convert(folder, files, config)
     else:
         return None
-    known = [token for token in roles.values() if pipeline.token_to_id(token) is not None]
-    added = {token.content for token in pipeline.get_added_tokens_decoder().values() if token.special}
-    pipeline.add_special_tokens([token for token in known if token not in added])
+    pipeline = with_settings(pipeline, settings)
+    add_tokens(pipeline, settings, config.vocab_size)
     tokenizer = Tokenizer(pipeline)
     if tokenizer.vocab_size > config.vocab_size:
         raise RunError(
@@ -65,44 +64,28 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
             vocab_size=tokenizer.vocab_size,
             expected=config.vocab_size,
         )
+    if tokenizer.kind == "other" and settings.flag("split_special_tokens", False):
+        raise RunError(
+            "{folder}: tokenizer_config.json says split_special_tokens true, and jumok reads the special tokens of "
+            "this tokenizer in a text as tokens; set it to false if the model was trained so.",
+            folder=folder,
+        )
     return tokenizer
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            found |= read_json(folder / name)
-    return found
-
-
-def _named(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the token of each role in the settings; a token is a string, or an object with its content.
-
-    One with half of a surrogate pair is left out: no vocabulary can have it.
-    """
-    given = {role: settings.get(role) for role in ROLES}
-    texts = {role: token.get("content") if isinstance(token, dict) else token for role, token in given.items()}
-    return {role: text for role, text in texts.items() if isinstance(text, str) and not HALF_PAIR.search(text)}
-
-
-def _wordpiece(path: Path, settings: dict[str, Any], roles: dict[str, str]) -> HFTokenizer:
+def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
     """Return the WordPiece pipeline of BERT for a file with one piece per line (https://arxiv.org/abs/1810.04805)."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a piece can be U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
-    _require_wordpiece(path, lines, settings)
+    _require_wordpiece(path, lines, settings.values)
     vocab = {piece: i for i, piece in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     if not vocab:
         raise RunError("{path} is empty; restore it from a copy.", path=path)
+    roles = BRACKETS | settings.roles
     pipeline = HFTokenizer(models.WordPiece(vocab, unk_token=roles["unk_token"]))
-    pipeline.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),  # None: if do_lower_case is set
-        lowercase=settings.get("do_lower_case", True),
-    )
+    pipeline.normalizer = normalizers.BertNormalizer()
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece(prefix="##")
     ids = [vocab.get(roles[role]) for role in ("cls_token", "sep_token")]
@@ -147,6 +130,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
+    before = (json.loads(tokenizer.to_json())["pre_tokenizer"] or {}).get("add_prefix_space")
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -156,6 +140,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         # As in jumok.tokenizers.Tokenizer, "[MASK]" in a text is ordinary text for a GPT. For other models, stock code
         # such as the fill-mask pipeline must be able to encode special tokens.
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
+        **({"add_prefix_space": True} if before else {}),  # without it, transformers 4 changes the tokenizer
         **{role: name for role, name in roles.items() if name is not None},
     }
 

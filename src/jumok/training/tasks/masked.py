@@ -190,8 +190,10 @@ class MaskedLanguageModelling(Task[BERT]):
         ids = self.tokenizer.encode(opening(self.val if len(self.val) else self.train, self.tokenizer, words=4))
         mask = mask_token(self.tokenizer)
         for at in sorted(range(len(ids)), key=lambda at: abs(at - len(ids) // 2)):
-            prompt = f"{self.tokenizer.decode(ids[:at])}{mask}{self.tokenizer.decode(ids[at + 1 :])}"
-            if "\ufffd" not in prompt:
+            token = self.tokenizer.decode(ids[at : at + 1])
+            after = self.tokenizer.decode(ids[at:])[len(token) :]  # alone, it could lose the space before it
+            prompt = f"{self.tokenizer.decode(ids[:at])}{mask}{after}"
+            if "\ufffd" not in token + prompt:
                 return prompt
         return ""
 
