@@ -97,7 +97,7 @@ def _named(settings: dict[str, Any]) -> dict[str, str]:
 def _add_frame_of_class(
     pipeline: HFTokenizer, settings: dict[str, Any], roles: dict[str, str], config: ModelConfig
 ) -> None:
-    """Set the post-processor that the tokenizer's class in `transformers` has, whatever its file says, if it has one."""
+    """Set the post-processor that some classes of `transformers` have, whatever the file of a tokenizer says."""
     of_model = config.family.capitalize() if isinstance(config, BERTConfig) else ""
     if isinstance(config, EncoderDecoderConfig) and config.family == "classic":
         of_model = "Bart"
