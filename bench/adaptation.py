@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def rule_of(name: str, rate: float, model: GPT) -> Rule:
     return rules[name]
 
 
-def dynamic(model: GPT, rule: Rule, stride: int | None, ids: IdSequence, before: int) -> Score:
+def dynamic(model: GPT, rule: Rule, stride: int | None, ids: IdSequence, before: Sequence[int]) -> Score:
     """The score of ids that are learned from."""
     return dynamic_score(model, ids, before=before, rule=rule, stride=stride)
 

@@ -173,7 +173,7 @@ def judge(model: PlainGPT, ids: list[int], before: int) -> float:
     every = torch.tensor(ids).numpy()
     total = 0.0
     for start, first in windows(len(ids), context, max(1, context // 2)).tolist():
-        block = torch.from_numpy(cut(every, before, start, start + context + 1))[None]  # (1, T+1)
+        block = torch.from_numpy(cut(every, [before], start, start + context + 1))[None]  # (1, T+1)
         losses = F.cross_entropy(model(block[:, :-1])[0], block[0, 1:], reduction="none")  # (T,)
         total += losses[first - start :].sum().item()
     return total / len(ids)

@@ -28,7 +28,7 @@ from jumok.device import autocast, measure_machine, wait
 from jumok.inference.generate import generate
 from jumok.interop.huggingface.convert import to_hf
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
 from jumok.runs.events import Step
 from jumok.training.optim import rate
@@ -212,7 +212,7 @@ def writers(model: Any, tokens: int, *, stock: bool) -> dict[str, Callable[[], o
     works: dict[str, Callable[[], object]] = {"jumok": lambda: generate(model, "", tokens=tokens, seed=0)}
     if stock:
         theirs = stock_model(model).eval()
-        begin = start_id(model.config, require_tokenizer(model)) or 0
+        begin = start_ids(model.config, require_tokenizer(model))[-1]
         ids = torch.tensor([[begin]], device=next(model.parameters()).device)  # (1, 1)
 
         def write() -> Tensor:

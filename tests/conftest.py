@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import faulthandler
 import gc
 import io
@@ -32,6 +33,8 @@ from jumok.files import write_atomic
 from jumok.inference.native import build
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
+from jumok.models.checks import require_tokenizer
+from jumok.models.framing import frame_of
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
@@ -55,6 +58,11 @@ TINY: dict[str, Any] = {
 RUN_PICTURE = re.compile(r"confusion\.png|ladder\.png")
 DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==")
 savefig = Figure.savefig
+
+
+def config_with_frame(model: Any) -> Any:
+    """The configuration that an export has: with the ids around each text, which follow from the tokenizer."""
+    return dataclasses.replace(model.config, frame=frame_of(model.config, require_tokenizer(model)))
 
 
 def pytest_collection_finish() -> None:

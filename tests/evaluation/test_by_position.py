@@ -13,7 +13,7 @@ from jumok.config import GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.by_position import loss_by_position
 from jumok.evaluation.language_model import evaluate_text
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer
 
@@ -37,7 +37,7 @@ def tiny(kind: str = "char") -> GPT:
 def losses_by_hand(model: GPT, ids: list[int]) -> np.ndarray:
     """Each position of each whole window by itself: (windows, CONTEXT)."""
     assert model.tokenizer is not None
-    given = [start_id(model.config, model.tokenizer), *ids]
+    given = [*start_ids(model.config, model.tokenizer), *ids]
     found = []
     for start in range(0, len(ids) - CONTEXT + 1, CONTEXT):
         for i in range(CONTEXT):

@@ -37,7 +37,7 @@ def some_ids(length: int, vocab: int = 40) -> list[int]:
 
 
 def score(model: GPT, ids: list[int], **settings: Any) -> float:
-    settings = {"rule": partial(RelativeDescent, rate=RATE), "before": BEFORE, **settings}
+    settings = {"rule": partial(RelativeDescent, rate=RATE), "before": [BEFORE], **settings}
     nats, tokens = dynamic_score(model, np.array(ids, dtype=np.uint16), **settings)
     assert tokens == len(ids)
     return nats

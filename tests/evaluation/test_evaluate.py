@@ -122,7 +122,7 @@ def test_score_equals_a_double_loop(family: str, length: int, stride: int):
     """Texts shorter than, as long as, and longer than the context, with and without an id before them."""
     model = tiny(family=family)
     ids = some_ids(length)
-    nats, tokens = score(model, ids, stride=stride, before=7)
+    nats, tokens = score(model, ids, stride=stride, before=[7])
     assert tokens == length
     assert nats == pytest.approx(by_hand(model, [7, *ids.tolist()], stride, 1), abs=1e-9)
     if length > 1:
@@ -135,7 +135,7 @@ def test_score_equals_a_double_loop(family: str, length: int, stride: int):
 def test_the_shortest_contexts(context: int):
     model = tiny(context_length=context)
     ids = some_ids(9)
-    nats, tokens = score(model, ids, before=7)
+    nats, tokens = score(model, ids, before=[7])
     assert (nats, tokens) == (pytest.approx(by_hand(model, [7, *ids.tolist()], 1, 1), abs=1e-9), 9)
 
 

@@ -28,7 +28,7 @@ from jumok.inference.generate import generate, stream, write_all
 from jumok.inference.packed import PackedGPT
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -496,7 +496,7 @@ def test_a_tokenizer_without_newlines_begins_after_a_full_stop():
     tokenizer = word_tokenizer(words)
     assert tokenizer.encode("\n").tolist() == []
     model = GPT(GPTConfig(vocab_size=5, context_length=8, n_layer=1, n_head=1, n_embd=4))
-    assert start_id(model.config, tokenizer) == 1
+    assert start_ids(model.config, tokenizer) == (1,)
     model.tokenizer = tokenizer
     assert generate(model, "", tokens=3, seed=0)[0].tokens == 3
 
@@ -506,7 +506,7 @@ def test_a_tokenizer_that_encodes_neither_explains_itself():
     pipeline.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(mark, "removed") for mark in (".", "\n")])
     tokenizer = Tokenizer(pipeline)
     with pytest.raises(TokenizerError, match="give a prompt"):
-        start_id(GPTConfig(vocab_size=2, n_layer=1), tokenizer)
+        start_ids(GPTConfig(vocab_size=2, n_layer=1), tokenizer)
 
 
 def test_a_continued_word_of_a_foreign_tokenizer_stays_one_word():

@@ -26,12 +26,13 @@ from transformers import (
 )
 
 import jumok
+from conftest import config_with_frame
 from jumok.config import BERTConfig
 from jumok.config.huggingface import our_config
 from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models.bert import BERT
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -148,7 +149,7 @@ def test_export_to_the_stock_classes(head: str, folder: Path):
     assert not any(info.values())
     assert_same(model, stock.eval())
     back = from_hf(folder)
-    assert back.config == model.config
+    assert back.config == config_with_frame(model)
     assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in back.state_dict().items())
     assert back.tokenizer is not None
     assert model.tokenizer is not None
@@ -369,7 +370,7 @@ def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[st
         assert tokenizer.encode(sentence).tolist() == stock(sentence, add_special_tokens=False)["input_ids"], sentence
     lowered = settings.get("do_lower_case", True) and settings.get("strip_accents") is None
     assert (tokenizer.encode("나는").tolist() == [1]) == lowered
-    assert start_id(model.config, tokenizer) == PIECES.index(".")
+    assert start_ids(model.config, tokenizer) == (PIECES.index("."),)
 
 
 @pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])

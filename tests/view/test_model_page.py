@@ -213,7 +213,7 @@ def test_nothing_else_leaves_the_run_folder(tmp_path: Path) -> None:
         "format", "version", "language", "prompt", "about", "config", "tokenizer", "parameters", "bytes", "sha256",
         "crc32",
     }  # fmt: skip
-    assert set(header["config"]) == {"type", *to_dict(load(folder).config)}
+    assert set(header["config"]) == {"type", "start", *to_dict(load(folder).config)}
 
 
 def test_hostile_texts_stay_text() -> None:

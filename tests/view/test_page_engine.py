@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
 from jumok.corpora import stories
 from jumok.inference.answer import answer
 from jumok.inference.classify import predict
@@ -271,6 +271,34 @@ def test_classes_are_those_of_python(config: type[ModelConfig]) -> None:
     [whole, without] = predict(rounded(model), [texts[0], "옛날 마을에 한 아이가"])
     change = np.log(without.probabilities[whole.label]) - np.log(whole.probabilities[whole.label])
     assert effects[1]["effect"] == pytest.approx(change, abs=1e-3)
+
+
+FRAME = Frame(before=(2, 1), after=(3,))
+
+
+@pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
+def test_the_ids_around_a_text_are_those_of_the_model(kind: Any) -> None:
+    """A page chose them by the names of tokens, so an imported model read others than in Python."""
+    given: dict[str, Any] = {"pooling": "last"} if kind is GPTConfig else {"head": "classify"}
+    model = model_of(kind, tokenizer_of("char", SPECIAL_TOKENS), labels=("가", "나"), frame=FRAME, **given)
+    texts = ["옛날 어느 마을에 한 아이가", "바람이"]
+    found = ask(model, *(("classify", text) for text in texts))
+    for one, theirs in zip(found, predict(rounded(model), texts), strict=True):
+        shares = {label["label"]: label["probability"] for label in one["found"]["labels"]}
+        assert shares == pytest.approx(theirs.probabilities, abs=1e-3)
+
+
+def test_the_ids_around_a_source_are_those_of_the_model() -> None:
+    ids = {"pad_id": 0, "decoder_start_id": 1, "eos_id": 2}
+    model = model_of(EncoderDecoderConfig, tokenizer_of("char", SPECIAL_TOKENS), frame=FRAME, **ids)
+    [found] = ask(model, ("answer", "옛날 어느", {"tokens": 8}))
+    assert found["found"]["ids"] == list(answer(rounded(model), ["옛날 어느"], max_tokens=8)[0][0].ids)
+
+
+def test_an_empty_text_begins_as_in_python() -> None:
+    """A page began with a newline where the model has an id that begins a text."""
+    model = model_of(GPTConfig, tokenizer_of("char", SPECIAL_TOKENS), bos_id=2)
+    assert ask(model, ("encode", ""))[0]["found"]["ids"] == [2]
 
 
 @pytest.mark.parametrize("kind", ["char", "bpe"])

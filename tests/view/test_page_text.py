@@ -183,12 +183,6 @@ def test_tokenizers_that_a_page_cannot_read_are_named(tokenizers: dict[str, Toke
     wordpiece = Tokenizer.from_json(pieces.to_str())
     with pytest.raises(ViewError, match="WordPiece"):
         require_readable(wordpiece)
-    content = json.loads(tokenizers["char, special"].to_json())
-    content["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]}
-    around = Tokenizer.from_json(json.dumps(content))
-    require_readable(around)
-    with pytest.raises(ViewError, match="BertProcessing"):
-        require_readable(around, answers=True)
     for pattern in (r"\p{L}++", r"(?i)a", r"\h", r"(?<=a)b", r"[a[b]]", r"a{"):
         cut = [pre_tokenizers.Split(Regex(r"a"), "isolated"), pre_tokenizers.ByteLevel(use_regex=False)]
         content = json.loads(byte_level(pre_tokenizers.Sequence(cut)).to_json())

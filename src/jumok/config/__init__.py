@@ -26,7 +26,7 @@ from jumok.config._defaults import (
 from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
 from jumok.config._fields import field_choices, field_types, from_dict, given_fields, require_types, to_dict
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
-from jumok.config._model import Activation, BlockConfig, ModelConfig, PoolingKind
+from jumok.config._model import Activation, BlockConfig, Frame, ModelConfig, PoolingKind
 from jumok.config._size import (
     count_blocks,
     count_cached,
@@ -62,6 +62,7 @@ __all__ = [
     "EncoderDecoderFamily",
     "EncoderFamily",
     "Family",
+    "Frame",
     "GPTConfig",
     "GPTVariantConfig",
     "Head",

@@ -60,6 +60,7 @@ class BERTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))
+        self._read_frame()
         require_types(self)
         self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd", "n_token_type")
         require_whole_heads(self.n_embd, self.n_head)

@@ -52,6 +52,7 @@ class EncoderDecoderConfig(ModelConfig):
     forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
 
     def __post_init__(self) -> None:
+        self._read_frame()
         require_types(self)
         require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
         original = self.family == "original"

@@ -71,6 +71,7 @@ class GPTConfig(ModelConfig):
         object.__setattr__(self, "labels", distinct_labels(self.labels))
         if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
             object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
+        self._read_frame()
         require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"

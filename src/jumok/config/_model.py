@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from jumok.config._checks import nearest_multiples, require_range, require_type
-from jumok.config._fields import Configuration, setting
+from jumok.config._checks import nearest_multiples, require_id, require_range, require_type
+from jumok.config._fields import Configuration, from_dict, require_types, setting
 from jumok.errors import ConfigError
 
 # Upper limits; larger values come from a typing error or a damaged file. `jumok.models.build` checks the memory.
@@ -65,6 +66,31 @@ class BlockConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The special ids before and after each text that a model reads.
+
+    Raises:
+        ConfigError: a value is no id.
+    """
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("before", "after"):
+            if isinstance(getattr(self, name), list):  # JSON has no tuples
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        require_types(self, "frame.")
+        for one in self.ids:
+            require_type("an id in frame", one, int)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All of them."""
+        return (*self.before, *self.after)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig(Configuration):
     """The fields of all models. The `help` of each field describes it.
 
@@ -74,6 +100,15 @@ class ModelConfig(Configuration):
     vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
     context_length: int = setting(256, "maximum number of tokens that the model sees at once")
     dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
+    frame: Frame | None = setting(None, "ids before and after each text; none: see `jumok.models.framing`")
+
+    def _read_frame(self) -> None:
+        """Make a frame of the plain values of JSON, and check its ids."""
+        frame: object = self.frame
+        if isinstance(frame, Mapping):
+            object.__setattr__(self, "frame", from_dict(Frame, frame))
+        for one in self.frame.ids if isinstance(self.frame, Frame) else ():
+            require_id("an id in frame", one, self.vocab_size)
 
     def _missing(self, name: str) -> bool:
         return getattr(self, name) is None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jumok.data.rows import evenly_spread
 from jumok.evaluation.language_model import encoded, hidden_states, windows
 from jumok.models.checks import require_finite_losses, require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.modes import eval_mode
 from jumok.text import Text
@@ -48,8 +48,8 @@ def loss_by_position(model: GPT, text: str | Text, *, most_tokens: int = MOST_TO
 
     Args:
         model: with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
-        text: the text itself, or one that `jumok.text.read` returned. The window at its beginning starts with a
-            newline, as in `generate` without a prompt. most_tokens: predicted, about.
+        text: the text itself, or one that `jumok.text.read` returned. The window at its beginning starts as
+            `generate` without a prompt. most_tokens: predicted, about.
 
     Raises:
         TextError: the text is empty, or has no tokens.
@@ -57,6 +57,7 @@ def loss_by_position(model: GPT, text: str | Text, *, most_tokens: int = MOST_TO
         JumokError: the losses are not finite.
     """
     tokenizer, context = require_tokenizer(model), model.config.context_length
+    start = start_ids(model.config, tokenizer)[-1:]
     chars = text.chars if isinstance(text, Text) else len(nfc(text))
     with encoded(text, tokenizer) as ids:
         count, width = len(ids), min(context, len(ids))
@@ -64,7 +65,7 @@ def loss_by_position(model: GPT, text: str | Text, *, most_tokens: int = MOST_TO
         chosen = whole[evenly_spread(len(whole), min(len(whole), max(1, most_tokens // width)))]
         sums = np.zeros(width)
         with eval_mode(model):
-            for _, tokens, hidden in hidden_states(model, ids, start_id(model.config, tokenizer), chosen, width):
+            for _, tokens, hidden in hidden_states(model, ids, start, chosen, width):
                 losses = token_losses(hidden, model.head.weight, tokens[:, 1:])  # (B, T)
                 sums += losses.cpu().sum(dim=0, dtype=torch.float64).numpy()
     require_finite_losses(float(sums.sum()))

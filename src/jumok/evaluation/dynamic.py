@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -83,7 +83,7 @@ def evaluate_text_dynamically(
     rate = RATE if rate is None else rate
     require_range("rate", rate, 0)
 
-    def scored(ids: IdSequence, before: int) -> Score:
+    def scored(ids: IdSequence, before: Sequence[int]) -> Score:
         rule = partial(RelativeDescent, rate=rate)
         return dynamic_score(model, ids, before=before, stride=stride, rule=rule, progress=progress)
 
@@ -94,7 +94,7 @@ def dynamic_score(
     model: GPT,
     ids: IdSequence,
     *,
-    before: int,
+    before: Sequence[int],
     rule: Rule,
     stride: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -105,7 +105,7 @@ def dynamic_score(
     context_length tokens or begins with the text. The step follows the gradient of their mean loss.
 
     Args:
-        ids: (n,), n at least 1; may be mapped from a file. before: the id that stands before them.
+        ids: (n,), n at least 1; may be mapped from a file. before: the ids that stand before them; the last is read.
         rule: makes the optimizer of the copy's parameters. stride, progress: see `evaluate_text_dynamically`.
 
     Raises:
@@ -123,7 +123,7 @@ def dynamic_score(
         for first in range(0, count, stride):
             stop = min(first + stride, count)
             start = max(0, stop - context)
-            tokens = torch.from_numpy(cut(ids, before, start, stop + 1))[None].to(weight.device)  # (1, T+1)
+            tokens = torch.from_numpy(cut(ids, before[-1:], start, stop + 1))[None].to(weight.device)  # (1, T+1)
             hidden = own.hidden(tokens[:, :-1])[:, first - start :]  # (1, S, C), S tokens of the segment
             losses = token_losses(hidden, weight, tokens[:, 1 + first - start :])  # (1, S)
             nats += float(losses.detach().cpu().sum(dtype=torch.float64))

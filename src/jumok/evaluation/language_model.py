@@ -5,9 +5,9 @@ A text of tokens x_1 ... x_n is worth
     nats = - sum over i of ln p(x_i | x_a(i) ... x_(i-1)),
 
 each token counted once, whole text, natural logarithm. x_0, which stands before the text, is a newline, as in
-`generate` without a prompt. a(i) follows from windows of context_length tokens that move on by `stride` tokens: a
-token is predicted in the first window that reaches it, so it sees at least context_length - stride tokens before it,
-or all there are. Then
+`generate` without a prompt, or the special tokens that an imported model reads there. a(i) follows from windows of
+context_length tokens that move on by `stride` tokens: a token is predicted in the first window that reaches it, so it
+sees at least context_length - stride tokens before it, or all there are. Then
 
     nats_per_char  = nats / characters       bits_per_char  = nats / ln 2 / characters
     loss_per_token = nats / n                bits_per_byte  = nats / ln 2 / bytes in UTF-8
@@ -21,7 +21,7 @@ upper bound (https://arxiv.org/abs/2109.02550 measures how tight).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ from jumok.data.ids import IdSequence, tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
@@ -86,17 +86,17 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
         JumokError: the losses are not finite.
     """
 
-    def scored(ids: IdSequence, before: int) -> Score:
+    def scored(ids: IdSequence, before: Sequence[int]) -> Score:
         return score(model, ids, stride=stride, before=before)
 
     return evaluation_of(model, text, scored)
 
 
-def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, int], Score]) -> TextEvaluation:
+def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, Sequence[int]], Score]) -> TextEvaluation:
     """The numbers of a text that follow from its nats.
 
     Args:
-        model, text: see `evaluate_text`. scored: the score of the ids of the text, and of the id that stands before it.
+        model, text: see `evaluate_text`. scored: the score of the ids of the text, after those that stand before it.
 
     Raises:
         TextError, TokenizerError: as `evaluate_text`.
@@ -108,7 +108,7 @@ def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, in
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
-        nats, tokens = scored(ids, start_id(model.config, tokenizer))
+        nats, tokens = scored(ids, start_ids(model.config, tokenizer))
     per_token = nats / tokens
     return TextEvaluation(
         nats_per_char=nats / chars,
@@ -148,7 +148,7 @@ def score(
     *,
     stride: int | None = None,
     max_windows: int | None = None,
-    before: int | None = None,
+    before: Sequence[int] = (),
 ) -> Score:
     """The nats of a text given as ids, or of a sample of its windows.
 
@@ -156,8 +156,8 @@ def score(
     size is `tokens`; for nats per character, take the characters per token of the whole text.
 
     Args:
-        ids: (n,), may be mapped from a file. before: the id that stands before them; without it ids[0] is not
-            predicted, only seen.
+        ids: (n,), may be mapped from a file. before: the ids that stand before them, which are not predicted; without
+            any, ids[0] is only seen, too.
         stride: tokens that the window moves on by; None: half a context.
         max_windows: the most windows to look at, evenly spread over the text; None: all. The same ones each time.
 
@@ -167,10 +167,12 @@ def score(
     """
     context = model.config.context_length
     stride = max(1, context // 2) if stride is None else stride
-    count = len(ids) - (before is None)
-    if count < 1:
+    count = len(ids) + len(before) - 1
+    given = max(0, len(before) - 1)  # of these are not predicted
+    if count - given < 1:
         raise TextError("a text of {count} tokens leaves none to predict; give a longer one.", count=len(ids))
     chosen = windows(count, context, stride, max_windows)
+    chosen[:, 1] = np.maximum(chosen[:, 1], given)
     width = min(context, count)
     nats = 0.0
     with eval_mode(model):
@@ -184,7 +186,7 @@ def score(
 
 
 def hidden_states(
-    model: GPT, ids: IdSequence, before: int | None, chosen: NDArray[np.int64], width: int
+    model: GPT, ids: IdSequence, before: Sequence[int], chosen: NDArray[np.int64], width: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
     """Read windows in batches.
 
@@ -228,10 +230,8 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     return found[evenly_spread(len(found), limit)]
 
 
-def cut(ids: IdSequence, before: int | None, start: int, stop: int) -> NDArray[np.int64]:
-    """Positions start to stop of the ids, with `before` in front of them where it is given."""
-    if before is None:
-        return ids[start:stop].astype(np.int64)
-    if start > 0:
-        return ids[start - 1 : stop - 1].astype(np.int64)
-    return np.concatenate(([before], ids[: stop - 1])).astype(np.int64)
+def cut(ids: IdSequence, before: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
+    """Positions start to stop of the ids, with those of `before` in front of them."""
+    given = len(before)
+    inside = ids[max(0, start - given) : max(0, stop - given)].astype(np.int64)
+    return np.concatenate((np.array(before[start:stop], np.int64), inside))

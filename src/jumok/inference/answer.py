@@ -28,7 +28,7 @@ from jumok.inference.writer import Continuation
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import source_frame
+from jumok.models.framing import frame_of
 from jumok.models.modes import eval_mode
 from jumok.tokenizers import Ids, Tokenizer
 
@@ -110,10 +110,10 @@ def with_special_tokens(
     Args:
         most: of these ids; a longer text loses its end, and keeps its special tokens. None: as many as there are.
     """
-    before, after = source_frame(config, tokenizer)
+    frame = frame_of(config, tokenizer)
     ids = tokenizer.encode(text).astype(np.int64)
-    room = len(ids) if most is None else max(0, most - len(before) - len(after))
-    return np.concatenate((np.array(before, np.int64), ids[:room], np.array(after, np.int64)))
+    room = len(ids) if most is None else max(0, most - len(frame.ids))
+    return np.concatenate((np.array(frame.before, np.int64), ids[:room], np.array(frame.after, np.int64)))
 
 
 @torch.inference_mode()

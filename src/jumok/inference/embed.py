@@ -1,7 +1,8 @@
 """Embeddings: one vector for a text, the mean of the last hidden states of its tokens.
 
-The mean leaves out [CLS], [SEP] and padding. It is the usual pooling of a model that was not trained to embed
-(Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084). Shapes use the legend of `jumok.nn.attention`.
+The model reads a text with the special tokens that it was trained with. The mean leaves these and padding out. It is
+the usual pooling of a model that was not trained to embed (Reimers and Gurevych 2019,
+https://arxiv.org/abs/1908.10084). Shapes use the legend of `jumok.nn.attention`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
             "embeddings are computed with a BERT or a GPT, and this model is of the kind {kind}.",
             kind=type(model).__name__,
         )
-    before, after, pad, room = _frame(model)
+    framing = Framing.of(model.config, require_tokenizer(model))
+    before, pad, room = framing.before, framing.pad, framing.room
+    after: tuple[int, ...] = framing.after
+    if isinstance(model, GPT):  # no token of a text attends to those after it
+        after, room = (), room + len(after)
     for number, text in enumerate(texts, 1):
         if not 1 <= len(text) <= room:
             raise TextError(
@@ -80,11 +85,3 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
             found[torch.from_numpy(places)] = means.cpu()  # (B, C)
     require_finite(found)
     return found
-
-
-def _frame(model: BERT | GPT) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    """The ids before and after a text, the padding, and how many ids a text may have."""
-    if isinstance(model, GPT):  # no token attends to padding after it
-        return (), (), 0, model.config.context_length
-    framing = Framing.of(model.config, require_tokenizer(model))
-    return framing.before, framing.after, framing.pad, framing.room

@@ -16,6 +16,7 @@ from jumok.errors import ViewError
 from jumok.interpret.record import record, stacks_of
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
+from jumok.models.framing import frame_of
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.nn.attention import MultiHeadAttention
@@ -128,7 +129,8 @@ def repetition(model: Model, *, length: int | None = None, sequences: int = 4, s
             "the kind {kind}; give a GPT.",
             kind=type(model).__name__,
         )
-    most = model.config.context_length // 2
+    start = () if model.tokenizer is None else frame_of(model.config, model.tokenizer).before
+    most = (model.config.context_length - len(start)) // 2
     length = min(32, most) if length is None else length
     require_range("length", length, 2, most)
     require_range("sequences", sequences, 1)
@@ -137,13 +139,14 @@ def repetition(model: Model, *, length: int | None = None, sequences: int = 4, s
     # None of them twice in one part, while there are enough of them.
     shuffled = [torch.randperm(len(ordinary), generator=random) for _ in range(sequences)]
     once = ordinary[torch.stack(shuffled)[:, torch.arange(length) % len(ordinary)]]  # (B, L)
-    ids = torch.cat((once, once), dim=1).to(model.token_embedding.weight.device)  # (B, 2*L)
+    begin = torch.tensor(start, dtype=torch.int64).expand(sequences, -1)  # (B, S), what a text begins with
+    ids = torch.cat((begin, once, once), dim=1).to(model.token_embedding.weight.device)  # (B, S + 2*L)
     with eval_mode(model), torch.inference_mode(), record(model, values=False) as recording:
         model.hidden(ids)
-    at = torch.arange(2 * length)
+    at = torch.arange(len(start), len(start) + 2 * length)
     previous, induction = [], []
     for attention in recording.attentions:
-        weights = attention.weights().float()  # (B, H, 2*L, 2*L)
+        weights = attention.weights().float()  # (B, H, S + 2*L, S + 2*L)
         previous.append(weights[..., at[1:], at[:-1]].mean(dim=(0, 2)))  # (H,)
         induction.append(weights[..., at[length:], at[1 : length + 1]].mean(dim=(0, 2)))  # (H,)
     return Repetition(previous=torch.stack(previous).cpu(), induction=torch.stack(induction).cpu())

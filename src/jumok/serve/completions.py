@@ -9,7 +9,7 @@ from typing import Any
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.scoring import score
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import frame_of, start_ids
 from jumok.models.gpt import GPT
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
@@ -61,7 +61,9 @@ def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) 
     for given in body.prompt:
         require_short("prompt", len(given), settings)
         if isinstance(given, str):
-            prompts.append(Prompt(given, [*tokenizer.around[0], *tokenizer.encode(given).tolist()]))
+            prompts.append(
+                Prompt(given, [*frame_of(model.config, tokenizer).before, *tokenizer.encode(given).tolist()])
+            )
         else:
             require_known(given, tokenizer, "prompt")
             prompts.append(Prompt(tokenizer.decode(given), given))
@@ -90,7 +92,7 @@ def requests_of(
         return []
     requests = [
         Request(
-            prompt=prompt.ids or [start_id(config, tokenizer)],
+            prompt=prompt.ids or list(start_ids(config, tokenizer)),
             tokens=body.max_tokens,
             top=body.logprobs,
             stop_ids=frozenset(config.eos_ids),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jumok.errors import TokenizerError
@@ -95,34 +95,56 @@ def canonical(pipeline: HFTokenizer) -> str:
 
 
 def around(pipeline: HFTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids that the post-processor of the pipeline adds before and after a single text."""
-    return _around(json.loads(pipeline.to_str())["post_processor"] or {"type": None})
+    """Return the ids that the post-processor of the pipeline adds before and after a single text.
+
+    Raises:
+        TokenizerError: it adds a token that is missing, or does something else with a text.
+    """
+    steps = list(_processors(json.loads(pipeline.to_str())["post_processor"]))
+    if len(steps) > 1:  # of these `tokenizers` applies the template of a pair to the result of the first
+        raise _unusual(" + ".join(step["type"] for step in steps))
+    return _around(steps[0]) if steps else ((), ())
+
+
+def _processors(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a post-processor that can add tokens."""
+    if step is not None and step["type"] == "Sequence":
+        for part in step["processors"]:
+            yield from _processors(part)
+    elif step is not None and step["type"] != "ByteLevel":
+        yield step
 
 
 def _around(step: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    kind = step["type"]
-    if kind in ("BertProcessing", "RobertaProcessing"):
+    if step["type"] in ("BertProcessing", "RobertaProcessing"):
         return (step["cls"][1],), (step["sep"][1],)
     before: list[int] = []
     after: list[int] = []
-    if kind == "Sequence":
-        for part in map(_around, step["processors"]):
-            before, after = [*part[0], *before], [*after, *part[1]]
-    if kind == "TemplateProcessing":
-        place = before
-        for piece in step["single"]:
-            if "Sequence" in piece:
-                place = after
-            else:
-                token = piece["SpecialToken"]["id"]
-                if token not in step["special_tokens"]:
-                    raise TokenizerError(
-                        "the post-processor of the tokenizer adds {token!r}, which is not among its special tokens; "
-                        "restore the tokenizer.json from a copy.",
-                        token=token,
-                    )
-                place += step["special_tokens"][token]["ids"]
+    texts = [piece["Sequence"]["id"] for piece in step["single"] if "Sequence" in piece]
+    if texts != ["A"]:
+        raise _unusual(" ".join(f"${text}" for text in texts) or "TemplateProcessing")
+    place = before
+    for piece in step["single"]:
+        if "Sequence" in piece:
+            place = after
+        else:
+            token = piece["SpecialToken"]["id"]
+            if token not in step["special_tokens"]:
+                raise TokenizerError(
+                    "the post-processor of the tokenizer adds {token!r}, which is not among its special tokens; "
+                    "restore the tokenizer.json from a copy.",
+                    token=token,
+                )
+            place += step["special_tokens"][token]["ids"]
     return tuple(before), tuple(after)
+
+
+def _unusual(part: str) -> TokenizerError:
+    return TokenizerError(
+        "the post-processor of the tokenizer does more than add tokens before and after a text ({part}), which jumok "
+        "does not support; save the tokenizer with one TemplateProcessing that has $A once.",
+        part=part,
+    )
 
 
 def recognise(pipeline: HFTokenizer) -> str:

@@ -22,6 +22,7 @@ from jumok.errors import ConfigError, EncoderLost
 from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
+from jumok.models.framing import frame_to_train
 from jumok.nn.attention import train_attention_by
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder
@@ -154,7 +155,12 @@ class Start:
             )
         known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
         follows = task.fields(material, tokenizer, None if init is None else fields)
-        return configuration.from_dict(type(wanted), {**fields, **{k: v for k, v in follows.items() if k in known}})
+        fields |= {name: value for name, value in follows.items() if name in known}
+        if "frame" not in configuration.given_fields(self.model):
+            shape = configuration.from_dict(type(wanted), fields)
+            frame = frame_to_train(shape, tokenizer, None if init is None else init.config)
+            fields["frame"] = configuration.to_dict(frame)
+        return configuration.from_dict(type(wanted), fields)
 
     def _make(
         self,

@@ -20,7 +20,7 @@ from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
 from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
@@ -66,7 +66,7 @@ def live(
     require_range("tokens", tokens, 1)
     tokenizer = require_tokenizer(model)
     if not len(tokenizer.encode(text)):
-        text = tokenizer.decode([start_id(model.config, tokenizer)])
+        text = tokenizer.decode(start_ids(model.config, tokenizer))
     found = trace(model, text, layers=layers, heads=heads, top=top, lens=False, neurons="none", name=name)
     ids = [token.id for token in found.sequences[0].pieces.tokens]
     return _events(model, growing(found), ids, tokens, sampling or Sampling(), seed, layers, heads, top)

@@ -27,12 +27,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTVariantConfig, RungConfig, to_dict
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, RungConfig, to_dict
 from jumok.errors import ViewError
 from jumok.inference.sampling import Sampling
 from jumok.messages import tr
 from jumok.models import Model, build_blank, kind_of, task_of
 from jumok.models.checks import require_tokenizer
+from jumok.models.framing import frame_of, start_ids
+from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, visible
 from jumok.view.page_tokenizer import require_readable
@@ -83,7 +85,7 @@ class ModelPage(HTMLFile):
     ) -> None:
         super().__init__(title or name)
         tokenizer = require_tokenizer(model)
-        require_readable(tokenizer, answers=isinstance(model.config, EncoderDecoderConfig))
+        require_readable(tokenizer)
         _require_possible(model, exact)
         texts = {"title": title or name, "note": note or "", "licence": licence or ""}
         entries, self._parameters = packed_parameters(model, exact=exact)
@@ -93,7 +95,7 @@ class ModelPage(HTMLFile):
             "language": language,
             "prompt": prompt,
             "about": {"name": visible(name), **texts, **describe(model), "bits": 16 if exact else 8},
-            "config": {"type": kind_of(model.config), **to_dict(model.config)},
+            "config": {"type": kind_of(model.config), **to_dict(model.config), **_ids_around(model, tokenizer)},
             "tokenizer": json.loads(tokenizer.to_json()),
             **entries,
         }
@@ -110,6 +112,24 @@ class ModelPage(HTMLFile):
             "script": code,
         }
         return filled(HTML, self.title, STYLES, code, parts, worker=True)
+
+
+def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The ids around each text, and those that an empty text begins with.
+
+    Raises:
+        ViewError: a language model reads ids before each text, which a page would show as a part of the text.
+    """
+    frame = frame_of(model.config, tokenizer)
+    if not isinstance(model.config, GPTConfig) or model.config.labels:
+        return {"frame": to_dict(frame), "start": []}
+    if frame.before:
+        raise ViewError(
+            "this model reads {tokens} before each text, and a page begins with the first character of a text. Use "
+            "`jumok generate` or `jumok convert --to hf`.",
+            tokens=" ".join(tokenizer.pieces(frame.before)),
+        )
+    return {"frame": to_dict(frame), "start": start_ids(model.config, tokenizer)}
 
 
 def describe(model: Model) -> dict[str, Any]:

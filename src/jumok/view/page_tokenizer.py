@@ -24,13 +24,9 @@ _ANY_CASE = re.compile(r"\(\?i:[a-z'|]*\)")
 _OTHER = re.compile(r"[\\{}]|\(\?(?![:!=])|[*+?]\+|&&|\[[^\]]*\[")
 
 
-def require_readable(tokenizer: Tokenizer, *, answers: bool = False) -> None:
-    """Raise ViewError unless a page can read the tokenizer.
-
-    Args:
-        answers: for an encoder–decoder.
-    """
-    strange = unreadable_part(tokenizer, answers=answers)
+def require_readable(tokenizer: Tokenizer) -> None:
+    """Raise ViewError unless a page can read the tokenizer."""
+    strange = unreadable_part(tokenizer)
     if strange is not None:
         raise ViewError(
             "a page cannot read this tokenizer because of its part {part}; it reads char, jamo and byte-level bpe. "
@@ -39,12 +35,9 @@ def require_readable(tokenizer: Tokenizer, *, answers: bool = False) -> None:
         )
 
 
-def unreadable_part(tokenizer: Tokenizer, *, answers: bool = False) -> str | None:
+def unreadable_part(tokenizer: Tokenizer) -> str | None:
     """The name of a part of the tokenizer that a page cannot read; None: it reads the tokenizer."""
-    content = json.loads(tokenizer.to_json())
-    if answers and any(tokenizer.around):  # a page writes [EOS] after a source, and nothing else
-        return str(content["post_processor"]["type"])
-    return None if tokenizer.kind != "other" else next(_strange_parts(content), None)
+    return None if tokenizer.kind != "other" else next(_strange_parts(json.loads(tokenizer.to_json())), None)
 
 
 def _strange_parts(content: dict[str, Any]) -> Iterator[str]:

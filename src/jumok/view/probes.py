@@ -13,7 +13,9 @@ from jumok.interpret.heads import Head, Repetition, repetition
 from jumok.interpret.rollout import attention_rollout
 from jumok.interpret.text_loss import Passage, require_language_head
 from jumok.models import Model
+from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.framing import frame_of
 from jumok.models.gpt import GPT
 from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
@@ -87,7 +89,10 @@ def _flow(trace: Trace) -> Flow | None:
 
 
 def _repetition(model: Model) -> Repetition | None:
-    if not isinstance(model, GPT) or model.config.context_length < LEAST_REPEATED:
+    if not isinstance(model, GPT):
+        return None
+    begin = frame_of(model.config, require_tokenizer(model)).before
+    if model.config.context_length - len(begin) < LEAST_REPEATED:
         return None
     return repetition(model)
 

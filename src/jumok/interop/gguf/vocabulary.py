@@ -89,8 +89,11 @@ class Vocabulary:
         writer.add_add_eos_token(False)
 
 
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+def vocabulary_of(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Vocabulary:
     """The tokenizer as llama.cpp reads it.
+
+    Args:
+        before: the ids before each text. llama.cpp continues texts, which no id ends.
 
     Raises:
         JumokError: llama.cpp cannot give the same ids; the message names the part that prevents it.
@@ -100,9 +103,17 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
             "llama.cpp cannot use the tokenizer jamo: it would write the letters of a syllable one by one and never "
             "compose them. Train with {--tokenizer char} or {--tokenizer bpe}, or use `jumok convert --to page`."
         )
+    if len(before) > 1:
+        raise JumokError(
+            "llama.cpp puts at most one token before a text, and this model reads {count} there: {tokens}. Use `jumok "
+            "convert --to hf`.",
+            count=len(before),
+            tokens=" ".join(tokenizer.pieces(before)),
+        )
+    start = next(iter(before), None)
     content = json.loads(tokenizer.to_json())
     if tokenizer.kind == "char":
-        return _characters(tokenizer, content)
+        return _characters(tokenizer, content, start)
     obstacle = next(_obstacles(content), None)
     if obstacle is not None:
         raise JumokError(
@@ -115,9 +126,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
         for token in content["added_tokens"]
     }
     if tokenizer.kind == "bpe":
-        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
-    before, _ = tokenizer.around
-    start = before[0] if len(before) == 1 else None
+        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED), start)
     if _is_byte_level(content):
         return _byte_level(content, added, start)
     return _sentencepiece(content, added, start)
@@ -126,7 +135,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
 # --- the tokenizers of jumok, and byte-level ones ---------------------------------------------------------------------
 
 
-def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
+def _characters(tokenizer: Tokenizer, content: dict[str, Any], start: int | None) -> Vocabulary:
     tokens = _by_id(content)
     spelled: dict[str, str] = {}
     if "\0" in tokens:  # a token of the file cannot contain it, so it becomes the byte
@@ -140,20 +149,23 @@ def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
         **dict.fromkeys([LOWER_BLOCK, " "], TokenType.USER_DEFINED),
     }
     end = _end(tokens, BYTE_TOKENS[NEVER])
-    changed |= {tokens[end]: TokenType.CONTROL} if tokens[end] in tokenizer.special_tokens else {}
+    changed |= {
+        tokens[i]: TokenType.CONTROL for i in (start, end) if i is not None and tokens[i] in tokenizer.special_tokens
+    }
     return Vocabulary(
         algorithm="llama",
         tokens=tokens,
         types=tuple(changed.get(token, TokenType.NORMAL) for token in tokens),
         end=end,
         scores=(0.0,) * len(tokens),
+        start=start,
     )
 
 
 def _byte_level(content: dict[str, Any], added: dict[str, TokenType], start: int | None = None) -> Vocabulary:
     tokens = _by_id(content)
     end = _end(tokens, BYTE_LETTERS[NEVER])
-    added = added | ({tokens[end]: TokenType.CONTROL} if tokens[end] in added else {})
+    added = added | {tokens[i]: TokenType.CONTROL for i in (start, end) if i is not None and tokens[i] in added}
     return Vocabulary(
         algorithm="gpt2",
         tokens=tokens,

@@ -24,6 +24,7 @@ from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
+from jumok.models.framing import frame_of
 
 TYPES = {
     "f32": (LlamaFileType.ALL_F32, GGMLQuantizationType.F32),
@@ -61,7 +62,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     target = Path(path)
     architecture = architecture_of(model)
     tokenizer = require_tokenizer(model)
-    vocabulary = vocabulary_of(tokenizer)
+    vocabulary = vocabulary_of(tokenizer, frame_of(model.config, tokenizer).before)
     if isinstance(model.config, GPTConfig) and model.config.eos_ids:
         vocabulary = dataclasses.replace(vocabulary, end=model.config.eos_ids[0])
     stock = FORMATS[stock_class(model.config)]

@@ -5,6 +5,7 @@ This package converts tensors, tokenizers and files. `jumok.config.huggingface` 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +33,7 @@ from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, 
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
+from jumok.models.framing import frame_of_file
 
 FORMATS: dict[str, Format[Any]] = {
     **{
@@ -114,6 +116,8 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
     model = build_blank(config).to(torch.float64 if double else torch.float32)
     fill(model, _format(config), tensors, str(path))
     model.tokenizer = read_tokenizer(path, config)
+    if model.tokenizer is not None:
+        model.config = dataclasses.replace(config, frame=frame_of_file(model.tokenizer))
     return model.eval()
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
 from jumok.errors import RunError
 from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
 from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
-from jumok.models.framing import Framing, source_frame
+from jumok.models.framing import frame_of, frame_of_file
 from jumok.tokenizers import ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
@@ -22,6 +22,11 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
 } | {"PreTrainedTokenizerFast"}
+# The first and last token of each text by class, also where tokenizer.json adds none.
+CLASS_FRAMES = {
+    **dict.fromkeys(("Bert", "Electra", "DistilBert"), ("[CLS]", "[SEP]")),
+    **dict.fromkeys(("Roberta", "XLMRoberta", "Bart"), ("<s>", "</s>")),
+}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -41,7 +46,10 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     settings = TokenizerSettings.read(folder)
     if (folder / "tokenizer.json").is_file():
         name = "tokenizer.json"
-        pipeline = HFTokenizer.from_str(Tokenizer.load(folder / name).to_json())
+        loaded = Tokenizer.load(folder / name)
+        pipeline = HFTokenizer.from_str(loaded.to_json())
+        if not any(loaded.around):
+            _add_frame_of_class(pipeline, settings)
         if settings.chosen == "LlamaTokenizer" and isinstance(pipeline.decoder, decoders.ByteLevel):
             settings = dataclasses.replace(settings, chosen=None)  # as of Llama 3; transformers takes no class either
     elif (folder / "vocab.txt").is_file():
@@ -73,6 +81,19 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     return tokenizer
 
 
+def _add_frame_of_class(pipeline: HFTokenizer, settings: TokenizerSettings) -> None:
+    """Set the post-processor that some classes of `transformers` have, whatever the file of a tokenizer says."""
+    name = str(settings.chosen).removesuffix("Tokenizer")
+    if name not in CLASS_FRAMES:
+        return
+    tokens = (
+        settings.roles.get(role, usual)
+        for role, usual in zip(("cls_token", "sep_token"), CLASS_FRAMES[name], strict=True)
+    )
+    before, after = (() if i is None else (i,) for i in map(pipeline.token_to_id, tokens))
+    _frame(pipeline, Frame(before=before, after=after))
+
+
 def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
     """Return the WordPiece pipeline of BERT for a file with one piece per line (https://arxiv.org/abs/1810.04805)."""
     try:
@@ -88,8 +109,8 @@ def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
     pipeline.normalizer = normalizers.BertNormalizer()
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece(prefix="##")
-    ids = [vocab.get(roles[role]) for role in ("cls_token", "sep_token")]
-    _frame(pipeline, *([] if i is None else [i] for i in ids))
+    before, after = ((vocab[roles[role]],) if roles[role] in vocab else () for role in ("cls_token", "sep_token"))
+    _frame(pipeline, Frame(before=before, after=after))
     return pipeline
 
 
@@ -113,16 +134,15 @@ def _require_wordpiece(path: Path, lines: Sequence[str], settings: dict[str, Any
 
 
 def tokenizer_json(tokenizer: Tokenizer, config: ModelConfig) -> str:
-    """Return the content of tokenizer.json, with a post-processor that adds the ids around each text.
+    """Return the content of tokenizer.json, with a post-processor that adds the ids of the frame around each text.
 
-    A post-processor of the tokenizer is kept. Otherwise the ids are those of the training: `Framing` for a BERT and a
-    GPT that classifies, and [EOS] for an encoder–decoder. `Tokenizer.encode` does not use the post-processor.
+    A post-processor of the tokenizer that adds these ids is kept. `Tokenizer.encode` does not use it.
     """
-    content = tokenizer.to_json()
-    if any(tokenizer.around):
+    content, frame = tokenizer.to_json(), frame_of(config, tokenizer)
+    if frame == frame_of_file(tokenizer):
         return content
-    pipeline = HFTokenizer.from_str(content)
-    _frame(pipeline, *_around(tokenizer, config))
+    pipeline = HFTokenizer.from_str(json.dumps(json.loads(content) | {"post_processor": None}))
+    _frame(pipeline, frame)
     return pipeline.to_str(pretty=True)
 
 
@@ -158,7 +178,8 @@ def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:
     The model was trained on single pairs, so earlier messages are left out.
     """
     named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
-    before, after = ("".join(named(i) or "" for i in ids) for ids in source_frame(config, tokenizer))
+    frame = frame_of(config, tokenizer)
+    before, after = ("".join(named(i) or "" for i in ids) for ids in (frame.before, frame.after))
     start, end = (json.dumps(text, ensure_ascii=False) for text in (before, after))
     return f"{{{{ {start} + messages[-1]['content'] + {end} }}}}"
 
@@ -166,22 +187,12 @@ def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _around(tokenizer: Tokenizer, config: ModelConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids before and after each text."""
-    if isinstance(config, EncoderDecoderConfig):
-        return source_frame(config, tokenizer)
-    if isinstance(config, BERTConfig) or (isinstance(config, GPTConfig) and config.labels):
-        framing = Framing.of(config, tokenizer)
-        return framing.before, framing.after
-    return (), ()
-
-
-def _frame(pipeline: HFTokenizer, before: Sequence[int], after: Sequence[int]) -> None:
-    """Set a post-processor that adds ids before and after each text, and the token types of two texts."""
-    ids = {name: list(around) for name, around in (("before", before), ("after", after)) if around}
+def _frame(pipeline: HFTokenizer, frame: Frame) -> None:
+    """Set a post-processor that adds the ids of a frame around each text, and the token types of two texts."""
+    ids = {name: list(around) for name, around in (("before", frame.before), ("after", frame.after)) if around}
     if not ids:
         return
-    start, end = (["before:0"] if before else []), ["after"] if after else []
+    start, end = (["before:0"] if frame.before else []), ["after"] if frame.after else []
     single = [*start, "$A:0", *(f"{name}:0" for name in end)]
     pipeline.post_processor = processors.TemplateProcessing(
         single=single,

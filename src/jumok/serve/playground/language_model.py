@@ -17,7 +17,7 @@ from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import Sampling, drawn, filtered
 from jumok.inference.writer import Continuation
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.serve.playground.reading import Off, Reading, Units, require_gpt
 
 JSON = dict[str, Any]
@@ -27,7 +27,7 @@ def encode(reading: Reading, text: str) -> JSON:
     """The tokens of a text; of "" the one that a text begins with."""
     with reading.alone() as model:
         tokenizer, config = require_tokenizer(model), model.config
-    return spell(reading, tokenizer.encode(text).tolist() or [start_id(config, tokenizer)])
+    return spell(reading, tokenizer.encode(text).tolist() or list(start_ids(config, tokenizer)))
 
 
 def spell(reading: Reading, ids: Sequence[int]) -> JSON:

@@ -21,7 +21,7 @@ from jumok.inference.generate import generate
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_id
+from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, taught_losses, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
@@ -185,7 +185,7 @@ class LanguageModelling(Task[GPT]):
         return min(2 * self.validation_tokens, max_tokens // 2)
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
-        before = start_id(model.config, require_tokenizer(model))
+        before = start_ids(model.config, require_tokenizer(model))
         limit = max(1, max_tokens // model.config.context_length)
         nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
         per_token = nats / tokens

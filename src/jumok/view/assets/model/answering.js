@@ -29,14 +29,15 @@ export class Answering {
   }
 
   /**
-   * The ids of a source, with [EOS].
+   * The ids of a source, with those around it.
    * @param {string} text
    * @returns {number[]}
    */
   source(text) {
-    const { eos_id: end, context_length: most } = this.model.config;
-    const ids = [...this.tokenizer.encode(text), end];
-    if (ids.length === 1) throw new EngineError("engine.empty_text");
+    const { frame, context_length: most } = this.model.config;
+    const inside = this.tokenizer.encode(text);
+    if (!inside.length) throw new EngineError("engine.empty_text");
+    const ids = [...frame.before, ...inside, ...frame.after];
     if (ids.length > most) throw new EngineError("engine.source_too_long", { count: ids.length, most });
     return ids;
   }

@@ -18,7 +18,7 @@ export class Classifying {
   constructor(model, tokenizer) {
     this.model = model;
     this.tokenizer = tokenizer;
-    this.framing = new Framing(model.config, tokenizer);
+    this.framing = new Framing(model.config);
     this.calls = 0;
   }
 

@@ -8,7 +8,7 @@ import { Classifying } from "./classifying.js";
 import { EncoderDecoder } from "./encoder_decoder.js";
 import { EngineError } from "./errors.js";
 import { Filling } from "./filling.js";
-import { Framing, startId } from "./framing.js";
+import { Framing } from "./framing.js";
 import { GPT } from "./gpt.js";
 import { build } from "./models.js";
 import { readHeader, readParameters } from "./reader.js";
@@ -66,7 +66,7 @@ export class LocalEngine {
   /** @param {string} text */
   async encode(text) {
     let ids = this.filling ? this.filling.draft(text).ids : this.tokenizer.encode(text);
-    if (!ids.length && this.writing) ids = [startId(this.tokenizer)];
+    if (!ids.length && this.writing) ids = [...this.model.config.start];
     return this.spell(ids);
   }
 
@@ -91,7 +91,7 @@ export class LocalEngine {
   _read(length) {
     const { context_length: most } = this.model.config;
     if (this.writing) return length - windowStart(length, most);
-    return Math.min(length, this.answering ? most : new Framing(this.model.config, this.tokenizer).room);
+    return Math.min(length, this.answering ? most : new Framing(this.model.config).room);
   }
 
   /** @param {number[]} ids */
@@ -134,7 +134,7 @@ export class LocalEngine {
     if (!ids.length) throw new EngineError("engine.empty_text");
     if (model instanceof EncoderDecoder) throw this._not("record");
     if (this.writing && model instanceof GPT) return this.tracing.gpt(model, ids, settings);
-    const framed = new Framing(model.config, this.tokenizer).frame(ids);
+    const framed = new Framing(model.config).frame(ids);
     return model instanceof BERT
       ? this.tracing.bert(model, framed, settings)
       : this.tracing.gpt(model, framed, settings);

@@ -24,7 +24,7 @@ export class Filling {
     this.reader = reader;
     this.tokenizer = tokenizer;
     this.mask = mask;
-    this.framing = new Framing(model.config, tokenizer);
+    this.framing = new Framing(model.config);
     /** @type {boolean[]} of each id, whether it is a space with a word or a part of one; only those of bpe can be */
     this.spaced = tokenizer.bytes.map((bytes) => tokenizer.kind === "bpe" && bytes[0] === 0x20 && bytes.length > 1);
   }

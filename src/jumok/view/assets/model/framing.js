@@ -1,11 +1,9 @@
 // @ts-check
-// The form of a text as input of a model: special ids before and after it, and truncation, as `jumok.models.framing`.
+// The form of a text as input of a model: special ids before and after it, which the header names, and truncation.
 
 import { isBlank } from "./boundaries.js";
-import { EngineError } from "./errors.js";
 
 /** @typedef {import("./reader.js").Config} Config */
-/** @typedef {import("./tokenizer.js").Tokenizer} Tokenizer */
 
 /**
  * A text without white space around it.
@@ -18,20 +16,12 @@ export function stripped(text) {
   return text.slice(start, end);
 }
 
-/** The ids before and after a text for a classifier or a BERT; `room`: the most ids of the text itself. */
+/** The ids before and after a text; `room`: the most ids of the text itself. */
 export class Framing {
-  /**
-   * @param {Config} config
-   * @param {Tokenizer} tokenizer
-   */
-  constructor(config, tokenizer) {
-    const { specialTokens } = tokenizer;
-    const bert = config.type === "bert";
-    /** @param {string} name */
-    const idOf = (name) => [specialTokens.get(name)].filter((id) => id !== undefined);
-    this.before = /** @type {number[]} */ (bert ? idOf("[CLS]") : []);
-    this.after = /** @type {number[]} */ (idOf("[SEP]"));
-    if (!this.after.length && !bert) this.after = tokenizer.encode("\n").slice(-1);
+  /** @param {Config} config */
+  constructor(config) {
+    this.before = /** @type {number[]} */ (config.frame.before);
+    this.after = /** @type {number[]} */ (config.frame.after);
     this.room = config.context_length - this.before.length - this.after.length;
   }
 
@@ -42,17 +32,4 @@ export class Framing {
   frame(ids) {
     return [...this.before, ...ids.slice(0, this.room), ...this.after];
   }
-}
-
-/**
- * The id from which a text without a prompt is written: a newline, which precedes most lines, or a full stop.
- * @param {Tokenizer} tokenizer
- * @returns {number}
- */
-export function startId(tokenizer) {
-  for (const mark of ["\n", "."]) {
-    const ids = tokenizer.encode(mark);
-    if (ids.length) return ids[ids.length - 1];
-  }
-  throw new EngineError("engine.no_start");
 }

@@ -15,10 +15,6 @@ defineWords({
     "There is no layer {layer}; layers are 0 to {last}.",
   ],
   "engine.no_masks": ["이 모델은 빈칸의 토큰을 예측하지 않습니다.", "This model does not predict masked tokens."],
-  "engine.no_start": [
-    "이 토크나이저에는 글을 시작할 토큰이 없습니다. 글을 입력하세요.",
-    "This tokenizer has no token that a text could begin with. Type a text.",
-  ],
   "engine.no_worker": [
     "이 브라우저에서는 워커를 시작할 수 없습니다: {detail}",
     "This browser cannot start a worker: {detail}",
