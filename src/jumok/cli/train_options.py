@@ -31,7 +31,7 @@ from jumok.config import (
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
-FROM_THE_TEXT = ("labels", "eos_ids", *SPECIAL_IDS)  # fields that follow from the text and the tokenizer
+FROM_THE_TEXT = ("labels", "eos_ids", "generation", *SPECIAL_IDS)  # fields that follow from the text and the tokenizer
 NOT_IN_TOML = {
     "texts", "out", "resume", "init", "explain", "find_rate", "config_file", "as_json", "quiet", "device", "verify",
 }  # fmt: skip

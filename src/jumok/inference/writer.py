@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.inference.rules import NextIdRules
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
 
@@ -20,7 +21,7 @@ class Continuation:
 
     Args:
         request: what is to be written. tokenizer: None for ids alone, without text. vocab_size: V, of the ids that may
-            be drawn.
+            be drawn. rules: which of them may come next; None: all.
 
     Attributes:
         ids: the prompt and what was drawn. drawn: the ids that were drawn. text: what is final of it.
@@ -30,8 +31,10 @@ class Continuation:
         seen: (V,), bool, the ids that occurred; counts: (V,), how often each was drawn. None if no penalty needs them.
     """
 
-    def __init__(self, request: Request, tokenizer: Tokenizer | None, vocab_size: int) -> None:
-        self.request = request
+    def __init__(
+        self, request: Request, tokenizer: Tokenizer | None, vocab_size: int, rules: NextIdRules | None = None
+    ) -> None:
+        self.request, self.rules = request, rules
         self.ids = list(request.prompt)
         self.drawn: list[int] = []
         self.text = ""
@@ -45,7 +48,7 @@ class Continuation:
         self._silent = request.stop_ids | request.special_ids
         self.seen: Tensor | None = None
         self.counts: Tensor | None = None
-        self.has_plain_sampling = request.sampling.is_plain and request.rules is None
+        self.has_plain_sampling = request.sampling.is_plain and rules is None
         if request.sampling.repetition_penalty != 1:
             self.seen = torch.zeros(vocab_size, dtype=torch.bool)
             self.seen[[token for token in self.ids if token < vocab_size]] = True

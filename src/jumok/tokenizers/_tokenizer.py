@@ -54,6 +54,8 @@ class Tokenizer:
         fingerprint: SHA-256 of the canonical form of the pipeline; equal for equal tokenizers.
         special_tokens: the special tokens and their ids.
         around: the ids that `transformers` adds before and after each text, as the file specifies; `encode` does not.
+        roles: the special token of each role that a published tokenizer names, such as "eos_token".
+        chat_templates: Jinja templates of chats by name, usually one, "default"; see `jumok.tokenizers.ChatTemplate`.
     """
 
     def __init__(self, pipeline: HFTokenizer) -> None:  # modifies `pipeline`
@@ -69,6 +71,8 @@ class Tokenizer:
                 found=max(vocab.values()),
                 most=LARGEST_ID,
             )
+        self.roles: dict[str, str] = {}
+        self.chat_templates: dict[str, str] = {}
         self._json = pipeline.to_str(pretty=True)
         self.kind: str = _pipeline.recognise(pipeline)
         self.vocab_size: int = max(vocab.values()) + 1
@@ -150,6 +154,10 @@ class Tokenizer:
         target = Path(path)
         make_folder(target.parent)
         write_atomic(target, self._json)
+
+    def id_of(self, role: str) -> int | None:
+        """Return the id of the special token that has a role, or None."""
+        return self.special_tokens.get(self.roles.get(role, ""))
 
     def encode(self, text: str) -> Ids:
         """Return the ids of `text`: shape (tokens,), dtype `self.dtype`.
