@@ -74,12 +74,13 @@ class EncoderDecoderConfig(ModelConfig):
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         for name in SPECIAL_IDS:
             require_id(name, getattr(self, name), self.vocab_size)
-        forced = {self.forced_bos_id, self.forced_eos_id} - {None}
-        if self.generation is not None and forced & set(self.generation.suppress_tokens):
+        never = () if self.generation is None else self.generation.suppress_tokens
+        contradictory = [one for one in (self.forced_bos_id, self.forced_eos_id) if one in never]
+        if contradictory:
             raise ConfigError(
                 "the id {found} is forced (forced_bos_id, forced_eos_id) and never generated (suppress_tokens); "
                 "correct generation_config.json.",
-                found=min(one for one in forced & set(self.generation.suppress_tokens)),
+                found=contradictory[0],
             )
 
     def encoder_block(self) -> BlockConfig:

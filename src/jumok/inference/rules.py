@@ -61,7 +61,7 @@ class NextIdRules:
     def __bool__(self) -> bool:
         """Whether there is any rule."""
         forced = self._first is not None or self._last is not None
-        some = any(map(len, (self._never, self._words, self._suppressed, self._not_first)))
+        some = any(len(ids) for ids in (self._never, self._words, self._suppressed, self._not_first))
         return bool(forced or some or self._n or (self._shortest and len(self._ends)))
 
     def __call__(self, values: Tensor, ids: Sequence[int]) -> Tensor:

@@ -41,7 +41,6 @@ from jumok.messages import tr
 ENDS = ("eos_token_id", "decoder_start_token_id")  # of which generation_config.json decides
 FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 RULES = tuple(field.name for field in fields(GenerationRules))
-LISTS = ("suppress_tokens", "begin_suppress_tokens")
 # Rules about what is generated that jumok does not have, and their values that change nothing. What a caller chooses,
 # such as temperature, beams and penalties, is left to the settings of jumok.
 UNSUPPORTED: dict[str, tuple[object, ...]] = {
@@ -184,11 +183,13 @@ def _generation(stock: Stock, where: str) -> dict[str, Any]:
     refuse(where, {f"{name} {stock.get(name)!r}": stock.get(name) not in unset for name, unset in UNSUPPORTED.items()})
     rules = GenerationRules(**{name: stock[name] for name in RULES if stock.get(name) is not None})
     size, padding = stock["vocab_size"], (stock.get("pad_token_id"),)  # which jumok never generates
-    known = {
-        "bad_words_ids": tuple(word for word in rules.bad_words_ids if max(word) < size and word != padding),
-        **{name: tuple(i for i in getattr(rules, name) if i < size) for name in LISTS},
-    }
-    return {"generation": to_dict(replace(rules, **known))}
+    rules = replace(
+        rules,
+        bad_words_ids=tuple(word for word in rules.bad_words_ids if max(word) < size and word != padding),
+        suppress_tokens=tuple(i for i in rules.suppress_tokens if i < size),
+        begin_suppress_tokens=tuple(i for i in rules.begin_suppress_tokens if i < size),
+    )
+    return {"generation": to_dict(rules)}
 
 
 def _classes(stock: Stock, where: str) -> dict[str, Any]:

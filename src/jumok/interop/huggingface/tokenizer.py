@@ -14,7 +14,7 @@ from jumok.errors import RunError
 from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
 from jumok.messages import tr
 from jumok.models.framing import Framing, source_frame
-from jumok.tokenizers import ROLES, Tokenizer
+from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
@@ -56,6 +56,8 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     added = {token.content for token in pipeline.get_added_tokens_decoder().values() if token.special}
     pipeline.add_special_tokens([token for token in known if token not in added])
     tokenizer = Tokenizer(pipeline)
+    tokenizer.roles = {role: token for role, token in roles.items() if token in known}
+    tokenizer.read_chat_templates(_chat_templates(folder) or settings.get("chat_template"))
     if tokenizer.vocab_size > config.vocab_size:
         raise RunError(
             "{folder}: {name} has {vocab_size} ids, but the model was made for {expected}; restore "
@@ -73,6 +75,22 @@ def _settings(folder: Path) -> dict[str, Any]:
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).is_file():
             found |= read_json(folder / name)
+    return found
+
+
+def _chat_templates(folder: Path) -> list[dict[str, str]]:
+    """Return the chat templates that are files of their own; they come before those of tokenizer_config.json."""
+    files = {"default": folder / "chat_template.jinja"}
+    files |= {path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))}
+    found = []
+    for name, path in files.items():
+        if not path.is_file():
+            continue
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                found.append({"name": name, "template": file.read(LARGEST_TEMPLATE + 1)})
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
     return found
 
 
@@ -147,6 +165,9 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     """Return the content of tokenizer_config.json: a class for any tokenizer.json, and the roles of special tokens."""
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
+    settings = tokenizer.settings()
+    if isinstance(settings.get("chat_template"), str):  # it is a file of its own; see `chat_template`
+        del settings["chat_template"]
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -157,6 +178,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         # such as the fill-mask pipeline must be able to encode special tokens.
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **{role: name for role, name in roles.items() if name is not None},
+        **settings,
     }
 
 
@@ -167,11 +189,14 @@ def _written(tokenizer: Tokenizer, config: GPTConfig) -> dict[str, str | None]:
     return {role: None if i is None else named(i) for role, i in ids.items()}
 
 
-def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:
-    """Return the chat template (Jinja) of a model that answers: the last message, with the ids around a source.
+def chat_template(tokenizer: Tokenizer, config: ModelConfig) -> str | None:
+    """Return the chat template (Jinja) of a model: that with which it was published, or None.
 
-    The model was trained on single pairs, so earlier messages are left out.
+    Without one, a model that answers has the last message, with the ids around a source: it was trained on single
+    pairs, so earlier messages are left out.
     """
+    if tokenizer.chat_templates or not isinstance(config, EncoderDecoderConfig):
+        return tokenizer.chat_templates.get("default") if len(tokenizer.chat_templates) == 1 else None
     named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
     before, after = ("".join(named(i) or "" for i in ids) for ids in source_frame(config, tokenizer))
     start, end = (json.dumps(text, ensure_ascii=False) for text in (before, after))
