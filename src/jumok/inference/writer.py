@@ -11,7 +11,7 @@ from torch import Tensor
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.rules import NextIdRules
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Stream, Tokenizer
 
 LONGEST_CONTEXT = 8  # ids of the prompt that can change how the first new token reads
 
@@ -98,6 +98,15 @@ class Continuation:
         self._new_text += text
 
 
+def stream_after(tokenizer: Tokenizer, start: Sequence[int]) -> Stream:
+    """Return a decoder for the ids that follow `start`: a first token may read differently at the start of a text."""
+    stream = tokenizer.stream()
+    if tokenizer.kind == "other":
+        for token in start[-LONGEST_CONTEXT:]:
+            stream.push(token)
+    return stream
+
+
 class TextDecoder:
     """Ids to text, whole characters only, up to the first stop string.
 
@@ -109,10 +118,7 @@ class TextDecoder:
         self.stopped = False
         self._stop = stop
         self._held = ""  # decoded, but perhaps the beginning of a stop string
-        self._stream = tokenizer.stream()
-        if tokenizer.kind == "other":  # its first token may read differently at the start of a text
-            for token in start[-LONGEST_CONTEXT:]:
-                self._stream.push(token)
+        self._stream = stream_after(tokenizer, start)
 
     def push(self, token: int) -> str:
         """The text that became final with this id."""
