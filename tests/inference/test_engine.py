@@ -383,20 +383,14 @@ def test_stop_ids_end_a_text_and_special_ids_are_not_shown():
     assert text.text == model.tokenizer.decode(shown).rstrip("\ufffd")
 
 
-def test_rules_change_the_log_probabilities_of_one_text():
+def test_rules_change_the_ids_of_one_text():
     model = tiny()
-
-    def never_even(log_probabilities: Tensor, ids: Sequence[int]) -> Tensor:
-        changed = log_probabilities.clone()
-        changed[::2] = -math.inf
-        return changed
-
-    ruled = Request(prompt=[1], sampling=GREEDY, tokens=20, rules=never_even, top=0)
+    ruled = Request(prompt=[1], sampling=GREEDY, tokens=20, no_repeat_ngram=1, top=0)
     free = Request(prompt=[1], sampling=GREEDY, tokens=20)
     texts = write_all(Engine(model, 2), [ruled, free])
-    assert all(token % 2 for token in texts[0].drawn)
+    assert len({1, *texts[0].drawn}) == 21
     assert texts[1].drawn == alone(model, free).drawn
-    assert not all(token % 2 for token in texts[1].drawn)
+    assert len({1, *texts[1].drawn}) < 21
 
 
 # --- who watches ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from torch import nn
 
 import llama
 from conftest import Jumok
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, RungConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, GenerationRules, GPTConfig, GPTVariantConfig, RungConfig
 from jumok.config._variant import RopeScaling
 from jumok.errors import JumokError, RunError, TokenizerError
 from jumok.inference.generate import generate
@@ -203,6 +203,62 @@ def test_the_command_writes_a_modelfile_and_replaces_only_its_own_files(tmp_path
     assert jumok(*convert, "--force").code == 0
     assert jumok(*convert, "--title", "소설").code == 2
     assert jumok("convert", run, tmp_path / "hf", "--to", "hf", "--type", "f16").code == 2
+
+
+# --- what ends a text -------------------------------------------------------------------------------------------------
+
+
+def with_ends(tokenizer: Tokenizer, *ends: int, **changes: Any) -> GPT:
+    return tiny(tokenizer, seed=1, eos_ids=ends, **changes)
+
+
+def test_all_ids_that_end_a_text_are_in_the_file(tmp_path: Path) -> None:
+    """Only the first of several was, and llama.cpp wrote on after the end of a turn, to its limit."""
+    tokenizer = Tokenizer(byte_level())
+    ends = [tokenizer.vocab_size - i for i in (3, 2, 1)]
+    for count in (1, 2, 3):
+        to_gguf(with_ends(tokenizer, *ends[:count], pad_id=ends[2]), tmp_path / "m.gguf")
+        found = fields(tmp_path / "m.gguf")
+        names = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
+        assert [found.get(name) for name in names] == [*ends[:count], None, None][:3]
+        assert found["tokenizer.ggml.padding_token_id"] == ends[2]
+        types = found["tokenizer.ggml.token_type"]
+        assert [types[end] for end in ends[:count]] == [gguf.TokenType.CONTROL] * count
+    with pytest.raises(JumokError, match="5, 6, 7, 8"):
+        to_gguf(with_ends(tokenizer, 5, 6, 7, 8), tmp_path / "m.gguf")
+
+
+def test_rules_of_generation_are_refused(tmp_path: Path) -> None:
+    rules = GenerationRules(suppress_tokens=(5,), min_length=3)
+    with pytest.raises(JumokError, match="suppress_tokens, min_length"):
+        to_gguf(tiny(tokenizer_of("char"), generation=rules), tmp_path / "m.gguf")
+
+
+def test_the_chat_template_of_a_published_model_is_in_the_file(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(byte_level())
+    tokenizer.chat_templates = {"default": "{{ messages[0].content }}", "tool_use": "{{ tools }}"}
+    to_gguf(with_ends(tokenizer), tmp_path / "m.gguf")
+    found = fields(tmp_path / "m.gguf")
+    assert found["tokenizer.chat_template"] == tokenizer.chat_templates["default"]
+    assert found["tokenizer.chat_template.tool_use"] == tokenizer.chat_templates["tool_use"]
+
+
+@WITH_LLAMA
+@pytest.mark.slow
+def test_llama_cpp_ends_where_jumok_does(tmp_path: Path) -> None:
+    model = tiny(Tokenizer(byte_level()), seed=1)
+    (free,) = generate(model, PROMPT, tokens=20, temperature=0)
+    last = next(i for i, one in enumerate(free.ids) if i > 3 and one not in free.ids[:i])
+    for ends in ((free.ids[last],), (1, free.ids[last]), (1, 2, free.ids[last])):
+        assert not {1, 2} & {*free.ids[:last]}
+        model = with_ends(Tokenizer(byte_level()), *ends)
+        (ours,) = generate(model, PROMPT, tokens=20, temperature=0)
+        assert ours.ids == free.ids[: last + 1]
+        with started(model, tmp_path) as other:
+            how = {**llama.sampling(20, 0.0), "ignore_eos": False}
+            answer = other.post("/completion", prompt=PROMPT, return_tokens=True, **how)
+        assert answer["stop_type"] == "eos"
+        assert answer["content"] == ours.text
 
 
 # --- tokenizers -------------------------------------------------------------------------------------------------------

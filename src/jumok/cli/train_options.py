@@ -31,7 +31,8 @@ from jumok.config import (
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
-FROM_THE_TEXT = ("labels", "frame", "eos_ids", *SPECIAL_IDS)  # fields that follow from the text and the tokenizer
+# Fields that follow from the text and the tokenizer.
+FROM_THE_TEXT = ("labels", "frame", "eos_ids", "generation", *SPECIAL_IDS)
 NOT_IN_TOML = {
     "texts", "out", "resume", "init", "explain", "find_rate", "config_file", "as_json", "quiet", "device", "verify",
 }  # fmt: skip

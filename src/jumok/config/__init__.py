@@ -25,6 +25,7 @@ from jumok.config._defaults import (
 )
 from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
 from jumok.config._fields import field_choices, field_types, from_dict, given_fields, require_types, to_dict
+from jumok.config._generation import GenerationRules
 from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
 from jumok.config._model import Activation, BlockConfig, Frame, ModelConfig, PoolingKind
 from jumok.config._size import (
@@ -65,6 +66,7 @@ __all__ = [
     "Frame",
     "GPTConfig",
     "GPTVariantConfig",
+    "GenerationRules",
     "Head",
     "Mixing",
     "ModelConfig",

@@ -8,7 +8,9 @@ from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
 from jumok.config._fields import require_types, setting
+from jumok.config._generation import GenerationRules
 from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
+from jumok.errors import ConfigError
 
 EncoderDecoderFamily = Literal["classic", "original"]
 
@@ -50,9 +52,11 @@ class EncoderDecoderConfig(ModelConfig):
     decoder_start_id: int | None = setting(None, "id of the first input of the decoder")
     forced_bos_id: int | None = setting(None, "id that the decoder always generates first")
     forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
+    generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
     def __post_init__(self) -> None:
         self._read_frame()
+        object.__setattr__(self, "generation", GenerationRules.of(self.generation, self.vocab_size))
         require_types(self)
         require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
         original = self.family == "original"
@@ -71,6 +75,14 @@ class EncoderDecoderConfig(ModelConfig):
         require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         for name in SPECIAL_IDS:
             require_id(name, getattr(self, name), self.vocab_size)
+        never = () if self.generation is None else self.generation.suppress_tokens
+        contradictory = [one for one in (self.forced_bos_id, self.forced_eos_id) if one in never]
+        if contradictory:
+            raise ConfigError(
+                "the id {found} is forced (forced_bos_id, forced_eos_id) and never generated (suppress_tokens); "
+                "correct generation_config.json.",
+                found=contradictory[0],
+            )
 
     def encoder_block(self) -> BlockConfig:
         """Return the configuration of the blocks of the encoder."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range, require_type
 from jumok.config._fields import require_types, setting
+from jumok.config._generation import GenerationRules
 from jumok.config._model import (
     LARGEST_BASE,
     LARGEST_EPSILON,
@@ -66,12 +67,14 @@ class GPTConfig(ModelConfig):
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
     bos_id: int | None = setting(None, "id that begins a text; none: a newline does")
     eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
+    generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", distinct_labels(self.labels))
         if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
             object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
         self._read_frame()
+        object.__setattr__(self, "generation", GenerationRules.of(self.generation, self.vocab_size))
         require_types(self)
         require_choice("family", self.family, ACTIVATIONS)
         modern = self.family == "modern"

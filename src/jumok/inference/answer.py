@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
@@ -22,8 +22,9 @@ from jumok.errors import ConfigError, TextError, TokenizerError
 from jumok.inference.beam_search import beam_search
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
-from jumok.inference.requests import Request
-from jumok.inference.targets import Answer, AnswerRules, Search, SearchSettings, Targets, make_answer, special_ids
+from jumok.inference.requests import Request, sample_number
+from jumok.inference.sampling import Sampling
+from jumok.inference.targets import Answer, Search, SearchSettings, Targets, make_answer, special_ids
 from jumok.inference.writer import Continuation
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
@@ -33,7 +34,6 @@ from jumok.models.modes import eval_mode
 from jumok.tokenizers import Ids, Tokenizer
 
 LARGEST_BATCH = 128  # targets in one batch
-MOST_DRAWS = 2**32  # for each source; a number for each draw, which does not depend on how many there are
 
 
 def answer(
@@ -142,10 +142,21 @@ def answer_ids(
                 for number, found in zip(numbers, beam_search(targets, search), strict=True):
                     answers[number] = found
         else:
-            requests = _requests(model, tokenizer, sources, search, seed)
             each = [(number, draw) for number in order for draw in range(draws)]
+            requests = [
+                answer_request(
+                    model,
+                    sources[number].tolist(),
+                    search,
+                    tokens=search.limit(model.config),
+                    seed=seed,
+                    sample=sample_number(number, draw),
+                    no_repeat_ngram=search.no_repeat_ngram,
+                )
+                for number, draw in each
+            ]
             engine = Engine(model, min(LARGEST_BATCH, max(1, len(each))), cache=cache)
-            texts = write_all(engine, [requests(number, draw) for number, draw in each])
+            texts = write_all(engine, requests)
             for (number, _), text in zip(each, texts, strict=True):
                 answers[number].append(_answer(model, tokenizer, text, search))
     if answers and all(one.finish == "not finite" for found in answers for one in found):
@@ -153,30 +164,40 @@ def answer_ids(
     return [sorted(found, key=lambda one: -one.score)[: search.n_best] for found in answers]
 
 
-def _requests(
-    model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[Ids], search: Search, seed: int
-) -> Callable[[int, int], Request]:
-    """A function that returns the request for a draw for a source, by their numbers."""
+def answer_request(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    sampling: Sampling,
+    *,
+    tokens: int,
+    seed: int = 0,
+    sample: int = 0,
+    no_repeat_ngram: int = 0,
+    top: int | None = 0,
+) -> Request:
+    """Return the request for an answer: everyone who lets an engine answer a source makes it here.
+
+    Args:
+        source: the ids that the encoder reads; see `with_special_tokens`. The other fields are those of `Request`.
+
+    Raises:
+        TokenizerError: the model has no tokenizer, or no id that begins or ends an answer.
+    """
+    tokenizer = require_answering(model)
     assert model.config.decoder_start_id is not None  # `require_answering` has checked both
     assert model.config.eos_id is not None
-    start, end = model.config.decoder_start_id, model.config.eos_id
-    rules, special = AnswerRules(model.config, search), special_ids(tokenizer, model.config)
-
-    def request(number: int, draw: int) -> Request:
-        return Request(
-            prompt=[start],
-            source=sources[number].tolist(),
-            sampling=search,
-            tokens=search.limit(model.config),
-            seed=seed,
-            sample=number * MOST_DRAWS + draw,
-            stop_ids=frozenset([end]),
-            special_ids=special,
-            rules=rules or None,
-            top=0,
-        )
-
-    return request
+    return Request(
+        prompt=[model.config.decoder_start_id],
+        source=source,
+        sampling=sampling,
+        tokens=tokens,
+        seed=seed,
+        sample=sample,
+        stop_ids=frozenset([model.config.eos_id]),
+        special_ids=special_ids(tokenizer, model.config),
+        no_repeat_ngram=no_repeat_ngram,
+        top=top,
+    )
 
 
 def _answer(model: EncoderDecoder, tokenizer: Tokenizer, text: Continuation, search: Search) -> Answer:

@@ -22,6 +22,7 @@ from jumok.inference.native.parameters import can_run, native_model
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.packed import hooks_of, turns_by_length
 from jumok.inference.requests import Drawn, Request
+from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Slots
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots, cannot_quantize
@@ -111,7 +112,14 @@ class Engine:
                 most=self._model.config.vocab_size - 1,
                 strange=next(one for one in ids if not 0 <= one < self._model.config.vocab_size),
             )
-        text = Continuation(request, self._model.tokenizer, self._known)
+        rules = NextIdRules(
+            self._model.config,
+            self._model.tokenizer,
+            prompt=len(request.prompt),
+            tokens=request.tokens,
+            no_repeat_ngram=request.no_repeat_ngram,
+        )
+        text = Continuation(request, self._model.tokenizer, self._known, rules or None)
         place = _Place(text, self._best_slot(text.ids))
         if isinstance(self._slots, AnswerSlots) and request.source is not None:
             self._slots.begin(place.slot, request.source)
@@ -250,7 +258,7 @@ class Engine:
             request = text.request
             # How a text is drawn must not depend on the others: the native draw rounds differently from PyTorch.
             plain = native is not None and text.has_plain_sampling
-            groups.setdefault(None if plain else (request.sampling, request.rules is None), []).append(row)
+            groups.setdefault(None if plain else (request.sampling, text.rules is None), []).append(row)
         for settings, rows in groups.items():
             some = logits if len(rows) == len(texts) else logits[rows]  # (n, V)
             alike = [texts[row] for row in rows]
@@ -318,13 +326,9 @@ def _choose_alike(logits: Tensor, texts: Sequence[Continuation]) -> None:
     logits, texts = _finite(logits, finite_rows(logits).tolist(), texts)
     if not texts:
         return
-    sampling, rules = texts[0].request.sampling, texts[0].request.rules
-    log_probabilities = None
-    if rules is not None or _describes(texts):
-        log_probabilities = logits.log_softmax(dim=-1)  # (N, V)
-    if log_probabilities is not None and rules is not None:
-        rows = [_ruled(row, text) for row, text in zip(log_probabilities, texts, strict=True)]
-        logits = log_probabilities = torch.stack(rows)  # (N, V)
+    sampling = texts[0].request.sampling
+    log_probabilities = _apply_rules(logits.log_softmax(dim=-1), texts) if _describes(texts) else None  # (N, V)
+    logits = _apply_rules(logits, texts)  # (N, V)
     seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
     chances = filtered(logits, sampling, seen, counts)  # (N, V)
     if sampling.temperature == 0:
@@ -347,9 +351,12 @@ def _describes(texts: Sequence[Continuation]) -> bool:
     return any(text.request.top is not None for text in texts)
 
 
-def _ruled(log_probabilities: Tensor, text: Continuation) -> Tensor:
-    rules = text.request.rules
-    return log_probabilities if rules is None else rules(log_probabilities, text.ids)
+def _apply_rules(values: Tensor, texts: Sequence[Continuation]) -> Tensor:
+    """Return logits or log-probabilities, (N, V), with -inf where the rules of a text forbid an id."""
+    if all(text.rules is None for text in texts):
+        return values
+    rows = [row if text.rules is None else text.rules(row, text.ids) for row, text in zip(values, texts, strict=True)]
+    return torch.stack(rows)
 
 
 def _stacked(rows: Sequence[Tensor | None]) -> Tensor | None:

@@ -17,7 +17,7 @@ from jumok.config import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine
 from jumok.inference.matrices import QUANTIZATIONS, Quantization
-from jumok.inference.requests import Request
+from jumok.inference.requests import Request, sample_number
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.inference.writer import Continuation, stop_strings
 from jumok.models import Model, require_room_to_write
@@ -94,7 +94,8 @@ def generate(
             which an imported model begins. Or a list of texts of any lengths: each is continued as it would be alone,
             all of them sooner than one by one.
         tokens: the most tokens to generate. samples: how many continuations of each prompt.
-        seed: None: a new one each time. With the same seed sample i is the same, whatever the number of samples.
+        seed: None: a new one each time. With the same seed sample i of prompt j is the same, whatever the number of
+            samples and of prompts; no two of them share random numbers.
         stop: strings that end a continuation where the first of them would begin.
         cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
         quantize: "int8" rounds the matrices to 8 bits: faster, and a little worse. "bfloat16" rounds to 16 bits and
@@ -117,10 +118,18 @@ def generate(
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
     require_room_to_write(model.config, samples * len(starts), slots)
-    strings, ends = stop_strings(stop), frozenset(model.config.eos_ids)
+    strings, ends, one = stop_strings(stop), frozenset(model.config.eos_ids), _seed(seed)
     requests = [
-        Request(prompt=start, sampling=how, tokens=tokens, seed=one, sample=sample, stop=strings, stop_ids=ends)
-        for start, one in zip(starts, _seeds(seed, len(starts)), strict=True)
+        Request(
+            prompt=start,
+            sampling=how,
+            tokens=tokens,
+            seed=one,
+            sample=sample_number(number, sample),
+            stop=strings,
+            stop_ids=ends,
+        )
+        for number, start in enumerate(starts)
         for sample in range(samples)
     ]
     engine = Engine(model, slots, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)
@@ -149,9 +158,9 @@ def _completion(prompt: str, text: Continuation) -> Completion:
     return Completion(prompt=prompt, text=text.text, ids=tuple(text.drawn), tokens=len(text.drawn), finish=text.finish)
 
 
-def _seeds(seed: int | None, prompts: int) -> list[int]:
-    """One seed for each prompt: the given one, or new ones."""
-    return [secrets.randbits(63) if seed is None else seed for _ in range(prompts)]
+def _seed(seed: int | None) -> int:
+    """Return the seed, or a new one."""
+    return secrets.randbits(63) if seed is None else seed
 
 
 def stream(
@@ -174,10 +183,8 @@ def stream(
     """
     how = Sampling(**sampling)
     [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
-
-    [one] = _seeds(seed, 1)
-    ends = frozenset(model.config.eos_ids)
-    request = Request(prompt=start, sampling=how, tokens=tokens, seed=one, stop=stop_strings(stop), stop_ids=ends)
+    strings, ends = stop_strings(stop), frozenset(model.config.eos_ids)
+    request = Request(prompt=start, sampling=how, tokens=tokens, seed=_seed(seed), stop=strings, stop_ids=ends)
 
     def pieces() -> Iterator[str]:
         engine = Engine(model, 1, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)
@@ -209,8 +216,7 @@ def generate_ids(
         ConfigError: quantised matrices where the model cannot be packed.
     """
     engine = Engine(model, 1, quantize=quantize, cache=cache)
-    [one] = _seeds(seed, 1)
-    text = engine.admit(Request(prompt=prompt, sampling=sampling, tokens=sys.maxsize, seed=one))
+    text = engine.admit(Request(prompt=prompt, sampling=sampling, tokens=sys.maxsize, seed=_seed(seed)))
     while True:
         engine.step()
         for new in event.drawn if (event := text.take()) is not None else ():

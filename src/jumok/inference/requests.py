@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.sampling import Sampling
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
-Rules = Callable[
-    [Tensor, Sequence[int]], Tensor
-]  # log-probabilities (V,) of the id after these, changed by rules: (V,)
+MOST_SAMPLES = 2**32  # of a prompt; a number for each sample, which does not depend on how many there are
 
 
 class Overloaded(JumokError):
@@ -34,7 +30,7 @@ class Request:
         seed: of the random numbers; sample: which of several texts with the same seed this is.
         stop: strings that end the text where the first of them would begin, in NFC.
         stop_ids: ids that end the text. special_ids: ids that are no part of the text; those of `stop_ids` never are.
-        rules: changes the log-probabilities of each next id, given all ids before it.
+        no_repeat_ngram: no sequence of so many ids occurs twice; 0 is off. See `NextIdRules` for the rules of a model.
         top: how many of the likeliest ids are returned with each id; None: not even its own log-probability.
 
     Raises:
@@ -50,7 +46,7 @@ class Request:
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
     special_ids: frozenset[int] = frozenset()
-    rules: Rules | None = None
+    no_repeat_ngram: int = 0
     top: int | None = None
 
     def __post_init__(self) -> None:
@@ -58,8 +54,14 @@ class Request:
         require_range("seed", self.seed, 0)
         require_range("sample", self.sample, 0)
         require_range("top", self.top or 0, 0)
+        require_range("no_repeat_ngram", self.no_repeat_ngram, 0)
         if not self.prompt:
             raise ConfigError("the prompt has no ids; begin with the start id.")
+
+
+def sample_number(prompt: int, sample: int) -> int:
+    """Return the number of a sample among those of several prompts that share a seed; no two are the same."""
+    return prompt * MOST_SAMPLES + sample
 
 
 @dataclass(frozen=True, slots=True)

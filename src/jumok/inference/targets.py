@@ -18,6 +18,7 @@ from torch import Tensor
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.data.rows import Rows
 from jumok.errors import ConfigError
+from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.models.checks import finite_rows, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -130,7 +131,9 @@ class Targets:
         assert model.config.eos_id is not None
         self.device = model.token_embedding.weight.device
         self.limit = search.limit(model.config)
-        self._rules = AnswerRules(model.config, search)
+        self._rules = NextIdRules(
+            model.config, self.tokenizer, prompt=1, tokens=self.limit, no_repeat_ngram=search.no_repeat_ngram
+        )
         rows = Rows.of(sources)
         block = rows.padded(range(len(rows)), model.config.pad_id or 0, multiple=1)  # (B, S)
         mask = torch.arange(block.shape[1]) < torch.from_numpy(rows.lengths)[:, None]  # (B, S)
@@ -180,7 +183,7 @@ class Targets:
         self.failed = ~finite_rows(logits)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
-        log_probabilities = self._rules.applied(log_probabilities, self.ids)  # (B, V)
+        log_probabilities = self._rules.apply(log_probabilities, self.ids.tolist())  # (B, V)
         return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
 
     def finished(self, row: int, last: int, score: float) -> Answer:
@@ -212,54 +215,3 @@ def special_ids(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> frozenset
     """The ids that are no text."""
     ids = (config.decoder_start_id, config.eos_id, config.pad_id)
     return frozenset((*tokenizer.special_tokens.values(), *(one for one in ids if one is not None)))
-
-
-class AnswerRules:
-    """The rules for each next token of an answer: forced first and last ids, and no sequence of tokens twice.
-
-    As in `transformers`, the probabilities of the allowed tokens do not sum to one, and a forced token costs nothing.
-    """
-
-    def __init__(self, config: EncoderDecoderConfig, search: Search) -> None:
-        self._first, self._last, self._end = config.forced_bos_id, config.forced_eos_id, config.eos_id
-        self._limit, self._n = search.limit(config), search.no_repeat_ngram
-
-    def __call__(self, log_probabilities: Tensor, ids: Sequence[int]) -> Tensor:
-        """Log-probabilities of the token after ids, which begin with `decoder_start_id`: (V,) -> (V,)."""
-        return self.applied(log_probabilities[None].clone(), torch.tensor([list(ids)]))[0]
-
-    def applied(self, log_probabilities: Tensor, ids: Tensor) -> Tensor:
-        """As a call, for a batch: (B, V), of the tokens after (B, T) -> (B, V), perhaps in the same memory."""
-        forced = self._first if ids.shape[1] == 1 else None
-        if ids.shape[1] == self._limit and self._last is not None:
-            forced = self._last
-        if forced is None:
-            forbid_repeats(log_probabilities, ids, self._n, self._end)
-            return log_probabilities
-        log_probabilities = torch.full_like(log_probabilities, -math.inf)
-        log_probabilities[:, forced] = 0.0
-        return log_probabilities
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return self._n > 0 or self._first is not None or self._last is not None
-
-
-def forbid_repeats(log_probabilities: Tensor, ids: Tensor, n: int, end: int | None = None) -> None:
-    """Forbid, in place, each token with which `n` ids would occur in a row for the second time.
-
-    Args:
-        log_probabilities: (B, V), of the token after ids, (B, T). n: 0 forbids nothing. end: is never forbidden, so
-            that something can always come.
-    """
-    if n == 0 or ids.shape[1] < n:
-        return
-    grams = ids.unfold(1, n, 1)  # (B, T-n+1, n)
-    newest = ids[:, ids.shape[1] - n + 1 :]  # (B, n-1)
-    repeated = (grams[:, :, :-1] == newest[:, None]).all(dim=-1)  # (B, T-n+1)
-    rows, places = repeated.nonzero(as_tuple=True)
-    tokens = grams[rows, places, -1]
-    allowed = tokens < log_probabilities.shape[1]
-    if end is not None:
-        allowed &= tokens != end
-    log_probabilities[rows[allowed], tokens[allowed]] = -math.inf

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.inference.rules import NextIdRules
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Stream, Tokenizer
 
 LONGEST_CONTEXT = 8  # ids of the prompt that can change how the first new token reads
 
@@ -20,7 +21,7 @@ class Continuation:
 
     Args:
         request: what is to be written. tokenizer: None for ids alone, without text. vocab_size: V, of the ids that may
-            be drawn.
+            be drawn. rules: which of them may come next; None: all.
 
     Attributes:
         ids: the prompt and what was drawn. drawn: the ids that were drawn. text: what is final of it.
@@ -30,8 +31,10 @@ class Continuation:
         seen: (V,), bool, the ids that occurred; counts: (V,), how often each was drawn. None if no penalty needs them.
     """
 
-    def __init__(self, request: Request, tokenizer: Tokenizer | None, vocab_size: int) -> None:
-        self.request = request
+    def __init__(
+        self, request: Request, tokenizer: Tokenizer | None, vocab_size: int, rules: NextIdRules | None = None
+    ) -> None:
+        self.request, self.rules = request, rules
         self.ids = list(request.prompt)
         self.drawn: list[int] = []
         self.text = ""
@@ -45,7 +48,7 @@ class Continuation:
         self._silent = request.stop_ids | request.special_ids
         self.seen: Tensor | None = None
         self.counts: Tensor | None = None
-        self.has_plain_sampling = request.sampling.is_plain and request.rules is None
+        self.has_plain_sampling = request.sampling.is_plain and rules is None
         if request.sampling.repetition_penalty != 1:
             self.seen = torch.zeros(vocab_size, dtype=torch.bool)
             self.seen[[token for token in self.ids if token < vocab_size]] = True
@@ -95,6 +98,15 @@ class Continuation:
         self._new_text += text
 
 
+def stream_after(tokenizer: Tokenizer, start: Sequence[int]) -> Stream:
+    """Return a decoder for the ids that follow `start`: a first token may read differently at the start of a text."""
+    stream = tokenizer.stream()
+    if tokenizer.kind == "other":
+        for token in start[-LONGEST_CONTEXT:]:
+            stream.push(token)
+    return stream
+
+
 class TextDecoder:
     """Ids to text, whole characters only, up to the first stop string.
 
@@ -106,10 +118,7 @@ class TextDecoder:
         self.stopped = False
         self._stop = stop
         self._held = ""  # decoded, but perhaps the beginning of a stop string
-        self._stream = tokenizer.stream()
-        if tokenizer.kind == "other":  # its first token may read differently at the start of a text
-            for token in start[-LONGEST_CONTEXT:]:
-                self._stream.push(token)
+        self._stream = stream_after(tokenizer, start)
 
     def push(self, token: int) -> str:
         """The text that became final with this id."""

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from jumok.config import ModelConfig
+from jumok.config.huggingface import read_json
 from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, copy_or_link, locked, make_folder, space, sync_folder, write_atomic
 from jumok.messages import shell, tr
@@ -32,12 +33,13 @@ from jumok.runs.parameters import (
     size_of,
 )
 from jumok.runs.stopping import stop_file
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import ROLES, Tokenizer
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
+TOKENIZER_SETTINGS = "tokenizer_config.json"  # roles and chat templates of a published tokenizer
 # The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
-    r"(state|tokenizer\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp))?"
+    r"(state|tokenizer(_config)?\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp))?"
     r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json))?"
 )
 
@@ -123,7 +125,7 @@ class RunFolder:
     def discard(self) -> None:
         """Remove the files of a start that failed; other files in the folder stay."""
         with suppress(OSError):  # before state/, without which a rest would not be taken for an unfinished start
-            for name in MODEL_FILES:
+            for name in (*MODEL_FILES, TOKENIZER_SETTINGS):
                 (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.state, ignore_errors=True)
         with suppress(OSError):
@@ -210,15 +212,28 @@ class RunFolder:
         path = self._require("tokenizer.json")
         try:
             tokenizer = Tokenizer.load(path)
+            self._read_tokenizer_settings(tokenizer)
         except TokenizerError as error:
             raise RunError("{error}", error=error) from error
         require_tokenizer_of(self.read_config(), tokenizer, path)
         return tokenizer
 
     def write_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Write tokenizer.json."""
+        """Write tokenizer.json, and the settings of a published tokenizer."""
         with self.writing("tokenizer.json"):
             tokenizer.save(self.path / "tokenizer.json")
+            settings, path = tokenizer.settings(), self.path / TOKENIZER_SETTINGS
+            if settings:
+                write_atomic(path, json.dumps(settings, ensure_ascii=False, indent=2) + "\n")
+            else:
+                path.unlink(missing_ok=True)
+
+    def _read_tokenizer_settings(self, tokenizer: Tokenizer) -> None:
+        path = self.path / TOKENIZER_SETTINGS
+        if path.is_file():
+            settings = read_json(path)
+            tokenizer.roles = {role: settings[role] for role in ROLES if isinstance(settings.get(role), str)}
+            tokenizer.read_chat_templates(settings.get("chat_template"))
 
     def read_parameters(self, model: nn.Module, *, verify: bool = True) -> None:
         """Load model.safetensors into the model.

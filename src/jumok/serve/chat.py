@@ -1,5 +1,8 @@
 """`POST /v1/chat/completions`: an encoder–decoder answers, and a GPT continues a transcript.
 
+A model that was published with a chat template reads the messages as the template writes them
+(`jumok.tokenizers.ChatTemplate`); its answer ends at the end of a turn. All others have no template:
+
 An encoder–decoder that was trained on pairs, such as questions and answers, reads the last message of the user alone.
 
 A GPT of jumok has no special tokens for turns, so it reads the messages as plain text, each in a line that begins with
@@ -21,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jumok.inference.answer import require_answering, with_special_tokens
+from jumok.inference.answer import answer_request, with_special_tokens
 from jumok.inference.requests import Event, Request
+from jumok.inference.sampling import Sampling
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.framing import prompt_ids
@@ -66,9 +70,21 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     require_tokens("max_completion_tokens" if body.max_completion_tokens else "max_tokens", limit or 1, settings)
     context, top = served.model.config.context_length, (body.top_logprobs or 0) if body.logprobs else None
     tokenizer = require_tokenizer(served.model)
+    templated = None
+    if tokenizer.chat is not None:
+        require_short("messages", sum(len(message.text) for message in body.messages), settings)
+        templated = tokenizer.chat.encode([{"role": ROLES[one.role], "content": one.text} for one in body.messages])
     if isinstance(served.model, EncoderDecoder):
-        return _answer(served.model, last_of_user(body.messages), min(limit or context, context), top, settings)
+        source = templated or _source(served.model, last_of_user(body.messages), settings)
+        _require_room(source, context)
+        return answer_request(served.model, source, Sampling(), tokens=min(limit or context, context), top=top)
     gpt = require_gpt(served)
+    if templated:
+        turn = tokenizer.id_of("eos_token")
+        ends = frozenset(gpt.config.eos_ids if turn is None else (*gpt.config.eos_ids, turn))
+        special = frozenset(tokenizer.special_tokens.values())
+        tokens = limit or min(context, settings.max_tokens)
+        return Request(prompt=templated, tokens=tokens, top=top, stop_ids=ends, special_ids=special)
     text = transcript(body.messages)
     require_short("messages", len(text), settings)
     tokens = limit or min(context, settings.max_tokens)
@@ -76,28 +92,19 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     return Request(prompt=ids, tokens=tokens, top=top, stop=STOPS, stop_ids=ends)
 
 
-def _answer(model: EncoderDecoder, text: str, tokens: int, top: int | None, settings: ServeSettings) -> Request:
-    tokenizer, config = require_answering(model), model.config
+def _source(model: EncoderDecoder, text: str, settings: ServeSettings) -> list[int]:
     require_short("messages", len(text), settings)
-    source = with_special_tokens(tokenizer, text, config).tolist()
-    if len(source) > config.context_length:
+    return with_special_tokens(require_tokenizer(model), text, model.config).tolist()
+
+
+def _require_room(source: Sequence[int], context: int) -> None:
+    if len(source) > context:
         raise APIError(
-            f"the last of the messages has {len(source):,} tokens, special tokens included, and this model reads at "
-            f"most {config.context_length:,}.",
+            f"the messages to read have {len(source):,} tokens, special tokens included, and this model reads at "
+            f"most {context:,}.",
             param="messages",
             code="context_length_exceeded",
         )
-    start, end = config.decoder_start_id, config.eos_id
-    assert start is not None  # `require_answering` has checked both
-    assert end is not None
-    return Request(
-        prompt=[start],
-        source=source,
-        tokens=tokens,
-        top=top,
-        stop_ids=frozenset([end]),
-        special_ids=frozenset(tokenizer.special_tokens.values()),
-    )
 
 
 def requests_of(body: ChatBody, request: Request, settings: ServeSettings) -> list[Request]:
@@ -113,7 +120,8 @@ class ChatForm(Form):
         super().__init__(served, "chatcmpl", ("chat.completion", "chat.completion.chunk"), len(read), body.n)
         self._names = TokenNames(require_tokenizer(served.model))
         self._body = body
-        self._blank = [request.source is None] * body.n  # has only white space so far, which is dropped
+        # An answer in a transcript begins with white space, which is dropped; only transcripts have stop strings here.
+        self._blank = [bool(request.stop)] * body.n
 
     def opening(self, number: int) -> str:
         """The role."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.scoring import score
+from jumok.inference.writer import stream_after
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import frame_of, start_ids
 from jumok.models.gpt import GPT
@@ -29,10 +30,14 @@ from jumok.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as text and as ids, and, if they are echoed with log-probabilities, those."""
+    """A prompt as text and as ids, and, if they are echoed with log-probabilities, those.
+
+    before: how many of the ids the tokenizer puts before the text; they are no part of it.
+    """
 
     text: str
     ids: list[int]
+    before: int = 0
     scored: tuple[Drawn, ...] = ()
 
 
@@ -61,9 +66,8 @@ def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) 
     for given in body.prompt:
         require_short("prompt", len(given), settings)
         if isinstance(given, str):
-            prompts.append(
-                Prompt(given, [*frame_of(model.config, tokenizer).before, *tokenizer.encode(given).tolist()])
-            )
+            before = frame_of(model.config, tokenizer).before
+            prompts.append(Prompt(given, [*before, *tokenizer.encode(given).tolist()], len(before)))
         else:
             require_known(given, tokenizer, "prompt")
             prompts.append(Prompt(tokenizer.decode(given), given))
@@ -116,7 +120,9 @@ class CompletionForm(Form):
         self._body = body
         self._prompts = [prompt for prompt in prompts for _ in range(body.n)]
         self._names = TokenNames(tokenizer)
-        self._decoders = [tokenizer.stream() for _ in self._prompts]
+        # The tokens after a prompt that is not echoed read as in the middle of a text, as in `TextDecoder`.
+        self._decoders = [stream_after(tokenizer, () if body.echo else one.ids) for one in self._prompts]
+        self._hidden = [one.before if body.echo else 0 for one in self._prompts]  # tokens that are not text
         self._ends = [0] * len(self._prompts)  # characters that are complete
 
     def opening(self, number: int) -> str:
@@ -156,7 +162,10 @@ class CompletionForm(Form):
         offsets = []
         for one in event.drawn:
             offsets.append(self._ends[number])
-            self._ends[number] += len(self._decoders[number].push(one.id))
+            if self._hidden[number]:
+                self._hidden[number] -= 1
+            else:
+                self._ends[number] += len(self._decoders[number].push(one.id))
         return {
             "tokens": [self._names.name(one.id) for one in event.drawn],
             "token_logprobs": [log_probability(one) for one in event.drawn],

@@ -77,7 +77,16 @@ Stops = Annotated[tuple[str, ...], PlainValidator(_stops), WithJsonSchema(_STRIN
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class Body(BaseModel):
+class Part(BaseModel):
+    """An object in the body of a request. `null` is the same as leaving a parameter out, at every depth."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class Body(Part):
     """What all requests have in common.
 
     Attributes:
@@ -99,10 +108,10 @@ class Body(BaseModel):
             if data.get(name) not in (*asks_nothing, "none"):  # such as tool_choice="none"
                 raise APIError(f"{name} is not supported: {reason}.", param=name, code="unsupported_parameter")
         left_out = IGNORED | cls.refused.keys()
-        return {name: value for name, value in data.items() if value is not None and name not in left_out}
+        return {name: value for name, value in data.items() if name not in left_out}
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Part):
     """`stream_options`. include_obfuscation: is accepted; nothing is added to hide the lengths of the pieces."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -174,7 +183,7 @@ class CompletionBody(Writing):
         return self
 
 
-class TextPart(BaseModel):
+class TextPart(Part):
     """A part of a message. Only text is read."""
 
     model_config = ConfigDict(strict=True)
@@ -183,7 +192,7 @@ class TextPart(BaseModel):
     text: str
 
 
-class Message(BaseModel):
+class Message(Part):
     """A message of a chat. Other fields, such as `name`, are ignored."""
 
     model_config = ConfigDict(strict=True)
@@ -197,7 +206,7 @@ class Message(BaseModel):
         return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(Part):
     """`response_format`: text is the only one."""
 
     model_config = ConfigDict(strict=True, extra="forbid")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jumok.inference.requests import Drawn, Event, Request, joined
+from jumok.inference.requests import Drawn, Event, Request, joined, sample_number
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service
 from jumok.inference.writer import stop_strings
@@ -93,9 +93,9 @@ def copies(body: Writing, requests: Sequence[Request], settings: ServeSettings) 
     seed = secrets.randbits(63) if body.seed is None else body.seed % 2**64  # a negative one is a two's complement
     shared: dict[str, Any] = {"sampling": sampling_of(body), "seed": seed}
     return [
-        replace(request, **shared, sample=sample, stop=(*request.stop, *stop_strings(body.stop)))
-        for request in requests
-        for sample in range(body.n)
+        replace(request, **shared, sample=sample_number(number, i), stop=(*request.stop, *stop_strings(body.stop)))
+        for number, request in enumerate(requests)
+        for i in range(body.n)
     ]
 
 

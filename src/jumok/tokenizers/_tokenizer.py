@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from jumok.files import make_folder, write_atomic
 from jumok.text.boundaries import last_fresh_start, recut, slices
 from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
+from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
 from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders
@@ -54,6 +56,8 @@ class Tokenizer:
         fingerprint: SHA-256 of the canonical form of the pipeline; equal for equal tokenizers.
         special_tokens: the special tokens and their ids.
         around: the ids that `transformers` adds before and after each text, as the file specifies; `encode` does not.
+        roles: the special token of each role that a published tokenizer names, such as "eos_token".
+        chat_templates: Jinja templates of chats by name, usually one, "default"; see `jumok.tokenizers.ChatTemplate`.
     """
 
     def __init__(self, pipeline: HFTokenizer) -> None:  # modifies `pipeline`
@@ -69,6 +73,8 @@ class Tokenizer:
                 found=max(vocab.values()),
                 most=LARGEST_ID,
             )
+        self.roles: dict[str, str] = {}
+        self.chat_templates: dict[str, str] = {}
         self._json = pipeline.to_str(pretty=True)
         self.kind: str = _pipeline.recognise(pipeline)
         self.vocab_size: int = max(vocab.values()) + 1
@@ -150,6 +156,57 @@ class Tokenizer:
         target = Path(path)
         make_folder(target.parent)
         write_atomic(target, self._json)
+
+    def id_of(self, role: str) -> int | None:
+        """Return the id of the special token that has a role, or None."""
+        return self.special_tokens.get(self.roles.get(role, ""))
+
+    @cached_property
+    def chat(self) -> ChatTemplate | None:
+        """The template of chats; None if the tokenizer has none.
+
+        Raises:
+            TokenizerError: there are several, none of which is the default one.
+        """
+        if not self.chat_templates:
+            return None
+        if "default" not in self.chat_templates:
+            raise TokenizerError(
+                "this tokenizer has the chat templates {names}, and none with the name 'default'; name one so.",
+                names=", ".join(sorted(self.chat_templates)),
+            )
+        return ChatTemplate(self.chat_templates["default"], self._json, self.roles)
+
+    def read_chat_templates(self, given: object) -> None:
+        """Take the chat templates of a tokenizer_config.json: a template, or a list of named ones.
+
+        Raises:
+            TokenizerError: it is neither, or a template is too long.
+        """
+        if given is None:
+            return
+        named = {"default": given} if isinstance(given, str) else given
+        if isinstance(named, list) and all(isinstance(one, dict) for one in named):
+            named = {one.get("name"): one.get("template") for one in named}
+        if not isinstance(named, dict) or not all(isinstance(one, str) for pair in named.items() for one in pair):
+            raise TokenizerError("chat_template is neither a text nor a list of named texts; restore it from a copy.")
+        for name, template in named.items():
+            if len(template) > LARGEST_TEMPLATE:
+                raise TokenizerError(
+                    "the chat template {name!r} has {size:,} characters; at most {most:,} are read.",
+                    name=name,
+                    size=len(template),
+                    most=LARGEST_TEMPLATE,
+                )
+        self.chat_templates = dict(named)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the roles and chat templates in the form of tokenizer_config.json; {} if there are none."""
+        templates = self.chat_templates
+        if set(templates) == {"default"}:
+            return {**self.roles, "chat_template": templates["default"]}
+        listed = [{"name": name, "template": template} for name, template in templates.items()]
+        return {**self.roles, "chat_template": listed} if listed else dict(self.roles)
 
     def encode(self, text: str) -> Ids:
         """Return the ids of `text`: shape (tokens,), dtype `self.dtype`.

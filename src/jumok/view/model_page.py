@@ -173,6 +173,13 @@ def _require_possible(model: Model, exact: bool) -> None:
             "and encoder-decoders. To share it, use `jumok convert --to hf`; to look at it, `jumok view`.",
             architecture=model.config.architecture,
         )
+    rules = getattr(model.config, "generation", None)
+    if rules is not None:
+        raise ViewError(
+            "this model has rules about what it generates, {rules}, and a page has none. To share it, use "
+            "`jumok convert --to hf`; to look at it, `jumok view`.",
+            rules=", ".join(name for name, value in to_dict(rules).items() if value),
+        )
     numbers = sum({id(one): one.numel() for one in model.state_dict(keep_vars=True).values()}.values())
     size = numbers * BASE64
     if (2 if exact else 1) * size > LARGEST_PAGE:

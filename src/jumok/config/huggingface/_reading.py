@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jumok.config import EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig, from_dict
+from jumok.config import (
+    EncoderDecoderConfig,
+    GenerationRules,
+    GPTConfig,
+    GPTVariantConfig,
+    ModelConfig,
+    from_dict,
+    to_dict,
+)
 from jumok.config.huggingface._decoders import DECODERS, decoder_fields
 from jumok.config.huggingface._encoders import ENCODERS, from_encoder
 from jumok.config.huggingface._names import (
@@ -29,18 +38,34 @@ from jumok.config.huggingface._settings import Stock, labels, ours, refuse
 from jumok.errors import RunError
 from jumok.messages import tr
 
+ENDS = ("eos_token_id", "decoder_start_token_id")  # of which generation_config.json decides
+FORCED = ("forced_bos_token_id", "forced_eos_token_id")
+RULES = tuple(field.name for field in fields(GenerationRules))
+# Rules about what is generated that jumok does not have, and their values that change nothing. What a caller chooses,
+# such as temperature, beams and penalties, is left to the settings of jumok.
+UNSUPPORTED: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("sequence_bias", "forced_decoder_ids", "stop_strings"), (None, [], {}, "")),
+    "exponential_decay_length_penalty": (None,),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "encoder_repetition_penalty": (None, 1),
+    "guidance_scale": (None, 1),
+}
+
 
 def read_stock(path: Path) -> dict[str, Any]:
-    """Read a config.json; special ids that it lacks are taken from the generation_config.json in the same folder.
+    """Read a config.json, with what the generation_config.json in the same folder says about generation.
 
-    The ids that end a text are those of the generation_config.json, if it has any, as in `generate` of `transformers`:
-    a model for chat also ends at the end of a turn.
+    As in `generate` of `transformers`, config.json rules what is generated only if there is no generation_config.json.
+    Special ids that one of the files lacks are those of the other: the model itself uses some of them, too.
     """
     stock = read_json(path)
     beside = path.parent / "generation_config.json"
-    written = read_json(beside) if beside.is_file() else {}
-    found = {name: written[name] for name in IDS if written.get(name) is not None}
-    return stock | {name: value for name, value in found.items() if stock.get(name) is None or name == "eos_token_id"}
+    if not beside.is_file():
+        return stock
+    written = read_json(beside)
+    ids = {name: written[name] for name in IDS if written.get(name) is not None}
+    kept = {name: ids[name] for name in ids if stock.get(name) is None or name in ENDS}
+    return stock | kept | {name: written.get(name) for name in (*FORCED, *RULES, *UNSUPPORTED)}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -141,7 +166,30 @@ def _special_ids(stock: Stock) -> dict[str, Any]:
         name: [i for i in (given if isinstance(given, list) else [given]) if isinstance(i, int) and 0 <= i < size]
         for name, given in (("bos", stock.get("bos_token_id")), ("eos", ends))
     }
-    return {"bos_id": next(iter(known["bos"]), None), "eos_ids": tuple(dict.fromkeys(known["eos"]))}
+    pad = stock.get("pad_token_id")
+    return {
+        "pad_id": pad if isinstance(pad, int) and 0 <= pad < size else None,
+        "bos_id": next(iter(known["bos"]), None),
+        "eos_ids": tuple(dict.fromkeys(known["eos"])),
+    }
+
+
+def _generation(stock: Stock, where: str) -> dict[str, Any]:
+    """Return the rules of generation of a model; ids outside its vocabulary, which it cannot generate, are left out.
+
+    Raises:
+        JumokError: a rule that jumok does not apply; the message names it.
+    """
+    refuse(where, {f"{name} {stock.get(name)!r}": stock.get(name) not in unset for name, unset in UNSUPPORTED.items()})
+    rules = GenerationRules(**{name: stock[name] for name in RULES if stock.get(name) is not None})
+    size, padding = stock["vocab_size"], (stock.get("pad_token_id"),)  # which jumok never generates
+    rules = replace(
+        rules,
+        bad_words_ids=tuple(word for word in rules.bad_words_ids if max(word) < size and word != padding),
+        suppress_tokens=tuple(i for i in rules.suppress_tokens if i < size),
+        begin_suppress_tokens=tuple(i for i in rules.begin_suppress_tokens if i < size),
+    )
+    return {"generation": to_dict(rules)}
 
 
 def _classes(stock: Stock, where: str) -> dict[str, Any]:
@@ -150,7 +198,7 @@ def _classes(stock: Stock, where: str) -> dict[str, Any]:
     The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
     """
     if not architecture(stock, where).endswith(CLASSIFIER):
-        return _special_ids(stock)
+        return {**_special_ids(stock), **_generation(stock, where)}
     return {
         "labels": labels(stock, where),
         "pooling": "last",
@@ -160,6 +208,7 @@ def _classes(stock: Stock, where: str) -> dict[str, Any]:
 
 
 def _from_bart(stock: Stock, where: str) -> EncoderDecoderConfig:
+    stock = _single_ids(stock, where)
     refuse(
         where,
         {
@@ -168,11 +217,12 @@ def _from_bart(stock: Stock, where: str) -> EncoderDecoderConfig:
             "normalize_embedding false": not stock.get("normalize_embedding", True),
         },
     )
-    return from_dict(EncoderDecoderConfig, {"family": "classic", **_from_pair(stock, BART_DEFAULTS)})
+    return from_dict(EncoderDecoderConfig, {"family": "classic", **_from_pair(stock, where, BART_DEFAULTS)})
 
 
 def _from_marian(stock: Stock, where: str) -> EncoderDecoderConfig:
     targets = stock.get("decoder_vocab_size") or stock["vocab_size"]
+    stock = _single_ids(stock, where)
     refuse(
         where,
         {
@@ -183,7 +233,7 @@ def _from_marian(stock: Stock, where: str) -> EncoderDecoderConfig:
             f"decoder_vocab_size {targets}": targets != stock["vocab_size"],
         },
     )
-    return from_dict(EncoderDecoderConfig, {"family": "original", **_from_pair(stock, MARIAN_DEFAULTS)})
+    return from_dict(EncoderDecoderConfig, {"family": "original", **_from_pair(stock, where, MARIAN_DEFAULTS)})
 
 
 def _shared_faults(stock: Stock) -> dict[str, bool]:
@@ -196,9 +246,16 @@ def _shared_faults(stock: Stock) -> dict[str, bool]:
     }
 
 
-def _from_pair(stock: Stock, defaults: Stock) -> dict[str, Any]:
+def _single_ids(stock: Stock, where: str) -> Stock:
+    """Return the settings of an encoder–decoder with one id for each role; `transformers` allows a list of them."""
+    lists = {name: stock[name] for name in IDS if isinstance(stock.get(name), list)}
+    refuse(where, {f"{name} {ids!r}": len(ids) != 1 for name, ids in lists.items()})
+    return {**stock, **{name: ids[0] for name, ids in lists.items()}}
+
+
+def _from_pair(stock: Stock, where: str, defaults: Stock) -> dict[str, Any]:
     activation = ACTIVATIONS[stock.get("activation_function", "gelu")]
-    return {"activation": activation, **ours(stock, ENCODER_DECODER, defaults)}
+    return {"activation": activation, **ours(stock, ENCODER_DECODER, defaults), **_generation(stock, where)}
 
 
 READERS: dict[str, Callable[[Stock, str], ModelConfig]] = {

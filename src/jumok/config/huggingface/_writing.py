@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig, to_dict
 from jumok.config.huggingface._decoders import DECODERS, decoder_config
 from jumok.config.huggingface._encoders import ENCODERS, encoder_class, to_encoder
 from jumok.config.huggingface._names import CLASSIFIER, ENCODER_DECODER, GPT2, IDS
@@ -72,15 +72,30 @@ def their_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
-    """Return the generation_config.json, or None for a model that does not generate text."""
+    """Return the generation_config.json, or None for a model that does not generate text.
+
+    The length is given as max_new_tokens: beside a max_length in this file `generate` of `transformers` warns each time
+    that a caller gives max_new_tokens.
+    """
     if isinstance(config, EncoderDecoderConfig):
-        return {**theirs(config, IDS), "max_length": config.context_length}
+        return {**theirs(config, IDS), **_rules(config), "max_new_tokens": config.context_length}
+    if not isinstance(config, GPTConfig) or config.labels:
+        return None
     # Without top_k, `generate` of transformers keeps the 50 likeliest tokens.
-    sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0, "max_length": config.context_length}
-    return {**_special_ids(config), **sampling} if isinstance(config, GPTConfig) and not config.labels else None
+    sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0}
+    return {**_special_ids(config), **_rules(config), **sampling, "max_new_tokens": max(1, config.context_length // 2)}
 
 
 TEMPERATURE = 0.8  # as `jumok generate`
+
+
+def _rules(config: GPTConfig | EncoderDecoderConfig) -> dict[str, Any]:
+    """Return the rules of generation that a model has. `transformers` generates padding unless it is forbidden."""
+    rules = {} if config.generation is None else to_dict(config.generation)
+    ends = (config.eos_id,) if isinstance(config, EncoderDecoderConfig) else config.eos_ids
+    padding = [] if config.pad_id is None or config.pad_id in ends else [[config.pad_id]]
+    rules["bad_words_ids"] = [*padding, *rules.get("bad_words_ids", ())]
+    return {name: rule for name, rule in rules.items() if rule}
 
 
 def _special_ids(config: GPTConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from jumok.models import Model
 from jumok.nn.positions import scaled_frequencies
 
 CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")  # GPT-2 stores these transposed
+MOST_ENDS = 3  # the ends of a text, of a turn and of a message
 Change = Callable[[str, Tensor, GPTConfig], Tensor]
 
 
@@ -168,6 +169,20 @@ def _obstacle(model: Model) -> str | None:
         return tr(
             "its parameters are not finite: they are damaged, or its training diverged. Train again with a lower "
             "learning rate, or load an earlier copy."
+        )
+    if len(config.eos_ids) > MOST_ENDS:
+        return tr(
+            "it has {count} ids that end a text, {ids}, and a GGUF file holds {most}: it would write on after the "
+            "others. Use `jumok convert --to hf`.",
+            count=len(config.eos_ids),
+            ids=", ".join(map(str, config.eos_ids)),
+            most=MOST_ENDS,
+        )
+    if config.generation is not None:
+        rules = [name for name, value in to_dict(config.generation).items() if value]
+        return tr(
+            "it has rules about what it generates, {rules}, and a GGUF file holds none. Use `jumok convert --to hf`.",
+            rules=", ".join(rules),
         )
     name = stock_class(config)
     if name not in ARCHITECTURES:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gguf import GGUFWriter, TokenType
 
+from jumok.config import GPTConfig
 from jumok.errors import JumokError
 from jumok.tokenizers import Tokenizer
 from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS, PIECES
@@ -53,6 +54,8 @@ class Vocabulary:
             ones always, UNUSED ones never.
         end: the id that ends a text. llama.cpp always has one; if a tokenizer has none, it is that of a byte that no
             text contains.
+        more_ends: further ids that end a text, at most two: llama.cpp has names for the end of a turn and of a message.
+        pad: the id that pads, or None.
         scores: of each id, for "llama".
         merges, pieces: for "gpt2": the pairs, and the name of the way to cut a text.
         start: the id before each text, or None.
@@ -63,11 +66,23 @@ class Vocabulary:
     tokens: tuple[str, ...]
     types: tuple[TokenType, ...]
     end: int
+    more_ends: tuple[int, ...] = ()
+    pad: int | None = None
     scores: tuple[float, ...] = ()
     merges: tuple[str, ...] = ()
     pieces: str = ""
     start: int | None = None
     spaced: bool = False
+
+    def of_model(self, config: GPTConfig, pad: int | None) -> Vocabulary:
+        """Return it with the ids of a model that end a text and pad one."""
+        if not config.eos_ids:
+            return replace(self, pad=pad)
+        end, *more = config.eos_ids
+        types = list(self.types)
+        for one in config.eos_ids:  # llama.cpp shows what is no CONTROL token
+            types[one : one + 1] = [TokenType.CONTROL] if one < len(types) else []
+        return replace(self, end=end, more_ends=tuple(more), pad=pad, types=tuple(types))
 
     def write(self, writer: GGUFWriter, size: int) -> None:
         """Write it, with unused tokens up to the `size` ids of the model."""
@@ -85,6 +100,10 @@ class Vocabulary:
         if self.start is not None:
             writer.add_bos_token_id(self.start)
         writer.add_eos_token_id(self.end)
+        for add, end in zip((writer.add_eot_token_id, writer.add_eom_token_id), self.more_ends, strict=False):
+            add(end)
+        if self.pad is not None:
+            writer.add_pad_token_id(self.pad)
         writer.add_add_bos_token(self.start is not None)
         writer.add_add_eos_token(False)
 

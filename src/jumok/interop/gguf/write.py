@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,9 +61,9 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     target = Path(path)
     architecture = architecture_of(model)
     tokenizer = require_tokenizer(model)
-    vocabulary = vocabulary_of(tokenizer, frame_of(model.config, tokenizer).before)
-    if isinstance(model.config, GPTConfig) and model.config.eos_ids:
-        vocabulary = dataclasses.replace(vocabulary, end=model.config.eos_ids[0])
+    assert isinstance(model.config, GPTConfig)  # `architecture_of` refuses all others
+    pad = tokenizer.id_of("pad_token") if model.config.pad_id is None else model.config.pad_id
+    vocabulary = vocabulary_of(tokenizer, frame_of(model.config, tokenizer).before).of_model(model.config, pad)
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
@@ -82,8 +81,9 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
             writer.add_quantization_version(GGML_QUANT_VERSION)
             describe(writer, architecture, config)
             vocabulary.write(writer, config.vocab_size)
-            if tokenizer.kind != "other":
-                writer.add_chat_template(CONTINUE)
+            templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
+            if templates or tokenizer.kind != "other":
+                writer.add_chat_template(templates or CONTINUE)
             tensors = to_theirs(stock.rows(config), parameters)
             for place, numbers in _arrays(architecture, config, tensors):
                 its = _type(place, numbers, wanted)

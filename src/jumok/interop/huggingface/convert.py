@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from jumok.config import EncoderDecoderConfig, ModelConfig
+from jumok.config import ModelConfig
 from jumok.config.huggingface import (
     DECODERS,
     ENCODERS,
@@ -81,8 +81,9 @@ def to_hf(
     if model.tokenizer is not None:
         documents["tokenizer_config.json"] = tokenizer_config(model.tokenizer, config)
         contents["tokenizer.json"] = tokenizer_json(model.tokenizer, config)
-        if isinstance(config, EncoderDecoderConfig):
-            contents["chat_template.jinja"] = chat_template(model.tokenizer, config)
+        template = chat_template(model.tokenizer, config)
+        if template is not None:
+            contents["chat_template.jinja"] = template
     if card is not None:
         contents["README.md"] = model_card(model, card, stock_class(config))
         if card.picture is not None:

@@ -14,7 +14,7 @@ from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
 from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
 from jumok.models.framing import frame_of, frame_of_file
-from jumok.tokenizers import ROLES, Tokenizer
+from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
@@ -63,6 +63,9 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     pipeline = with_settings(pipeline, settings)
     add_tokens(pipeline, settings, config.vocab_size)
     tokenizer = Tokenizer(pipeline)
+    known = {role: token for role, token in settings.roles.items() if pipeline.token_to_id(token) is not None}
+    tokenizer.roles = known
+    tokenizer.read_chat_templates(_chat_templates(folder) or settings.values.get("chat_template"))
     if tokenizer.vocab_size > config.vocab_size:
         raise RunError(
             "{folder}: {name} has {vocab_size} ids, but the model was made for {expected}; restore "
@@ -92,6 +95,22 @@ def _add_frame_of_class(pipeline: HFTokenizer, settings: TokenizerSettings) -> N
     )
     before, after = (() if i is None else (i,) for i in map(pipeline.token_to_id, tokens))
     _frame(pipeline, Frame(before=before, after=after))
+
+
+def _chat_templates(folder: Path) -> list[dict[str, str]]:
+    """Return the chat templates that are files of their own; they come before those of tokenizer_config.json."""
+    files = {"default": folder / "chat_template.jinja"}
+    files |= {path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))}
+    found = []
+    for name, path in files.items():
+        if not path.is_file():
+            continue
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                found.append({"name": name, "template": file.read(LARGEST_TEMPLATE + 1)})
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError("{path} cannot be read ({error}); restore it from a copy.", path=path, error=error) from None
+    return found
 
 
 def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
@@ -151,6 +170,9 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
     before = (json.loads(tokenizer.to_json())["pre_tokenizer"] or {}).get("add_prefix_space")
+    settings = tokenizer.settings()
+    if isinstance(settings.get("chat_template"), str):  # it is a file of its own; see `chat_template`
+        del settings["chat_template"]
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -162,6 +184,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **({"add_prefix_space": True} if before else {}),  # without it, transformers 4 changes the tokenizer
         **{role: name for role, name in roles.items() if name is not None},
+        **settings,
     }
 
 
@@ -172,11 +195,14 @@ def _written(tokenizer: Tokenizer, config: GPTConfig) -> dict[str, str | None]:
     return {role: None if i is None else named(i) for role, i in ids.items()}
 
 
-def chat_template(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> str:
-    """Return the chat template (Jinja) of a model that answers: the last message, with the ids around a source.
+def chat_template(tokenizer: Tokenizer, config: ModelConfig) -> str | None:
+    """Return the chat template (Jinja) of a model: that with which it was published, or None.
 
-    The model was trained on single pairs, so earlier messages are left out.
+    Without one, a model that answers has the last message, with the ids around a source: it was trained on single
+    pairs, so earlier messages are left out.
     """
+    if tokenizer.chat_templates or not isinstance(config, EncoderDecoderConfig):
+        return tokenizer.chat_templates.get("default") if len(tokenizer.chat_templates) == 1 else None
     named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
     frame = frame_of(config, tokenizer)
     before, after = ("".join(named(i) or "" for i in ids) for ids in (frame.before, frame.after))

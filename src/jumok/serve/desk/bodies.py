@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from jumok.config import SIZES
 from jumok.serve.errors import APIError
+from jumok.serve.schemas import Part
 
 LONGEST_MINUTES = 10_080.0  # a week
 
 
-class DeskBody(BaseModel):
+class DeskBody(Part):
     """What all have in common."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from jumok.inference.sampling import Sampling
-from jumok.serve.schemas import Body, Seed
+from jumok.serve.schemas import Body, Part, Seed
 
 MOST_TOP = 1_000
 MOST_LISTED = 1_000_000  # likely tokens in an answer
@@ -20,7 +20,7 @@ Heads = Annotated[list[Annotated[list[int], Field(min_length=2, max_length=2)]],
 Top = Annotated[int, Field(ge=1, le=MOST_TOP)]
 
 
-class SamplingBody(BaseModel):
+class SamplingBody(Part):
     """How the next token is drawn; top_k 0: all. seed: None: a new one each time."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

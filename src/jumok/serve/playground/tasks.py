@@ -9,13 +9,12 @@ from contextlib import suppress
 
 from jumok.errors import JumokError
 from jumok.inference.answer import answer as answers
-from jumok.inference.answer import require_answering, with_special_tokens
+from jumok.inference.answer import answer_request, require_answering, with_special_tokens
 from jumok.inference.classify import predict_whole
 from jumok.inference.engine import Engine
 from jumok.inference.fill_mask import fill_mask, mask_token
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
-from jumok.inference.targets import special_ids
 from jumok.models import Model
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -114,21 +113,11 @@ def _engine_for(model: Model, text: str, tokens: int | None, sampling: Sampling,
     tokenizer = require_answering(model)
     assert isinstance(model, EncoderDecoder)
     config = model.config
-    assert config.decoder_start_id is not None  # `require_answering` has checked both
-    assert config.eos_id is not None
     if not len(tokenizer.encode(text)):
         raise _empty()
-    request = Request(
-        prompt=[config.decoder_start_id],
-        source=with_special_tokens(tokenizer, text, config, config.context_length).tolist(),
-        sampling=sampling,
-        tokens=min(tokens or config.context_length, config.context_length),
-        seed=seed,
-        stop_ids=frozenset([config.eos_id]),
-        special_ids=special_ids(tokenizer, config),
-        top=0,
-    )
-    return Engine(model, 1), request
+    source = with_special_tokens(tokenizer, text, config, config.context_length).tolist()
+    most = min(tokens or config.context_length, config.context_length)
+    return Engine(model, 1), answer_request(model, source, sampling, tokens=most, seed=seed)
 
 
 def beams(reading: Reading, text: str, tokens: int | None, beam: int) -> list[JSON]:

@@ -119,6 +119,8 @@ export class Answering {
     const { config } = this.model;
     const last = ids.length ? ids[ids.length - 1] : config.decoder_start_id;
     const scores = logSoftmax(knownLogits(this.model.decodeStep([last], state), this.tokenizer.vocabSize));
+    // Padding is never generated; see jumok.inference.rules.
+    if (config.pad_id !== null && config.pad_id !== config.eos_id) scores[config.pad_id] = -Infinity;
     const forced =
       (ids.length + 1 === limit ? config.forced_eos_id : null) ?? (ids.length ? null : config.forced_bos_id);
     if (forced === null || forced === undefined) return scores;

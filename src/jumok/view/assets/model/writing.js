@@ -148,25 +148,29 @@ export class Writing {
     const turns = new Turns();
     const text = [...ids];
     const times = [performance.now()];
+    const { eos_ids: ends = [], pad_id: pad = null } = this.model.config;
     for (let count = 0; count < tokens; count += 1) {
       await turns.pause();
       const logits = stopped() ? null : await this.logitsAfter(text, off, turns, stopped);
       if (!logits) return { ids: text, ended: "stop", rest: stream.finish() };
       const found = distribution(logits, settings, text, top, this.reader);
-      const id = drawn(found.choice, settings, random);
+      const choice = found.choice.slice();
+      if (pad !== null && !ends.includes(pad)) choice[pad] = -Infinity; // padding is never generated
+      const id = drawn(choice, settings, random);
       text.push(id);
       times.push(performance.now());
       const measured = times.slice(-RATED - 1);
       onToken({
         id,
         text: this.reader.name(id),
-        added: stream.push(id),
+        added: ends.includes(id) ? "" : stream.push(id),
         probability: found.probabilities[id],
         surprise: found.surprise(id),
         entropy: found.entropy,
         alternatives: found.alternatives,
         per_second: (1000 * (measured.length - 1)) / Math.max(1e-3, measured[measured.length - 1] - measured[0]),
       });
+      if (ends.includes(id)) return { ids: text, ended: "end", rest: stream.finish() };
     }
     return { ids: text, ended: "length", rest: stream.finish() };
   }

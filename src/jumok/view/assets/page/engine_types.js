@@ -134,7 +134,7 @@ export const ENGINE_METHODS = Object.freeze([
 /**
  * @typedef {object} WriteResult
  * @property {number[]} ids the prompt and what was written.
- * @property {"length" | "stop"} ended "stop": by `engine.stop()`.
+ * @property {"length" | "stop" | "end"} ended "stop": by `engine.stop()`; "end": at an id that ends a text.
  * @property {string} [rest] the text that the last tokens' `added` had held back.
  */
 

@@ -1,0 +1,263 @@
+"""The rules of a generation_config.json: which ids a model does not generate, as in `generate` of `transformers`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import jumok
+from jumok.config import EncoderDecoderConfig, GenerationRules, GPTConfig
+from jumok.errors import ConfigError, JumokError
+from jumok.inference.answer import answer, answer_ids
+from jumok.inference.generate import generate
+from jumok.inference.targets import Search
+from jumok.interop.huggingface import from_hf, to_hf
+from jumok.models import build
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.runs.load import load, save
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import decoders, models, pre_tokenizers
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
+
+V, PAD, EOS, BOS = 40, 3, 7, 5
+SOURCES = [[9, 12, 30, 7], [11, 7], [20, 21, 22, 23, 24, 7]]
+PAIRS = ["Bart", "Marian"]
+RULES: dict[str, dict[str, Any]] = {
+    "no rules": {},
+    "OPUS": {"bad_words_ids": [[PAD]]},
+    "words": {"bad_words_ids": [[EOS], [11], [30, 31], [12, 1], [12, 13, 14]]},
+    "suppressed": {"suppress_tokens": [9, 10, 11, 12], "begin_suppress_tokens": [20, EOS, 15, 25]},
+    "long": {"min_length": 6},
+    "longer": {"min_new_tokens": 9},
+    "forced": {"forced_bos_token_id": 33, "forced_eos_token_id": EOS, "begin_suppress_tokens": [17, 18, 19]},
+}
+
+
+def with_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of V ids into a folder."""
+    names = {f"t{i:02}": i for i in range(V)}
+    words = HFTokenizer(models.WordLevel(names, unk_token="t00"))
+    words.pre_tokenizer, words.decoder = pre_tokenizers.Whitespace(), decoders.Fuse()
+    words.add_special_tokens([f"t{i:02}" for i in (PAD, EOS, BOS)])
+    words.save(str(folder / "tokenizer.json"))
+
+
+def saved_pair(folder: Path, kind: str, **generation: Any) -> Any:
+    """A random Bart or Marian in a folder, with rules in its generation_config.json; the row of <pad> is zero."""
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=V, max_position_embeddings=24, d_model=16, encoder_layers=1, decoder_layers=2,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=20, decoder_ffn_dim=20,
+        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=PAD, bos_token_id=BOS, forced_eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSeq2SeqLM.from_config(config).double().eval()
+    for name, parameter in model.named_parameters():
+        if "embed_positions" not in name:
+            nn.init.normal_(parameter, std=0.15 if "shared" in name else 1.0 if parameter.dim() == 2 else 0.3)
+    with torch.no_grad():
+        model.model.shared.weight[PAD] = 0
+        model.final_logits_bias.normal_(std=0.3).sub_(5.0)  # so that the zero of <pad> is the largest logit
+        model.final_logits_bias[0, PAD] = 0
+    model.generation_config = transformers.GenerationConfig(
+        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=PAD, bos_token_id=BOS, **generation
+    )
+    model.save_pretrained(folder)
+    with_tokenizer(folder)
+    return model
+
+
+def saved_gpt(folder: Path, **generation: Any) -> Any:
+    """A random GPT-2 in a folder, which writes its padding if it may."""
+    config = transformers.GPT2Config(
+        vocab_size=V, n_embd=16, n_layer=1, n_head=2, n_positions=32, pad_token_id=PAD, eos_token_id=EOS,
+        bos_token_id=BOS,
+    )  # fmt: skip
+    torch.manual_seed(18)  # it writes different ids, and ends
+    model = transformers.AutoModelForCausalLM.from_config(config).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    model.generation_config = transformers.GenerationConfig(
+        pad_token_id=PAD, eos_token_id=[EOS, 8], bos_token_id=BOS, **generation
+    )
+    model.save_pretrained(folder)
+    with_tokenizer(folder)
+    return model
+
+
+def stock_answer(model: Any, source: list[int], beam: int) -> tuple[list[int], float]:
+    """What `generate` of transformers answers, up to the end, and its score where a beam search has one."""
+    padding = {"bad_words_ids": [*(model.generation_config.bad_words_ids or []), [PAD]]}  # here it never is generated
+    how = {"max_new_tokens": 24, "num_beams": beam, "no_repeat_ngram_size": 2, "return_dict_in_generate": True}
+    found = model.generate(torch.tensor([source]), output_scores=True, **padding, **how)
+    ids = found.sequences[0, 1:].tolist()
+    return ids[: ids.index(EOS) + 1] if EOS in ids else ids, float(found.sequences_scores[0]) if beam > 1 else 0.0
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_answers_keep_the_rules_of_the_folder(kind: str, rules: str, beam: int, tmp_path: Path) -> None:
+    """A Marian of OPUS has a row of zeros for <pad>, which its bad_words_ids forbid; it answered "", score 0.0."""
+    stock = saved_pair(tmp_path / "stock", kind, **RULES[rules])
+    model = from_hf(tmp_path / "stock")
+    assert isinstance(model, EncoderDecoder)
+    sources = [torch.tensor(source).numpy() for source in SOURCES]
+    for source, (one, *_) in zip(
+        SOURCES, answer_ids(model, sources, Search(beam=beam, no_repeat_ngram=2)), strict=True
+    ):
+        wanted, score = stock_answer(stock, source, beam)
+        if beam == 1:
+            assert list(one.ids) == wanted
+        else:  # other ids are nearly as likely, and transformers adds in float32
+            assert one.score == pytest.approx(score, abs=1e-3)
+        assert PAD not in one.ids
+
+
+@pytest.mark.parametrize("rules", [name for name in RULES if name != "forced"])
+def test_a_gpt_keeps_the_rules_of_the_folder(rules: str, tmp_path: Path) -> None:
+    stock = saved_gpt(tmp_path / "stock", **RULES[rules])
+    model = load(tmp_path / "stock", kind=GPT)
+    for prompt in ("t09 t12", "t30 t31 t12"):
+        ids = model.tokenizer.encode(prompt).tolist() if model.tokenizer else []
+        padding = {"bad_words_ids": [*(stock.generation_config.bad_words_ids or []), [PAD]]}
+        wanted = stock.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, **padding)[0].tolist()
+        [found] = generate(model, prompt, tokens=12, temperature=0)
+        assert list(found.ids) == wanted[len(ids) :]
+        drawn = generate(model, prompt, tokens=12, temperature=1.5, samples=20, seed=1)
+        assert not any({PAD, *(stock.generation_config.suppress_tokens or ())} & {*one.ids} for one in drawn)
+
+
+def test_padding_is_written_by_no_gpt(tmp_path: Path) -> None:
+    """`transformers` lets a GPT generate its padding."""
+    saved_gpt(tmp_path / "stock")
+    model = load(tmp_path / "stock", kind=GPT)
+    with torch.no_grad():
+        model.head.weight[PAD] = 0
+        model.norm.bias.zero_()
+        model.norm.weight.zero_()  # all logits are zero
+    drawn = generate(model, "t09", tokens=20, temperature=1, samples=20, seed=0)
+    assert not any(PAD in one.ids for one in drawn)
+
+
+@pytest.mark.parametrize("kind", [*PAIRS, "GPT2"])
+def test_rules_survive_the_way_through_jumok(kind: str, tmp_path: Path) -> None:
+    given = {"bad_words_ids": [[PAD], [30, 31]], "suppress_tokens": [9], "min_length": 4}
+    if kind == "GPT2":
+        saved_gpt(tmp_path / "stock", **given)
+    else:
+        saved_pair(tmp_path / "stock", kind, **given)
+    model = from_hf(tmp_path / "stock")
+    assert model.config.generation == GenerationRules(bad_words_ids=((30, 31),), suppress_tokens=(9,), min_length=4)
+    save(model, tmp_path / "run")
+    again = load(tmp_path / "run")
+    assert again.config == model.config
+    to_hf(again, tmp_path / "back")
+    found = json.loads((tmp_path / "back/generation_config.json").read_text(encoding="utf-8"))
+    assert {name: found.get(name) for name in given} == given
+    assert from_hf(tmp_path / "back").config.generation == model.config.generation
+
+
+def rewritten(folder: Path, name: str, **values: Any) -> None:
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
+
+
+def test_an_older_folder_has_its_rules_in_config_json(tmp_path: Path) -> None:
+    """Folders of before 2022 have no generation_config.json; with one, config.json says nothing about generation."""
+    saved_pair(tmp_path, "Marian")
+    rewritten(tmp_path, "config.json", bad_words_ids=[[11]], forced_eos_token_id=EOS, min_length=3)
+    config = from_hf(tmp_path).config
+    assert (config.generation, config.forced_eos_id) == (None, None)
+    (tmp_path / "generation_config.json").unlink()
+    config = from_hf(tmp_path).config
+    assert config.generation == GenerationRules(bad_words_ids=((11,),), min_length=3)
+    assert config.forced_eos_id == EOS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sequence_bias", [[[9], 3.0]]),
+        ("forced_decoder_ids", [[1, 9]]),
+        ("exponential_decay_length_penalty", [3, 1.1]),
+        ("encoder_no_repeat_ngram_size", 3),
+        ("encoder_repetition_penalty", 1.2),
+        ("guidance_scale", 2.0),
+        ("stop_strings", ["."]),
+        ("eos_token_id", [7, 9]),
+        ("decoder_start_token_id", [3, 4]),
+        ("forced_eos_token_id", [7, 9]),
+    ],
+)
+def test_rules_that_jumok_does_not_have_are_refused(name: str, value: Any, tmp_path: Path) -> None:
+    """They were left out in silence, and the answers were others than those of `transformers`."""
+    saved_pair(tmp_path, "Bart")
+    rewritten(tmp_path, "generation_config.json", **{name: value})
+    with pytest.raises(JumokError, match=name):
+        from_hf(tmp_path)
+
+
+@pytest.mark.parametrize("rules", [{"suppress_tokens": [-1]}, {"bad_words_ids": [[]]}, {"min_length": "a"}])
+def test_damaged_rules_are_refused(rules: dict[str, Any], tmp_path: Path) -> None:
+    saved_pair(tmp_path, "Bart")
+    rewritten(tmp_path, "generation_config.json", **rules)
+    with pytest.raises(ConfigError, match=next(iter(rules))):
+        from_hf(tmp_path)
+
+
+def test_a_forced_id_that_is_never_generated_is_refused(tmp_path: Path) -> None:
+    saved_pair(tmp_path, "Bart")
+    rewritten(tmp_path, "generation_config.json", suppress_tokens=[33], forced_bos_token_id=33)
+    with pytest.raises(ConfigError, match="33"):
+        from_hf(tmp_path)
+
+
+def test_exports_make_transformers_warn_at_no_call(tmp_path: Path) -> None:
+    """A max_length in generation_config.json made `generate(max_new_tokens=...)` warn each time."""
+    tokenizer = jumok.train_tokenizer("나는 학교에 갔다. " * 3, "char", special_tokens=["[PAD]", "[BOS]", "[EOS]"])
+    sizes: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "n_layer": 1, "n_head": 2, "n_embd": 16}
+    ids: dict[str, Any] = {"pad_id": 0, "eos_id": 2, "decoder_start_id": 1}
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        for config in (
+            GPTConfig(**sizes, context_length=32),
+            GPTConfig(**sizes, context_length=32, family="classic"),
+            EncoderDecoderConfig(**sizes, context_length=32, **ids),
+            EncoderDecoderConfig(**sizes, context_length=32, family="original", **ids),
+        ):
+            model = build(config)
+            model.tokenizer = tokenizer
+            to_hf(model, tmp_path / "hf")
+            pair = isinstance(config, EncoderDecoderConfig)
+            kind = transformers.AutoModelForSeq2SeqLM if pair else transformers.AutoModelForCausalLM
+            stock = kind.from_pretrained(tmp_path / "hf")
+            read = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")("나는", return_tensors="pt")
+            said.clear()
+            for settings in ({}, {"max_new_tokens": 5}, {"do_sample": False}, {"num_beams": 2, "max_new_tokens": 5}):
+                out = stock.generate(**read, **settings)
+                assert out.shape[1] <= 33
+            assert said == []
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
+
+
+def test_an_answer_is_as_long_as_the_model_in_transformers(tmp_path: Path) -> None:
+    """An export without a length would end at the 20 ids that `generate` writes by default."""
+    saved_pair(tmp_path / "stock", "Bart", min_length=25)
+    model = from_hf(tmp_path / "stock")
+    to_hf(model, tmp_path / "back")
+    stock = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
+    assert stock.generate(torch.tensor(SOURCES[:1])).shape == (1, 25)
+    assert isinstance(model, EncoderDecoder)
+    assert len(answer(model, ["t09"])[0][0].ids) == 24
