@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
@@ -19,6 +20,7 @@ from jumok.text._rows import delimited_rows, json_objects, listed, only_place, t
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
+FIRST_ROWS = 100  # of a .jsonl file, whose rows may have different names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -141,6 +143,28 @@ def read_table(
     if not writer.sources:
         raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
     return writer.table()
+
+
+def column_names(path: str | Path) -> tuple[str, ...]:
+    """Return the names of the columns of a table, in NFC: of a .jsonl file those of its first rows.
+
+    Raises:
+        TextError: the file is no table, or cannot be read.
+    """
+    [file] = _find(str(path))
+    with open_input(file) as data:
+        if file.format in COLUMNAR:
+            with columnar(file, data) as columns_of_file:
+                return () if columns_of_file is None else tuple(columns_of_file.columns)
+        with reading(file, data, None) as table:
+            if table is None:
+                return ()
+            format = table_format(table)
+            if format == "jsonl":
+                rows = islice(json_objects(table), FIRST_ROWS)
+                return tuple(dict.fromkeys(name for _, row in rows for name in row))
+            _, header = next(delimited_rows(table, tabs=format == "tsv"), (1, []))
+            return tuple(header)
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
