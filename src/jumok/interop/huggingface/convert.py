@@ -27,7 +27,14 @@ from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
 from jumok.interop.huggingface.card import PICTURE, Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
-from jumok.interop.huggingface.folder import LARGEST_FILE, MARK, read_tensors, require_replaceable, write_folder
+from jumok.interop.huggingface.folder import (
+    LARGEST_FILE,
+    MARK,
+    from_the_hub,
+    read_tensors,
+    require_replaceable,
+    write_folder,
+)
 from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, GPTFormat
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
@@ -122,7 +129,11 @@ def shape_of(folder: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype]:
 def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
     """Return the configuration of a folder, the type of the parameters in memory, and the tensors as stored."""
     if not path.is_dir():
-        raise RunError("there is no folder {path}; give one with a config.json and a model.safetensors.", path=path)
+        raise RunError(
+            "there is no folder {path}; give one with a config.json and a model.safetensors.{hint}",
+            path=path,
+            hint=from_the_hub(path),
+        )
     config = our_config(read_stock(path / "config.json"), str(path))
     config.require_vocabulary()
     tensors = read_tensors(path)
