@@ -21,6 +21,7 @@ from sphinx.util import rst
 from jumok.lessons.chapter_page import PIECES
 from jumok.lessons.chapters import chapters, ladder_page
 from jumok.lessons.notebook import write_notebook
+from jumok.lessons.wheel import addresses, is_published, wheel_name
 from jumok.view.bundle import script
 
 DOCS = Path(__file__).parent
@@ -143,9 +144,14 @@ def describe_settings(app: Sphinx, what: str, name: str, obj: Any, options: Any,
 def complete_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Give the templates the translation of a page, the notebook of a chapter and the words of Furo in Korean."""
+    """Give the templates the translation of a page, the notebook of a chapter and the words of Furo in Korean.
+
+    The address of Colab is that of [project.urls] in pyproject.toml, as the installed package has it.
+    """
     context["translation"] = app.builder.get_relative_uri(page, translation(page))
     context["notebook"] = f"{Path(page).name}.ipynb" if page.startswith("learn/") else None
+    context["wheel"] = None if is_published() else wheel_name()
+    context["colab"] = f"{addresses()['Colab']}/{page}.ipynb" if "Colab" in addresses() else None
     if language == "ko":
         context["gettext"] = lambda text: FURO_IN_KOREAN.get(text, text)
     if 'class="jumok-piece"' in context.get("body", ""):
@@ -166,7 +172,7 @@ def translation(page: str) -> str:
 
 
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
-    """Write the notebook of each chapter next to its page."""
+    """Write the notebook of each chapter next to its page, with the wheel that it installs."""
     if error is None:
         for chapter in [*chapters(language), ladder_page(language)]:
             page = f"learn/{language}/{chapter.path.stem}"

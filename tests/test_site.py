@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from jumok.lessons.wheel import wheel_name
+
 pytest.importorskip("sphinx", reason="the site is built with Sphinx: pip install 'jumok[docs]'")
 pytestmark = pytest.mark.slow
 
@@ -139,6 +141,24 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     done = build(docs, tmp_path / "out", "en")
     assert done.returncode != 0
     assert [line for line in (3, 5, 7, 9) if f"index.md:{line}: WARNING" in done.stderr] == [3, 5, 7, 9]
+
+
+def test_the_wheel_of_a_notebook_is_beside_it(tmp_path: Path) -> None:
+    """A notebook installs jumok from a wheel as long as no index has it, so whoever takes the one needs the other."""
+    docs, site, page = small(tmp_path / "docs", index="# Start"), tmp_path / "site", f"learn/en/{CHAPTERS[0]}"
+    (docs / page).parent.mkdir(parents=True)
+    (docs / f"{page}.md").write_text("---\norphan: true\n---\n# A chapter\n", encoding="utf-8")
+    done = build(docs, site, "en")
+    assert done.returncode == 0, done.stderr
+    linked = _Links(site / f"{page}.html").links
+    assert {f"{CHAPTERS[0]}.ipynb", wheel_name()} <= set(linked)
+    assert (site / page).parent.joinpath(wheel_name()).is_file()
+    assert not any("colab" in link for link in linked)  # it has no address yet
+    with (docs / "conf.py").open("a", encoding="utf-8") as conf:
+        conf.write('\naddresses = lambda: {"Colab": "https://colab.example/github/OWNER/jumok"}\n')
+    assert build(docs, tmp_path / "other", "en").returncode == 0
+    linked = _Links(tmp_path / "other" / f"{page}.html").links
+    assert f"https://colab.example/github/OWNER/jumok/{page}.ipynb" in linked
 
 
 def test_links_to_the_other_language_and_to_files_outside_the_folder(tmp_path: Path) -> None:

@@ -166,6 +166,23 @@ def test_a_damaged_run(jumok: Jumok, text: Path, model: Path, arguments: list[st
     assert name in end.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "generate MODEL 가", "predict MODEL 가", "evaluate MODEL tales.txt", "view MODEL 가",
+        "convert MODEL out --to gguf", "convert MODEL out --to jumok", "share MODEL", "serve MODEL", "doctor MODEL",
+        "train tales.txt --init MODEL --steps 2 --out run", "train --resume --out MODEL",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_a_name_of_the_hub(jumok: Jumok, text: Path, arguments: str, language: str, monkeypatch: Any) -> None:
+    """`jumok generate skt/kogpt2-base-v2` said only that there is no such run folder."""
+    monkeypatch.setenv("JUMOK_LANG", language)
+    end = jumok(*arguments.replace("MODEL", "skt/kogpt2-base-v2").split())
+    assert end.code == 1
+    assert "`hf download skt/kogpt2-base-v2 --local-dir kogpt2-base-v2`" in end.err
+
+
 def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:
     shutil.copytree(model, "run")
     end = jumok("generate", "runn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import os
@@ -9,6 +10,7 @@ import random
 import shutil
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -572,6 +574,33 @@ def test_a_broken_compiler_costs_a_sentence_once(elsewhere: Path, monkeypatch: p
     assert why_not() == f"the C++ step cannot be built ({compiler}: no license); generation uses PyTorch."
     assert calls.read_text().count("\n") == len(build.PROCESSOR)
     assert list(elsewhere.glob(".*.tmp")) == []
+
+
+@pytest.mark.parametrize("failing", ["compiler", "folder", "lock"])
+def test_a_failure_of_a_moment_is_not_for_ever(
+    failing: str, elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    """One OSError while the step was built, such as a full disk, switched it off for the life of the process."""
+
+    def fail(*given: object, **how: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    shutil.rmtree(elsewhere)
+    name = {"compiler": "_compile", "folder": "private_folder", "lock": "locked"}[failing]
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with monkeypatch.context() as broken:
+        broken.setattr(build, name, fail)
+        assert library() is None
+    for _ in range(3):  # not before some time: a compiler may take long to fail
+        assert library() is None
+        assert "No space left" in str(why_not())
+    assert compiled == []
+    now += 3600
+    assert why_not() is None
+    assert library(build=False) is None
+    assert library() is not None
+    assert len(compiled) == 1
 
 
 def test_it_can_be_switched_off(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):

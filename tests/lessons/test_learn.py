@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from collections.abc import Iterator
 from html import escape, unescape
@@ -31,6 +32,7 @@ from rich.cells import cell_len
 from jumok.cli.learn import learn
 from jumok.errors import ConfigError, LessonError
 from jumok.lessons import chapters as lessons
+from jumok.lessons import wheel
 from jumok.lessons.chapter_page import ChapterPage
 from jumok.lessons.chapters import (
     LANGUAGES,
@@ -841,25 +843,82 @@ def test_the_same_chapter_is_the_same_notebook(library: Path) -> None:
     assert len({cell["id"] for cell in notebook(chapter)["cells"]}) == 3
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("beside", [True, False], ids=["wheel beside it", "no wheel"])
-def test_a_notebook_installs_what_is_missing(
-    language: Language, beside: bool, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a machine without jumok, the first cell installs it, and the packages of the chapter."""
+def first_cell(library: Path, language: Language) -> str:
+    """The first cell of the notebook of a chapter that needs a package."""
     (library / language).mkdir(exist_ok=True)
     path = library / language / "03-three.md"
     path.write_text("# 3. Three\n\n```sh\npip install no-such-package\n```\n", encoding="utf-8")
     cell = notebook(Chapter(number=3, slug="three", language=language, title="T", question="", path=path))["cells"][0]
+    return "".join(cell["source"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("published", [False, True], ids=["wheel beside it", "published"])
+def test_a_notebook_installs_what_is_missing(
+    language: Language, published: bool, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without jumok, the first cell installs it, and the packages of the chapter.
+
+    It asked the index for jumok==0.1.0, which it does not have; anybody could have put something else there.
+    """
+    if published:
+        monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://pypi.org/project/jumok/"})
+    own = f"jumok=={version('jumok')}" if published else wheel.wheel_name()
     run: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, check: run.append(command[1:]))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    if beside:
-        Path("jumok-9.9-py3-none-any.whl").touch()
-    exec(compile("".join(cell["source"]), "cell", "exec", dont_inherit=True), {})
+    cell = first_cell(library, language)
+    if not published:
+        with pytest.raises(FileNotFoundError, match=own):
+            exec(compile(cell, "cell", "exec", dont_inherit=True), {})
+        assert run == []
+        Path(own).touch()
+    exec(compile(cell, "cell", "exec", dont_inherit=True), {})
     install = ["-m", "pip", "install", "-q"]
-    jumok = "jumok-9.9-py3-none-any.whl" if beside else f"jumok=={version('jumok')}"
-    assert run == [[*install, jumok], [*install, "no-such-package"]]
+    assert run == [[*install, own], [*install, "no-such-package"]]
+
+
+def test_a_published_notebook_needs_no_wheel(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chapter = chapter_of(library, "Words.")
+    written = write_notebook(chapter, tmp_path / "a.ipynb")
+    assert written == tmp_path / wheel.wheel_name()
+    monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://pypi.org/project/jumok/"})
+    (tmp_path / "b").mkdir()
+    assert write_notebook(chapter, tmp_path / "b" / "b.ipynb") is None
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.ipynb"]
+
+
+@pytest.mark.long
+def test_a_notebook_brings_jumok_to_an_empty_environment(tmp_path: Path) -> None:
+    """Its first cell installs the wheel that was written beside it, without a network.
+
+    The wheel is made of an installation of any kind: what it installs makes the same wheel again.
+    """
+    written = write_notebook(lessons.chapter(3, "ko"), tmp_path / "3.ipynb")
+    assert written is not None
+    cell = json.loads((tmp_path / "3.ipynb").read_text(encoding="utf-8"))["cells"][0]
+    program = "".join(cell["source"]) + "\nimport jumok; print(jumok.__file__)"
+    (tmp_path / "cell.py").write_text(program, encoding="utf-8")
+    venv.create(tmp_path / "venv", with_pip=True)
+    folder = "Scripts" if os.name == "nt" else "bin"
+    python = tmp_path / "venv" / folder / "python"
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP", "VIRTUAL"))}
+    offline = {**own, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(
+        [python, "cell.py"], cwd=tmp_path, env=offline, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    installed = Path(done.stdout.strip()).parents[1]
+    assert installed.is_relative_to(tmp_path.resolve() / "venv")
+    assert (tmp_path / "venv" / folder / ("jumok.exe" if os.name == "nt" else "jumok")).is_file()
+    (tmp_path / "again").mkdir()
+    program = "from pathlib import Path; from jumok.lessons.wheel import write_wheel; print(write_wheel(Path('again')))"
+    again = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True, text=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / again.stdout.strip()).read_bytes() == written.read_bytes()
 
 
 def test_a_picture_is_in_the_notebook(library: Path) -> None:

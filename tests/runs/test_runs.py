@@ -30,7 +30,9 @@ from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.config import describe_model
+from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
+from jumok.runs.load import read_shape
 from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.text import from_rows, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -208,6 +210,21 @@ def test_a_failed_restore_does_not_change_the_model(tokenizer: Tokenizer) -> Non
 def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
     with pytest.raises(RunError, match=rf"there is no run folder .*runn\. There is: {run}"):
         jumok.load(run.parent / "runn")
+
+
+@pytest.mark.parametrize("given", ["skt/kogpt2-base-v2", "hf:skt/kogpt2-base-v2"])
+@pytest.mark.parametrize("work", [jumok.load, read_shape, examine])
+def test_a_name_of_the_hub_says_how_to_get_the_model(
+    given: str, work: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever knows transformers gives the name of a model, and was told only that there is no such run folder."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match="hf download skt/kogpt2-base-v2 --local-dir kogpt2-base-v2"):
+        work(Path(given))
+    for path in ("runs/novel", "novel", "a/b/c", tmp_path / "novel"):  # these are no such names
+        with pytest.raises(RunError, match="there is no run folder") as error:
+            work(Path(path))
+        assert "huggingface" not in str(error.value)
 
 
 def test_a_file_is_no_run(run: Path) -> None:

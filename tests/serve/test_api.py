@@ -36,6 +36,8 @@ from jumok.serve.app import create_app
 from jumok.serve.bodies import DEEPEST, _require_shallow, parse
 from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
+from jumok.serve.limits import limited
+from jumok.serve.metrics import Metrics
 from jumok.serve.models import Models
 from jumok.serve.schemas import Message
 from jumok.serve.settings import ServeSettings
@@ -704,16 +706,29 @@ def test_an_error_is_readable() -> None:
 
 def test_other_paths_and_methods(address: str) -> None:
     with httpx2.Client(base_url=address) as http:
-        for path in ("/", "/docs", "/redoc", "/v1/files", "/v1/../../etc/passwd"):
+        for path in ("/", "/v1/files", "/v1/../../etc/passwd"):
             answer = http.get(path)
             assert answer.status_code == 404
             assert answer.json()["error"]["type"] == "invalid_request_error"
-        assert "there is no GET /docs; " in http.get("/docs").json()["error"]["message"]
+        assert "there is no GET /v1/files; " in http.get("/v1/files").json()["error"]["message"]
         answer = http.get("/v1/completions")
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
         assert http.get("/healthz").json() == {"status": "ok"}
         assert 'jumok_tokens_written_total{model="char"}' in http.get("/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+@pytest.mark.parametrize(("language", "word"), [("en-US", "offline"), ("ko-KR,ko;q=0.9", "오프라인")])
+def test_the_server_says_why_the_pages_of_fastapi_are_not_there(
+    models: Models, path: str, language: str, word: str
+) -> None:
+    """They load scripts from a CDN, so they are switched off; "there is no GET /docs" did not say that."""
+    with serving(limited(create_app(models, SETTINGS), SETTINGS, Metrics())) as address:
+        answer = httpx2.get(address + path, headers={"Accept-Language": language})
+        assert answer.status_code == 404
+        assert word in answer.json()["error"]["message"]
+        assert "/openapi.json" in answer.json()["error"]["message"]
 
 
 def test_the_schema_says_what_the_server_does(address: str) -> None:

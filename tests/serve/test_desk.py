@@ -348,10 +348,36 @@ def test_what_is_no_text_is_not_kept(desk: Desk, root: Path) -> None:
     refused(desk.upload(b"\x89PNG\r\n\x1a\n\0\0\0\xff\xfe\xfd" * 50), 400)
     refused(desk.upload(b""), 400)
     assert list((root / ".uploads").iterdir()) == []
-    table = desk.upload("본문,표\n가,나\n".encode(), "t.csv").json()
-    assert "error" in table
-    facts = desk.post("uploads/facts", {"upload": table["upload"], "column": "본문"})
-    assert facts.json()["chars"] == 1
+    refused(desk.upload('"본문'.encode(), "t.csv"), 400)
+    assert list((root / ".uploads").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "본문,수\n가나,1\n"),
+        ("t.tsv", "본문\t수\n가나\t1\n"),
+        ("t.jsonl", '{"본문": "가나", "수": 1}\n{"본문": "", "수": 2, "셋": 3}\n'),
+    ],
+)
+def test_the_columns_of_a_table_are_named(desk: Desk, name: str, content: str) -> None:
+    """They were to be typed by heart, before the page knew any of them."""
+    table = desk.upload(content.encode("cp949"), name).json()
+    assert table["columns"][:2] == ["본문", "수"]
+    assert table["column"] is None
+    assert "chars" not in table
+    facts = desk.post("uploads/facts", {"upload": table["upload"], "column": "본문"}).json()
+    assert (facts["chars"], facts["opening"], facts["column"]) == (2, "가나", "본문")
+    if name.endswith("jsonl"):  # a column that holds no text can be exchanged for one that does
+        facts = desk.post("uploads/facts", {"upload": table["upload"], "column": "수"}).json()
+        assert "not text" in facts["error"]
+        assert facts["columns"] == table["columns"] == ["본문", "수", "셋"]
+
+
+def test_the_column_text_is_chosen(desk: Desk) -> None:
+    table = desk.upload(b"label,text\nx,ab\n", "t.csv").json()
+    assert (table["columns"], table["column"], table["opening"]) == (["label", "text"], "text", "ab")
+    assert desk.upload(b"a plain text", "t.txt").json()["columns"] == []
 
 
 def test_uploads_are_bounded(root: Path) -> None:
@@ -467,8 +493,10 @@ def test_what_is_started(desk: Desk, root: Path, monkeypatch: pytest.MonkeyPatch
             break
         time.sleep(0.1)
     assert (pending["name"], pending["code"], pending["said"]) == ("new", 1, "no: this text is too short")
+    assert desk.get("run", params={"name": "new"}).json() == {"name": "new", "started": pending}
     desk.post("runs/forget", {"name": "new"})
     assert desk.get("runs").json()["pending"] == []
+    refused(desk.get("run", params={"name": "new"}), 404, "run_not_found")
 
 
 def test_one_training_at_a_time(desk: Desk, root: Path) -> None:

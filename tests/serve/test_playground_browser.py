@@ -209,6 +209,34 @@ def test_two_runs_side_by_side(visit: Visit) -> None:
     assert page.locator(".shares li").count() == 8
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_line_break_breaks_the_line_of_a_text(visit: Visit, width: int) -> None:
+    """Tokens were buttons, and a line break in a button does not end the line around it."""
+    facts = {"probability": 0.5, "surprise": 0.7, "alternatives": [], "per_second": 1}
+    tokens = [{"id": i, "text": text, "added": text, **facts} for i, text in enumerate(["나", "\n", "는\n다", "라"])]
+    body = "".join(f"data: {json.dumps(token)}\n\n" for token in tokens)
+    page = visit("#compare", width=width)
+    page.route("**/engine/write", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.locator("#compare-go").click()
+    text = page.locator(".halves .written").first
+    text.locator(".token", has_text="라").wait_for()
+    lefts, tops = [], []
+    for i in (0, 2, 3):
+        box = (
+            text.locator(".token")
+            .nth(i)
+            .evaluate("one => one.getClientRects()[one.getClientRects().length - 1].toJSON()")
+        )
+        lefts.append(box["left"])
+        tops.append(box["top"])
+    assert tops[0] < tops[1] == tops[2]
+    assert lefts[1] < lefts[2]
+    assert lefts[1] == text.evaluate("one => one.getBoundingClientRect().left")
+    text.locator(".token").nth(3).focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Candidates in place of 라").wait_for()
+
+
 @pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.long)])
 def test_a_text_is_written_by_the_server(visit: Visit, width: int) -> None:
     page = visit("#write=gpt", width=width)
@@ -266,6 +294,50 @@ def test_the_form_of_a_new_run(visit: Visit, root: Path) -> None:
     page.get_by_role("button", name="Remove the file").click()
     page.get_by_role("button", name="Ladder: ten models").click()
     page.get_by_text("Minutes for each model").wait_for()
+
+
+def test_the_columns_of_a_table_are_a_menu(visit: Visit) -> None:
+    """The name of the column was to be typed; without it the run failed after its start."""
+    page = visit("#new")
+    table = {"name": "평.csv", "mimeType": "text/csv", "buffer": "평점,리뷰\n5,재미있어요\n".encode("cp949")}
+    page.locator("#file").set_input_files(table)
+    page.locator("#column").wait_for()
+    assert page.locator("#column option").all_inner_texts() == ["Choose a column", "평점", "리뷰"]
+    page.get_by_role("button", name="Start training").click()
+    assert page.evaluate("document.activeElement.id") == "column"
+    page.locator("#column").select_option("리뷰")
+    page.get_by_text("재미있어요").wait_for()
+    assert page.locator("#column option").all_inner_texts() == ["평점", "리뷰"]
+    asked: list[Any] = []
+
+    def start(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"name": "gpt"})
+
+    page.route("**/runs/start", start)
+    page.get_by_role("button", name="Start training").click()
+    page.get_by_role("heading", name="gpt").wait_for()
+    assert page.url.endswith("#run=gpt")
+    assert asked[0]["column"] == "리뷰"
+
+
+def test_a_run_that_was_just_started_is_shown(visit: Visit, root: Path) -> None:
+    """It has no folder yet; the page said that there is no such run, and did not look again."""
+    pending = {"name": "young", "code": None, "said": "reading the text"}
+    page = visit()
+    page.route("**/jumok/run?name=young", lambda route: route.fulfill(json={"name": "young", "started": pending}))
+    page.evaluate("location.hash = 'run=young'")
+    page.locator(".badge.starting").wait_for()
+    assert page.locator(".said").inner_text() == "reading the text"
+    assert page.locator("#toast").is_hidden()
+    pending |= {"code": 1, "said": "error: the text is too short"}
+    page.locator(".badge.failed").wait_for()
+    assert "too short" in page.locator(".said").inner_text()
+    shutil.copytree(root / "gpt", root / "young")
+    page.unroute_all()
+    page.get_by_role("img", name="Loss curve").wait_for()
+    page.evaluate("location.hash = 'runs'")
+    shutil.rmtree(root / "young")
 
 
 def test_the_ladder_is_drawn(visit: Visit) -> None:

@@ -235,6 +235,98 @@ def test_a_run_that_was_trained_further_is_loaded_again(folders: list[Path], ser
     asyncio.run(work())
 
 
+def test_new_parameters_wait_until_memory_suffices(
+    folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After one moment without memory, the new parameters of a run were never loaded."""
+    free = 10**12
+    monkeypatch.setattr(module, "free_memory", lambda device: free)
+    models = serving(folders[:1])
+
+    async def work() -> None:
+        nonlocal free
+        async with models.get("a") as old:
+            free = 0
+            replace(folders[0], 7)
+            for _ in range(3):  # they get the old ones
+                async with models.get("a") as same:
+                    assert same is old
+            assert [record.levelname for record in caplog.records] == ["WARNING"]
+            assert "'a' has new parameters, and there is no memory for them" in caplog.text
+            free = 10**12
+            async with models.get("a") as new:
+                assert new is not old
+
+    asyncio.run(work())
+
+
+def test_old_parameters_that_no_request_uses_make_room(folders: list[Path], serving: Open) -> None:
+    """The copy to be replaced counted as one in use, so a model that fills the memory was never loaded again."""
+    alone = use(serving(folders[:1]), "a")[0].size
+    models = serving(folders, memory=int(1.2 * alone))
+
+    async def work() -> None:
+        async with models.get("a") as old:
+            replace(folders[0], 7)
+            async with models.get("a") as same:
+                assert same is old
+        async with models.get("a") as new:
+            assert new is not old
+            assert old.model in Idle.closed
+
+    asyncio.run(work())
+
+
+def test_old_parameters_stay_while_memory_is_short_and_the_new_ones_are_damaged(
+    folders: list[Path], serving: Open
+) -> None:
+    (before,) = use(serving(folders[:1]), "a")
+    models = serving(folders, memory=int(1.2 * before.size))
+    (before,) = use(models, "a")
+    damage(folders[0], "overwritten")
+    assert use(models, "a", "a") == [before, before]
+
+
+def test_parameters_that_a_request_still_uses_count(folders: list[Path], serving: Open) -> None:
+    """Old parameters in use beside new ones were not counted, and a third model exceeded the memory."""
+    alone = use(serving(folders[:1]), "a")[0].size
+    models = serving(folders, memory=int(2.2 * alone))
+
+    async def work() -> None:
+        async with models.get("a"):
+            replace(folders[0], 7)
+            async with models.get("a"):
+                with pytest.raises(Overloaded):
+                    async with models.get("b"):
+                        pass
+        async with models.get("b"):
+            pass
+
+    asyncio.run(work())
+
+
+def test_files_that_could_not_be_read_are_tried_again(
+    folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of a moment, as of a network folder, was taken for damage, and the files were not read again."""
+    models, now = serving(folders[:1]), 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    (old,) = use(models, "a")
+    replace(folders[0], 7)
+    tried = []
+
+    def fail(*given: Any, **how: Any) -> Any:
+        tried.append(given)
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "load", fail)
+        assert use(models, "a", "a") == [old, old]
+        assert len(tried) == len(caplog.records) == 1
+    now += 3600
+    assert use(models, "a") != [old]
+
+
 def damage(folder: Path, how: str) -> None:
     path = folder / "model.safetensors"
     if how == "removed":

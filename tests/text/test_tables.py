@@ -415,3 +415,24 @@ def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     assert table.sources[0].copies == (str(first), str(copy))
     assert table.sha256 == text.read_table([first, other], ["text", "label"]).sha256
     assert f"{copy} has the same content as {first} and is not counted again." in table.describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", '\ufeff"이름, 둘",text\r\n1,2\r\n', ("이름, 둘", "text")),
+        ("a.csv", unicodedata.normalize("NFD", "이름,수\n"), ("이름", "수")),
+        ("a.tsv", "가\t나\n", ("가", "나")),
+        ("a.jsonl", '{"가": 1}\n\n{"나": 2, "가": 3}\n', ("가", "나")),
+    ],
+)
+def test_the_names_of_columns(tmp_path: Path, name: str, content: str, columns: tuple[str, ...]) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    assert text.column_names(path) == columns
+
+
+def test_a_plain_text_has_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("가,나\n", encoding="utf-8")
+    with pytest.raises(TextError, match="not a table"):
+        text.column_names(tmp_path / "a.txt")

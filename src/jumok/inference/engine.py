@@ -15,9 +15,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from jumok.config import GPTConfig, ModelConfig, count_constants, count_parameters, matrices, stacks
 from jumok.errors import ConfigError
 from jumok.inference.matrices import Quantization
-from jumok.inference.native.build import library
+from jumok.inference.native.build import library, why_not
 from jumok.inference.native.parameters import can_run, native_model
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.packed import hooks_of, turns_by_length
@@ -274,13 +275,33 @@ def _make_slots(
     """The fastest slots for a model on its device."""
     if isinstance(model, EncoderDecoder):
         return AnswerSlots(model, slots, cache=cache)
-    if not cache or turns_by_length(model):
+    if not cache or turns_by_length(model.config):
         if quantize is not None:
             raise cannot_quantize(quantize)
         return WindowSlots(model, slots)
     if can_run(model) and library(build or quantize == "bfloat16"):
         return NativeSlots(native_model(model, quantize or "float32"), slots)
     return TorchSlots(model, slots, quantize)
+
+
+def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize: Quantization | None) -> int:
+    """Return the bytes of the parameters that an engine arranges anew for a model, beside those of the model itself.
+
+    Args:
+        dtype: of the parameters. device: of the model. quantize: as for `Engine`.
+    """
+    if not isinstance(config, GPTConfig) or config.labels or turns_by_length(config):
+        return 0
+    if torch.device(device).type != "cpu" or dtype not in (torch.float32, torch.float64):
+        return 0
+    head = config.vocab_size * config.n_embd
+    blocks = sum(count * sum(n * m for n, m in matrices(block, cross=cross)) for count, block, cross in stacks(config))
+    width = {"int8": 1, "bfloat16": 2, None: dtype.itemsize}[quantize]
+    packed = (blocks + head) * width
+    if dtype == torch.float32 and why_not() is None:  # the step in C++ is there, or will be: it reads no other memory
+        tied = head if config.tie_embeddings else 0
+        packed += 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
+    return packed
 
 
 class _Place:

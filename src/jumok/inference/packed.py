@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.config import GPTConfig
 from jumok.inference.matrices import Matrices, Quantization
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
@@ -44,7 +45,7 @@ def can_pack(model: GPT) -> bool:
     weight = model.token_embedding.weight
     return (
         type(model) is GPT
-        and not turns_by_length(model)
+        and not turns_by_length(model.config)
         and is_plain(model)
         and weight.dtype in (torch.float32, torch.float64)
         and all(p.device.type == "cpu" and p.dtype == weight.dtype for p in model.parameters())
@@ -52,12 +53,12 @@ def can_pack(model: GPT) -> bool:
     )
 
 
-def turns_by_length(model: GPT) -> bool:
+def turns_by_length(config: GPTConfig) -> bool:
     """Whether positions are rotated by other angles in longer texts, so that no keys can be kept while a text grows."""
-    scaling = model.config.frequency_scaling
+    scaling = config.frequency_scaling
     if scaling is None or scaling.kind != "longrope" or scaling.original_context is None:
         return False
-    return model.config.context_length > scaling.original_context
+    return config.context_length > scaling.original_context
 
 
 def is_plain(model: GPT) -> bool:

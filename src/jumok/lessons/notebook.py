@@ -14,24 +14,33 @@ from jumok.errors import LessonError
 from jumok.lessons.chapters import Chapter, Code, Picture, Prose, Question, offline
 from jumok.lessons.markup import encoded
 from jumok.lessons.new_files import write_new
+from jumok.lessons.wheel import is_published, wheel_name, write_wheel
 from jumok.version import __version__
 
 _CODE = """
+import importlib.util
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-for package in {packages}:
-    module = package.partition("==")[0].replace("-", "_")
-    if find_spec(module) is None:
-        wheel = next(Path().glob(f"{{module}}-*.whl"), package)
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", str(wheel)], check=True)
+for module, package in {packages}.items():
+    if importlib.util.find_spec(module) is None:
+        if package.endswith(".whl") and not Path(package).is_file():
+            raise FileNotFoundError("{missing}")
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)
+        importlib.invalidate_caches()
 """
-_INSTALL = {
-    "ko": "# Colab처럼 jumok이 없는 곳에서는 설치합니다. 노트북 옆에 .whl 파일이 있으면 그 파일로 설치합니다." + _CODE,
-    "en": "# Install jumok where it is missing, as on Colab: from a .whl file beside the notebook, or from PyPI."
-    + _CODE,
+_ABOUT = {
+    "ko": "# Colab처럼 jumok이 없는 곳에서는 이 셀이 jumok을 설치합니다.",
+    "en": "# Install jumok where it is missing, as on Colab.",
+}
+_BESIDE = {
+    "ko": "# 이 노트북과 {wheel} 파일을 함께 올리세요. Colab에서는 왼쪽 파일 탐색기에 올립니다.",
+    "en": "# Upload this notebook and the file {wheel}; on Colab, to the file browser on the left.",
+}
+_MISSING = {
+    "ko": "{wheel} 파일을 노트북 옆에 올린 다음 이 셀을 다시 실행하세요.",
+    "en": "Upload {wheel} beside this notebook, and run this cell again.",
 }
 
 
@@ -40,7 +49,8 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
     image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
-    The first cell installs jumok and the packages of the chapter where they are missing, as on Colab.
+    The first cell installs jumok and the packages of the chapter where they are missing, as on Colab: jumok from the
+    wheel beside the notebook, or from the index if it is published.
     Raises `LessonError` if a picture is missing.
     """
     name = chapter.slug if chapter.number is None else f"{chapter.number:02d}"
@@ -73,8 +83,10 @@ def notebook(chapter: Chapter) -> dict[str, Any]:
     }
 
 
-def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None:
+def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> Path | None:
     """Write the notebook of a chapter to a new file, or replace an existing file if `force`.
+
+    As long as no index has jumok, the wheel that the first cell installs is written beside it, and its path returned.
 
     Raises `LessonError` if `path` exists, because it may contain a learner's work; if it does not end in .ipynb; or if
     it cannot be written. An existing file is then unchanged.
@@ -82,11 +94,17 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> None
     if path.suffix != ".ipynb":
         raise LessonError("{path} is not the name of a notebook: Jupyter opens files that end in .ipynb.", path=path)
     write_new(path, json.dumps(notebook(chapter), ensure_ascii=False, indent=1) + "\n", force=force)
+    return None if is_published() else write_wheel(path.parent)
 
 
 def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
     """The code cell that makes the notebook run on a machine without jumok."""
-    source = _INSTALL[chapter.language].format(packages=[f"jumok=={__version__}", *chapter.packages])
+    language, wheel = chapter.language, wheel_name()
+    own = f"jumok=={__version__}" if is_published() else wheel
+    packages = {"jumok": own, **{package.replace("-", "_"): package for package in chapter.packages}}
+    about = [_ABOUT[language]] if is_published() else [_ABOUT[language], _BESIDE[language].format(wheel=wheel)]
+    code = _CODE.format(packages=packages, missing=_MISSING[language].format(wheel=wheel))
+    source = "\n".join(about) + code
     return {
         "cell_type": "code", "id": f"{name}-000", "metadata": {}, "execution_count": None, "outputs": [],
         "source": _lines(source.strip()),

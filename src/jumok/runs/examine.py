@@ -23,7 +23,7 @@ from jumok.models import build_blank
 from jumok.models.tensors import load_tensors, misfits
 from jumok.runs.checkpoints import BEST_PARAMETERS, MANIFEST, UNREADABLE, read_state, states_in
 from jumok.runs.config import training_of
-from jumok.runs.folder import RunFolder
+from jumok.runs.folder import RunFolder, no_run
 from jumok.runs.integrity import has_accepted_sum, sums_in
 from jumok.runs.parameters import holds, parameters_of
 from jumok.tokenizers import Tokenizer
@@ -71,8 +71,10 @@ def examine(path: Path) -> Examination:
     Raises:
         RunError: there is no folder, or it has none of the files of a run.
     """
+    if not path.is_dir():
+        raise no_run(path)
     run = RunFolder(path)
-    if not path.is_dir() or not any((path / name).exists() for name in ("config.json", "model.safetensors", "state")):
+    if not any((path / name).exists() for name in ("config.json", "model.safetensors", "state")):
         raise RunError("{path} is no run folder; name the folder that {--out} named.", path=path)
     config, about_config = _config(run)
     shape = _shape(run, config)

@@ -18,6 +18,7 @@ from jumok.config import ModelConfig
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, copy_or_link, locked, make_folder, space, sync_folder, write_atomic
+from jumok.interop.huggingface.folder import from_the_hub
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
@@ -117,7 +118,7 @@ class RunFolder:
             RunError: there is none; the message lists run folders in the same place.
         """
         if not path.is_dir():
-            raise _no_run(path)
+            raise no_run(path)
         run = cls(path)
         run.read_config()
         return run
@@ -357,8 +358,9 @@ class RunFolder:
             ) from error
 
 
-def _no_run(path: Path) -> RunError:
-    hint = _other_runs(path)
+def no_run(path: Path) -> RunError:
+    """Return the error that there is no run folder at a path, with the runs beside it or how to get such a model."""
+    hint = _other_runs(path) or from_the_hub(path)
     if path.is_file():
         return RunError("{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=hint)
     return RunError("there is no run folder {path}.{hint}", path=path, hint=hint)

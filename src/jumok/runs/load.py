@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+import torch
 from torch import nn
 
 from jumok.config import ModelConfig
 from jumok.config.huggingface import our_config, read_stock
 from jumok.errors import RunError
 from jumok.inference.native.build import library, why_not
-from jumok.interop.huggingface import from_hf, is_hf
+from jumok.interop.huggingface import from_hf, is_hf, shape_of
 from jumok.models import Model, build_blank
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder
@@ -112,6 +113,18 @@ def read_shape(path: str | os.PathLike[str]) -> ModelConfig:
     if is_hf(folder):
         return our_config(read_stock(folder / "config.json"), str(folder))
     return RunFolder.open(folder).model_config()
+
+
+def stored_shape(path: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype]:
+    """Return the configuration and the type of the parameters of the model that `load` makes of a folder.
+
+    The types in the files may be others: `load` widens them to float32. The parameters are not read.
+
+    Raises:
+        RunError, JumokError: as `read_shape`, or a file of tensors of a Hugging Face folder is missing or damaged.
+    """
+    folder = Path(path)
+    return shape_of(folder) if is_hf(folder) else (read_shape(folder), torch.get_default_dtype())
 
 
 def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> list[list[str]]:

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from jumok.messages import tr
 from jumok.serve import chat, completions, embeddings, own
 from jumok.serve.bodies import JSONRoute
 from jumok.serve.desk.folders import RunFolders
 from jumok.serve.desk.routes import add_desk
-from jumok.serve.errors import add_handlers
+from jumok.serve.errors import APIError, add_handlers
+from jumok.serve.limits import DOCS
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.models import Models, Served
 from jumok.serve.page import playground
@@ -71,12 +73,27 @@ def create_app(
     ):
         router.add_api_route(path, read_endpoint, methods=["POST"], response_model=None)
     app.include_router(router)
+    for path in DOCS:
+        app.add_api_route(path, no_docs, methods=["GET"], response_model=None, include_in_schema=False)
     app.include_router(engine_routes(models, settings), include_in_schema=False)  # it serves the page of this version
     if folders is not None:
         add_desk(app, models, folders, settings)
         app.add_api_route("/", playground, methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
     add_handlers(app)
     return app
+
+
+async def no_docs(request: Request) -> Response:
+    """Say why there is no page of FastAPI."""
+    raise APIError(
+        tr(
+            "there is no page {path}: that of FastAPI loads its scripts from another server, and this one works "
+            "offline. GET /openapi.json describes every endpoint, and the page on serving in jumok's documentation has "
+            "an example of each.",
+            path=request.url.path,
+        ),
+        status=404,
+    )
 
 
 class Endpoints:

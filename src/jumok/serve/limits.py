@@ -26,6 +26,7 @@ from jumok.serve.settings import ServeSettings, is_local
 
 OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page of the playground asks for it
 OWN = "/v1/jumok/"  # begins the paths that only the server's own page may use from a browser
+DOCS = ("/docs", "/redoc")  # of FastAPI, which a person looks for in a browser
 UPLOADS = "/v1/jumok/uploads"  # whose body the application reads piece by piece
 LONGEST_PATH = 200  # characters of a path in the log
 DRAIN_SECONDS = 2.0  # how long a body is read after it was refused
@@ -100,7 +101,8 @@ class Log:
 
 def language_of(scope: Scope) -> Language:
     """The language of messages: English, because clients are programs, but that of the reader in the server's page."""
-    wanted = Headers(scope=scope).get("accept-language", "") if scope["path"].startswith(OWN) else ""
+    is_read = scope["path"].startswith((OWN, *DOCS))
+    wanted = Headers(scope=scope).get("accept-language", "") if is_read else ""
     return "ko" if wanted.lower().startswith("ko") else "en"
 
 

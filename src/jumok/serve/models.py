@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jumok.config import count_constants, count_parameters
 from jumok.errors import JumokError, RunError, ServeError
+from jumok.inference.engine import packed_bytes
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
 from jumok.interop.huggingface import is_hf
+from jumok.interop.huggingface.folder import SUFFIXES
 from jumok.memory import bytes_of, free_memory
-from jumok.messages import message
+from jumok.messages import message, tr
 from jumok.models import Model, task_of
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.runs.folder import MODEL_FILES, RunFolder
-from jumok.runs.load import load
+from jumok.runs.integrity import read_verified
+from jumok.runs.load import load, stored_shape
 from jumok.serve.playground.reading import Reading
 from jumok.serve.refused import Refused
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
+
+AGAIN = 60.0  # seconds after which files that could not be loaded are tried again: a network folder may have failed
 
 logger = logging.getLogger("jumok.serve")
 
@@ -48,7 +55,7 @@ class Served:
         reading: for calls that hook the model.
         created: when its parameters were written, in seconds since 1970.
         service: what writes with the model; None for one that does not write.
-        size: bytes of its parameters, twice for one that writes, because the engine arranges them anew.
+        size: bytes of its parameters, also of those that the engine of one that writes arranges anew.
         leases: requests that use it now.
     """
 
@@ -73,7 +80,9 @@ class _Run:
     """A run folder of the server, loaded or not.
 
     Fields:
-        files: identity, size and time of the files when they were read last.
+        files: identity, size and time of the files that are loaded. waiting: of those that could not be, because
+            memory was short or they are damaged. until: when these are tried again (`time.monotonic`).
+        foreign: whether it is a folder of transformers.
         wanted: requests that wait until it is loaded. used: when the last request ended.
         added: whether a client asked for it, and may ask to remove it.
     """
@@ -82,9 +91,43 @@ class _Run:
     folder: Path
     served: Served | None = None
     files: tuple[object, ...] = ()
+    waiting: tuple[object, ...] = ()
+    until: float = 0.0
+    foreign: bool = False
     wanted: int = 0
     used: float = field(default_factory=time.monotonic)
     added: bool = False
+
+    def identity(self) -> tuple[object, ...]:
+        """What changes when a file is replaced; a missing file is None.
+
+        Of a folder of transformers each file counts: its tensors may be in several, and its tokenizer in many forms.
+        """
+        names: Sequence[str] = MODEL_FILES
+        if self.foreign:
+            with suppress(OSError):
+                names = sorted(os.listdir(self.folder))
+        found: list[object] = []
+        for name in names:
+            try:
+                status = (self.folder / name).stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
+        return tuple(found)
+
+    def look(self) -> tuple[object, ...]:
+        """Return the identity, also if the folder has become one of another format."""
+        self.foreign = is_hf(self.folder)
+        return self.identity()
+
+    def is_due(self) -> bool:
+        """Whether it is to be loaded: for the first time, or because its files changed."""
+        if self.served is None:
+            return True
+        files = self.identity()
+        return files != self.files and (files != self.waiting or time.monotonic() >= self.until)
 
 
 class Models:
@@ -93,7 +136,8 @@ class Models:
     A name is that of the run folder, or that under which a folder was added. The first model is loaded at once, the
     others when a request names them, in a thread. If memory is short, models that no request uses leave, the one first
     whose last use was longest ago. A run whose files changed, because it was trained further, is loaded again; requests
-    that use the old parameters go on with them. If the new files cannot be read, the loaded model stays.
+    that use the old parameters go on with them. If the new files cannot be read, the loaded model stays. So it does if
+    memory is short while a request uses it; each later request tries again.
 
     Args:
         prepare: called with each model that writes, after it was loaded.
@@ -116,6 +160,7 @@ class Models:
             _require_run(run.folder)
         self._settings, self._device, self._prepare = settings, device, prepare
         self._lock = threading.Lock()  # guards the numbers of requests, and which models are loaded
+        self._replaced: list[Served] = []  # that requests still use
         self._loader = ThreadPoolExecutor(1, "jumok loader")
         if self._runs:
             self._read(next(iter(self._runs.values())))
@@ -209,12 +254,14 @@ class Models:
             run = self._run(name)
             run.wanted += 1
         try:
-            if run.served is None or run.files != _identity(run.folder):
-                await asyncio.get_running_loop().run_in_executor(self._loader, self._load, run)
-            with self._lock:
-                served = run.served
-                assert served is not None  # it does not leave while it is wanted
-                served.leases += 1
+            while True:
+                if run.is_due():
+                    await asyncio.get_running_loop().run_in_executor(self._loader, self._load, run)
+                with self._lock:
+                    served = run.served
+                    if served is not None:  # otherwise it has just left for its new parameters
+                        served.leases += 1
+                        break
         finally:
             with self._lock:
                 run.wanted -= 1
@@ -224,7 +271,9 @@ class Models:
             with self._lock:
                 served.leases -= 1
                 run.used = time.monotonic()
-                replaced = served.leases == 0 and served is not run.served
+                replaced = served.leases == 0 and served in self._replaced
+                if replaced:
+                    self._replaced.remove(served)
             if replaced:
                 self._loader.submit(served.close)
 
@@ -249,25 +298,34 @@ class Models:
 
     def _load(self, run: _Run) -> None:
         """Load a run unless it is loaded and unchanged. In the thread of the loader."""
-        files = _identity(run.folder)
-        if run.served is not None and run.files == files:
+        if not run.is_due():  # another request was faster
             return
+        files = run.look()
         try:
             self._read(run)
         except Overloaded:
             if run.served is None:
                 raise
+            if files != run.waiting:
+                wait = tr(
+                    "the model {name!r} has new parameters, and there is no memory for them beside what is in use; "
+                    "requests get the old ones until there is.",
+                    name=run.name,
+                )
+                logger.warning("%s", wait)
+            run.waiting, run.until = files, 0.0  # memory is looked at for each request
         except Exception as error:  # whatever a damaged file leads to
             reason = error if isinstance(error, JumokError) else f"{type(error).__name__}: {error}"
             failed = Unavailable("the model {name!r} cannot be loaded: {reason}", name=run.name, reason=reason)
             if run.served is None:
                 raise failed from error
-            logger.error("%s", failed)
-        run.files = files  # also after a failure: it is not tried again with the same files
+            if files != run.waiting:
+                logger.error("%s", failed)
+            run.waiting, run.until = files, time.monotonic() + AGAIN
 
     def _read(self, run: _Run) -> None:
-        files = _identity(run.folder)
-        self._make_room(run)
+        files = run.look()
+        size = self._make_room(run)
         model = load(run.folder, self._device, verify=self._settings.verify)
         writes = isinstance(model, GPT | EncoderDecoder) and task_of(model) in ("lm", "seq2seq")
         served = Served(
@@ -278,12 +336,14 @@ class Models:
             task=task_of(model),
             created=_written(run.folder),
             service=self._service(model) if writes else None,
-            size=sum(parameter.nbytes for parameter in model.parameters()) * (2 if writes else 1),
+            size=size,
         )
         with self._lock:
-            old, run.served, run.files = run.served, served, files
-            unused = old is not None and old.leases == 0
-        if old is not None and unused:
+            old, run.served, run.files, run.waiting = run.served, served, files, ()
+            in_use = old is not None and old.leases > 0
+            if old is not None and in_use:
+                self._replaced.append(old)
+        if old is not None and not in_use:
             old.close()
 
     def _service(self, model: GPT | EncoderDecoder) -> Service:
@@ -291,35 +351,42 @@ class Models:
         settings = self._settings
         return Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
 
-    def _make_room(self, run: _Run) -> None:
-        """Let unused models leave until `run` fits beside the others.
+    def _make_room(self, run: _Run) -> int:
+        """Let unused models leave until `run` fits beside the others, and return the bytes that it takes.
+
+        Its own old parameters leave last, and only if no request uses them and the new ones can be read.
 
         Raises:
             RunError: it does not fit into the memory for models even alone. Overloaded: the others are in use.
         """
-        needed = 2 * sum(path.stat().st_size for path in run.folder.glob("*.safetensors"))
-        while not self._fits(needed):
-            if self._let_leave(run):
+        needed, most = self._size(run), self._settings.memory
+        if most is not None and needed > most:
+            raise _too_large(run, needed, most)
+        while (free := self._free()) is not None and needed > free:
+            if self._let_leave(run) or self._let_old_leave(run, least=needed - free):
                 continue
-            if any(other.served is not None for other in list(self._runs.values())):
-                raise Overloaded(
-                    "there is no memory for the model {name!r} beside those in use; try again in a moment.",
-                    name=run.name,
-                )
-            raise RunError(
-                "the model {name} takes about {needed} of memory, and {most} are available to models; allow more with "
-                "{--memory}, or use a smaller model.",
-                name=run.name,
-                needed=bytes_of(needed),
-                most=bytes_of(self._settings.memory or free_memory(self._device) or 0),
+            if not self._in_memory():
+                raise _too_large(run, needed, free)
+            raise Overloaded(
+                "there is no memory for the model {name!r} beside those in use; try again in a moment.", name=run.name
             )
+        return needed
 
-    def _fits(self, needed: int) -> bool:
+    def _size(self, run: _Run) -> int:
+        """Return the bytes that a model takes in memory, from its configuration and the types of its tensors."""
+        config, dtype = stored_shape(run.folder)
+        own = dtype.itemsize * (count_parameters(config) + count_constants(config))
+        return own + packed_bytes(config, dtype, self._device, self._settings.quantize)
+
+    def _free(self) -> int | None:
+        """Return the bytes that models may still take; None if that is unknown."""
         if self._settings.memory is None:
-            free = free_memory(self._device)
-            return free is None or needed <= free
-        loaded = sum(run.served.size for run in self._runs.values() if run.served is not None)
-        return loaded + needed <= self._settings.memory
+            return free_memory(self._device)
+        return self._settings.memory - sum(served.size for served in self._in_memory())
+
+    def _in_memory(self) -> list[Served]:
+        with self._lock:
+            return [*(run.served for run in self._runs.values() if run.served is not None), *self._replaced]
 
     def _let_leave(self, wanted: _Run) -> bool:
         """Let the unused model leave whose last use was longest ago; return whether there was one."""
@@ -336,6 +403,37 @@ class Models:
         assert served is not None
         served.close()
         return True
+
+    def _let_old_leave(self, run: _Run, least: int) -> bool:
+        """Let the old parameters of a run leave if no request uses them; return whether they did.
+
+        Args:
+            least: bytes that must become free, or they stay.
+
+        Raises:
+            RunError: the new ones cannot be read, and the old ones stay.
+        """
+        if run.served is None or run.served.size < least:
+            return False
+        _require_run(run.folder)
+        if not run.foreign:
+            read_verified(RunFolder(run.folder), run.folder / "model.safetensors", verify=self._settings.verify)
+        with self._lock:
+            if run.served.leases:
+                return False
+            served, run.served = run.served, None
+        served.close()
+        return True
+
+
+def _too_large(run: _Run, needed: int, most: int) -> RunError:
+    return RunError(
+        "the model {name} takes about {needed} of memory, and {most} are available to models; allow more with "
+        "{--memory}, or use a smaller model.",
+        name=run.name,
+        needed=bytes_of(needed),
+        most=bytes_of(most),
+    )
 
 
 def _is_used(run: _Run) -> bool:
@@ -375,21 +473,9 @@ def _require_run(folder: Path) -> None:
         )
 
 
-def _identity(folder: Path) -> tuple[object, ...]:
-    """What changes when a file of a run is replaced; a missing file is None."""
-    found: list[object] = []
-    for name in MODEL_FILES:
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-    return tuple(found)
-
-
 def _written(folder: Path) -> int:
-    try:
-        return int((folder / "model.safetensors").stat().st_mtime)
-    except OSError:
-        return 0
+    """Return when the parameters in a folder were written, in seconds since 1970; 0 if there are none."""
+    found = [0.0]
+    with suppress(OSError):
+        found += [path.stat().st_mtime for path in folder.iterdir() if path.suffix in SUFFIXES]
+    return int(max(found))

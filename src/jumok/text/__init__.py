@@ -16,7 +16,7 @@ from jumok.text._given import Given, material_of, string_of, with_columns
 from jumok.text._inputs import FORMATS, TABLES, Format
 from jumok.text._signs import with_signs
 from jumok.text._source import Source
-from jumok.text._table import Table, from_rows, read_column, read_table
+from jumok.text._table import Table, column_names, from_rows, read_column, read_table
 from jumok.text._text import Text, from_string, read
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Source",
     "Table",
     "Text",
+    "column_names",
     "from_rows",
     "from_string",
     "material_of",

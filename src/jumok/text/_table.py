@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
@@ -22,6 +23,7 @@ from jumok.text._rows import delimited_rows, is_missing, lines, listed, only_pla
 from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
 
 Row = tuple[str, ...]
+FIRST_ROWS = 100  # of a .jsonl file, whose rows may have different names
 
 _EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
@@ -158,6 +160,30 @@ def read_column(path: str | Path, column: str, *, encoding: str | None = None, t
     return writer.table().column(column)
 
 
+def column_names(path: str | Path) -> tuple[str, ...]:
+    """Return the names of the columns of a table, in NFC: of rows of JSON those of the first ones.
+
+    Raises:
+        TextError: the file is no table, or cannot be read.
+    """
+    [file] = find(str(path), TABLES, what=message("table"))
+    with open_input(file) as data:
+        if file.format in COLUMNAR:
+            with columnar(file, data) as stored:
+                return () if stored is None else tuple(stored.columns)
+        with reading(file, data, None) as table:
+            if table is None:
+                return ()
+            format = format_of(table, table=True)
+            if format in ("jsonl", "json"):
+                rows = islice(json_rows(table, format), FIRST_ROWS)
+                return tuple(dict.fromkeys(name for _, row in rows for name in row))
+            if format == "text":
+                raise _no_table(file.name)
+            _, header = next(delimited_rows(table, format, ()), (1, []))
+            return tuple(header)
+
+
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
     """Make a `Table` from rows in memory, with the same newlines, NFC and checks as for a file.
 
@@ -244,10 +270,14 @@ def _cells(
     if lines_are_rows:
         name = found.file.name
         return ((Place(name, n), [line if line.strip() else ""]) for n, line in enumerate(lines(found.pieces()), 1))
-    raise TextError(
+    raise _no_table(found.file.name)
+
+
+def _no_table(name: str) -> TextError:
+    return TextError(
         "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
         "- for standard input",
-        name=found.file.name,
+        name=name,
         suffixes=", ".join(TABLES),
     )
 

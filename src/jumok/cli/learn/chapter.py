@@ -116,13 +116,15 @@ def read(chapter: Chapter) -> None:
 def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool) -> None:
     from jumok.lessons.notebook import write_notebook
 
-    write_notebook(chapter, path, force=force)
+    wheel = write_notebook(chapter, path, force=force)
     say(
         tr("Wrote {path}. Open it with: {command}", path=path, command=shell("jupyter", "lab", path)),
         quiet=quiet,
     )
+    if wheel is not None:
+        say(tr("Where jumok is not installed, as on Colab, take {wheel} with it.", wheel=wheel), quiet=quiet)
     if as_json:
-        print_json({**described(chapter), "notebook": str(path)})
+        print_json({**described(chapter), "notebook": str(path), "wheel": None if wheel is None else str(wheel)})
 
 
 def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,13 +38,15 @@ PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not all compilers kno
 COMPILERS = ("c++", "g++", "clang++")
 SUFFIX = ".dll" if os.name == "nt" else ".so"
 LONGEST = 300  # seconds for the compiler
+AGAIN = 60.0  # seconds after which a build that failed is tried again: a full disk or too little memory can pass
 
 
 class _Outcome(NamedTuple):
-    """The library, or a sentence that says why there is none."""
+    """The library, or a sentence that says why there is none, and when that may have changed (`time.monotonic`)."""
 
     library: ctypes.CDLL | None
     reason: str | None
+    until: float = math.inf
 
 
 _outcomes: dict[Path, _Outcome] = {}
@@ -70,18 +74,30 @@ def _outcome(build: bool) -> _Outcome:
     if compiler is None:
         names = ", ".join(COMPILERS)
         return _Outcome(None, tr("no C++ compiler was found ({names}); generation uses PyTorch.", names=names))
-    path = cache_folder() / "native" / f"step-{_key(compiler)}{SUFFIX}"
-    if path not in _outcomes and _lock.acquire(blocking=build):  # another thread may build it just now
+    try:
+        path = cache_folder() / "native" / f"step-{_key(compiler)}{SUFFIX}"
+    except OSError as error:
+        return _failed(error)
+    if not _is_known(path) and _lock.acquire(blocking=build):  # another thread may build it just now
         try:
-            found = _existing(path) or (_built(compiler, path) if build else None)
-            if found is not None:
-                _outcomes[path] = _Outcome(found, None)
+            if not _is_known(path):
+                found = _existing(path) or (_built(compiler, path) if build else None)
+                if found is not None:
+                    _outcomes[path] = _Outcome(found, None)
         except (OSError, JumokError) as error:
-            reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
-            _outcomes[path] = _Outcome(None, reason)
+            _outcomes[path] = _failed(error)
         finally:
             _lock.release()
-    return _outcomes.get(path, _Outcome(None, None))
+    return _outcomes[path] if _is_known(path) else _Outcome(None, None)
+
+
+def _is_known(path: Path) -> bool:
+    return path in _outcomes and time.monotonic() < _outcomes[path].until
+
+
+def _failed(error: Exception) -> _Outcome:
+    reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
+    return _Outcome(None, reason, time.monotonic() + AGAIN)
 
 
 def _compiler() -> Path | None:

@@ -28,7 +28,14 @@ from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
 from jumok.interop.huggingface.card import PICTURE, Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
-from jumok.interop.huggingface.folder import LARGEST_FILE, MARK, read_tensors, require_replaceable, write_folder
+from jumok.interop.huggingface.folder import (
+    LARGEST_FILE,
+    MARK,
+    from_the_hub,
+    read_tensors,
+    require_replaceable,
+    write_folder,
+)
 from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, GPTFormat
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
@@ -106,20 +113,38 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
         JumokError: jumok does not support the architecture or one of its settings; the message names it.
     """
     path = Path(folder)
+    config, dtype, tensors = _open(path)
+    model = build_blank(config).to(dtype)
+    fill(model, _format(config), tensors, str(path))
+    model.tokenizer = read_tokenizer(path, config)
+    if model.tokenizer is not None:
+        model.config = dataclasses.replace(model.config, frame=frame_of_file(model.tokenizer))
+    return model.eval()
+
+
+def shape_of(folder: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype]:
+    """Return the configuration and the type of the parameters of the model that `from_hf` loads; raises as it does.
+
+    The files of tensors are mapped into memory, and the numbers in them are not read.
+    """
+    config, dtype, _ = _open(Path(folder))
+    return config, dtype
+
+
+def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
+    """Return the configuration of a folder, the type of the parameters in memory, and the tensors as stored."""
     if not path.is_dir():
-        raise RunError("there is no folder {path}; give one with a config.json and a model.safetensors.", path=path)
+        raise RunError(
+            "there is no folder {path}; give one with a config.json and a model.safetensors.{hint}",
+            path=path,
+            hint=from_the_hub(path),
+        )
     config = our_config(read_stock(path / "config.json"), str(path))
     config.require_vocabulary()
     tensors = read_tensors(path)
     require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
-    config = _format(config).adjusted(config, tensors)
     double = any(tensor.dtype == torch.float64 for tensor in tensors.values())
-    model = build_blank(config).to(torch.float64 if double else torch.float32)
-    fill(model, _format(config), tensors, str(path))
-    model.tokenizer = read_tokenizer(path, config)
-    if model.tokenizer is not None:
-        model.config = dataclasses.replace(config, frame=frame_of_file(model.tokenizer))
-    return model.eval()
+    return _format(config).adjusted(config, tensors), torch.float64 if double else torch.float32, tensors
 
 
 def is_hf(folder: Path) -> bool:

@@ -184,12 +184,19 @@ export class CompareView {
   add(side, token) {
     const shown = token.added || "";
     if (!shown) return;
-    const cell = element("button", {
-      type: "button",
+    // No button: a line break in one does not break the line of the text.
+    const cell = element("span", {
+      role: "button",
+      tabindex: 0,
       class: "token",
       text: shown,
       title: `${token.text} ${percent(token.probability)}`,
       onclick: () => this.look(token),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        this.look(token);
+      },
     });
     cell.style.background = `var(--tint-${tintOf(surpriseOf([token]) ?? 0)})`;
     side.text.append(cell);

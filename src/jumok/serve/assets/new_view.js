@@ -16,7 +16,6 @@ export class NewView {
     this.kind = "run";
     /** @type {any} what the server found in the text; null: the built-in one */
     this.text = null;
-    this.column = "";
     this.name = "";
     this.size = "micro";
     this.tokenizer = "char";
@@ -117,7 +116,7 @@ export class NewView {
   }
 
   /**
-   * @param {"name" | "minutes" | "column"} name
+   * @param {"name" | "minutes"} name
    * @param {string} type
    * @param {string} label
    * @param {object} rest
@@ -165,8 +164,9 @@ export class NewView {
   }
 
   textFacts() {
-    const { upload: name, chars, encoding, opening, error } = this.text;
-    const table = /\.(csv|tsv|jsonl)$/.test(name);
+    const { upload: name, chars, encoding, opening, error, columns, column } = this.text;
+    const none = column === null ? [["", t("new.column.choose")]] : [];
+    const names = columns.map((/** @type {string} */ one) => [one, one]);
     return element("div", { class: "text-facts" }, [
       element("div", { class: "line" }, [
         element("strong", { text: name }),
@@ -174,14 +174,14 @@ export class NewView {
         button(t("new.text.remove"), {
           id: "remove",
           class: "quiet",
-          onclick: () => this.set({ text: null, column: "" }),
+          onclick: () => this.set({ text: null }),
         }),
       ]),
-      table
-        ? element("div", { class: "line" }, [
-            this.field("column", "text", t("new.column"), { placeholder: "text" }),
-            button(t("new.column.check"), { id: "check", onclick: () => this.checkColumn() }),
-          ])
+      columns.length
+        ? choice(t("new.column"), [...none, ...names], column ?? "", (one) => this.chooseColumn(one), {
+            id: "column",
+            required: true,
+          })
         : null,
       error ? element("p", { class: "said", role: "alert", text: error }) : null,
       opening ? element("p", { class: "opening", text: opening }) : null,
@@ -230,20 +230,23 @@ export class NewView {
     });
   }
 
-  async checkColumn() {
+  /** @param {string} column */
+  async chooseColumn(column) {
+    this.forgetPlan();
     await this.working("column", async () => {
-      const facts = { upload: this.text.upload, column: this.column || null };
-      this.text = { upload: this.text.upload, ...(await post("uploads/facts", facts)) };
+      this.text = await post("uploads/facts", { upload: this.text.upload, column: column || null });
     });
   }
 
   settings() {
-    const source = { text: this.text?.upload ?? null, column: this.column || null };
+    const source = { text: this.text?.upload ?? null, column: this.text?.column ?? null };
     if (this.kind === "ladder") return { ...source, minutes: this.minutes };
     return { ...source, size: this.size, tokenizer: this.tokenizer, minutes: this.minutes };
   }
 
   async makePlan() {
+    const column = /** @type {HTMLSelectElement | null} */ (document.getElementById("column"));
+    if (column && !column.reportValidity()) return;
     this.planning = new AbortController();
     const { signal } = this.planning;
     await this.working(
@@ -260,8 +263,8 @@ export class NewView {
     event.preventDefault();
     await this.working("start", async () => {
       const ladder = this.kind === "ladder";
-      await post(ladder ? "ladder/start" : "runs/start", { name: this.name, ...this.settings() });
-      this.shell.go("runs");
+      const { name } = await post(ladder ? "ladder/start" : "runs/start", { name: this.name, ...this.settings() });
+      this.shell.go(ladder ? "runs" : `run=${encodeURIComponent(name)}`);
     });
   }
 

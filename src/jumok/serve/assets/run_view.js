@@ -43,8 +43,7 @@ export class RunView {
     const { signal } = this.following;
     while (!signal.aborted) {
       const error = await this.shell.trying(async () => {
-        this.run = await ask("run", { name: this.name }, signal);
-        this.render();
+        if (!(await this.load(signal))) return;
         const place = { name: this.name, place: this.run.place };
         await listen(
           `events?${new URLSearchParams(/** @type {any} */ (place))}`,
@@ -56,6 +55,34 @@ export class RunView {
       if (isGone(error)) return;
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
     }
+  }
+
+  /**
+   * Load the run. One that was just started has no folder yet, and its process is shown.
+   * @param {AbortSignal} signal
+   * @returns {Promise<boolean>} whether there is a folder.
+   */
+  async load(signal) {
+    const found = await ask("run", { name: this.name }, signal);
+    if (found.started) {
+      this.renderStarted(found.started);
+      return false;
+    }
+    this.run = found;
+    this.render();
+    return true;
+  }
+
+  /** @param {{name: string, code: number | null, said: string}} started */
+  renderStarted({ name, code, said }) {
+    this.host.replaceChildren(
+      element("div", { class: "headline" }, [
+        element("a", { class: "back", href: "#runs", text: t("runs.back") }),
+        element("h2", { text: name }),
+        badge(code === null ? "starting" : "failed"),
+      ]),
+      ...(said ? [element("pre", { class: "said", text: said })] : []),
+    );
   }
 
   /** @param {any[]} events */
@@ -91,8 +118,7 @@ export class RunView {
 
   async reload() {
     await this.shell.trying(async () => {
-      this.run = await ask("run", { name: this.name }, this.following.signal);
-      this.render();
+      await this.load(this.following.signal);
     }, this.following.signal);
   }
 

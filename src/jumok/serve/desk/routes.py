@@ -43,6 +43,7 @@ from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import Reply, WhileConnected, data, to_json
 from jumok.serve.threads import Threads
 from jumok.serve.writing import require_short
+from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
 from jumok.version import __version__
 from jumok.view.token_text import Reader
@@ -195,7 +196,7 @@ class Desk:
             raise Refused(
                 message("the text cannot be written: {reason}."), status=507, reason=error.strerror or error
             ) from error
-        return _json(await self._checked(kept, None))
+        return _json(await self._checked(kept))
 
     async def facts(self, body: UploadBody) -> Response:
         """What an uploaded text is."""
@@ -261,6 +262,11 @@ class Desk:
         return {"runs": runs, "ladders": found, "pending": self.jobs.pending() if self.writes else []}
 
     def _details(self, name: str) -> JSON:
+        """What the page of a run shows; of one that was just started, and has no folder yet, its process."""
+        if self.writes and nfc(name) not in self._folders.runs():
+            for started in self.jobs.pending():
+                if started["name"] == nfc(name):
+                    return {"name": name, "started": started}
         found = self._folders.details(name, self._folders.run(name))
         return {**found, "served": name in self._models.names()}
 
@@ -290,13 +296,11 @@ class Desk:
         await self._read(lambda: call(body.name))
         return _json({"name": body.name})
 
-    async def _checked(self, kept: str, column: str | None) -> JSON:
-        """The facts of a new upload; the error of one that is no text is in them, because a column may mend it."""
+    async def _checked(self, kept: str) -> JSON:
+        """The facts of a new upload, which is deleted if it is no text."""
         try:
-            return await self._threads.run(lambda: self._uploads.facts(kept, column))
-        except TextError as error:
-            if Path(kept).suffix in (".csv", ".tsv", ".jsonl"):
-                return {"upload": kept, "error": str(error)}
+            return await self._threads.run(lambda: self._uploads.facts(kept, None))
+        except TextError:
             self._uploads.forget(kept)
             raise
 

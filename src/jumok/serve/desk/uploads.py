@@ -11,13 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from jumok import text as reader
+from jumok.errors import TextError
 from jumok.messages import message
 from jumok.serve.desk.curves import JSON
 from jumok.serve.refused import Refused
 from jumok.text.hangul import nfc
 
 FOLDER = ".uploads"  # in the folder of runs
-SUFFIXES = (".txt", ".md", ".csv", ".tsv", ".jsonl")
+TABLES = (".csv", ".tsv", ".jsonl")
+SUFFIXES = (".txt", ".md", *TABLES)
 LONGEST_STEM = 40  # characters of a name
 SHOWN = 300  # characters of a text
 MOST_FACTOR = 10  # all uploads together may have so many times the size of the largest
@@ -96,20 +98,28 @@ class Uploads:
         return path
 
     def facts(self, name: str, column: str | None) -> JSON:
-        """What a text is, from decoding it as a run would.
+        """What a text is, from decoding it as a run would. Of a table these are its columns, and the text of one.
+
+        Args:
+            column: of a table; None: "text", if there is one.
 
         Raises:
             TextError: it cannot be decoded. Refused: there is none.
         """
         path = self.path(name)
-        with reader.read(path, column=column) as text:
-            return {
-                "upload": name,
-                "bytes": path.stat().st_size,
-                "chars": text.chars,
-                "encoding": text.sources[0].encoding,
-                "opening": text.read(0, SHOWN),
-            }
+        columns = reader.column_names(path) if path.suffix in TABLES else ()
+        column = column or next((one for one in columns if one == "text"), None)
+        found: JSON = {"upload": name, "bytes": path.stat().st_size, "columns": list(columns), "column": column}
+        if columns and column is None:
+            return found
+        try:
+            with reader.read(path, column=column) as text:
+                found |= {"chars": text.chars, "encoding": text.sources[0].encoding, "opening": text.read(0, SHOWN)}
+        except TextError as error:
+            if not columns:
+                raise
+            found["error"] = str(error)  # another column may hold text
+        return found
 
     def forget(self, name: str) -> None:
         """Delete an upload."""
