@@ -13,16 +13,11 @@ from jumok.text._json import json_format
 from jumok.text._rows import lines
 from jumok.text._source import Reading
 
-_COMMENTS = r"(?:<!--.*?-->\s*)*"
-_MARKUP = {  # how a document begins that says what it is
-    re.compile(rf"{_COMMENTS}<(!doctype\s+html|(html|head|body)[\s>])", re.IGNORECASE | re.DOTALL): message(
-        "an HTML page"
-    ),
-    re.compile(rf"{_COMMENTS}<sami[\s>]", re.IGNORECASE | re.DOTALL): message("SAMI subtitles"),
-    re.compile(rf"{_COMMENTS}<(\?xml\s|!doctype\s|[^<>]+\sxmlns\b)", re.IGNORECASE | re.DOTALL): message(
-        "an XML document"
-    ),
-}
+_MARKUP = (  # how a document begins that says what it is
+    (r"(!doctype\s+html|(html|head|body)[\s>])", message("an HTML page")),
+    (r"sami[\s>]", message("SAMI subtitles")),
+    (r"(\?xml\s|!doctype\s|[^<>]+\sxmlns\b)", message("an XML document")),
+)
 
 
 def format_of(reading: Reading, *, table: bool) -> Format:
@@ -64,7 +59,9 @@ def _require_no_markup(reading: Reading, begin: str) -> None:
         last = piece.rstrip()[-1:] or last
     if last != ">":
         return
-    kind = next((kind for mark, kind in _MARKUP.items() if mark.match(begin)), None)
+    document = re.compile(r"(?:<!--.*?-->\s*)*<", re.DOTALL).match(begin)
+    tag = begin[document.end() :] if document else ""
+    kind = next((kind for mark, kind in _MARKUP if re.match(mark, tag, re.IGNORECASE)), None)
     if kind is None and _is_element(reading.pieces()):
         kind = "an XML document"
     if kind is not None:
