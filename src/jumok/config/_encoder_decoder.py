@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import require_types, setting
+from jumok.config._fields import Configuration, require_types, setting
 from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
 
 EncoderDecoderFamily = Literal["classic", "original"]
@@ -51,7 +51,8 @@ class EncoderDecoderConfig(ModelConfig):
     forced_bos_id: int | None = setting(None, "id that the decoder always generates first")
     forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         require_types(self)
         require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
         original = self.family == "original"
