@@ -20,10 +20,11 @@ from torch import Tensor
 from jumok.config import BERTConfig, TrainConfig
 from jumok.data.batches import Batches
 from jumok.data.ids import IdSequence, load_ids
+from jumok.data.random_streams import Purpose, random_for
 from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
-from jumok.evaluation.masking import NOTHING, Masking, random_for
+from jumok.evaluation.masking import NOTHING, Masking
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
 from jumok.messages import message
@@ -39,7 +40,6 @@ from jumok.training.tasks.language_modelling import LanguageModelling, opening, 
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Task
 
-TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.evaluation.masked`
 COUNTED = 1 << 20  # ids that are counted at a time
 ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
 
@@ -104,7 +104,7 @@ class MaskedLanguageModelling(Task[BERT]):
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """ids (B, T), with [CLS] and [SEP]; places (B, M) of the tokens to predict; targets (B, M) or IGNORED."""
         block = self.batches.batch(number)[0].numpy()  # (B, W)
-        random = random_for(self.seed, number, TRAINING)
+        random = random_for(Purpose.MASKS, self.seed, number)
         places = self.masking.choose(block, random)
         return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
 
@@ -175,9 +175,9 @@ class MaskedLanguageModelling(Task[BERT]):
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""
         source = self.val if len(self.val) else self.train
         width = min(tokens, self.framing.room, len(source))
-        start = int(random_for(seed, 0, SAMPLE).integers(len(source) - width + 1))
+        start = int(random_for(Purpose.SAMPLE, seed, 0).integers(len(source) - width + 1))
         block = source[start : start + width].astype(np.int64)[None]  # (1, W)
-        places = self.masking.choose(block, random_for(seed, start, SAMPLE))
+        places = self.masking.choose(block, random_for(Purpose.SAMPLE, seed, start))
         chosen = places[places != NOTHING].tolist()
         hidden = self.masking.masked(block, places)[0]
         allowed = torch.from_numpy(self.masking.ordinary).expand(len(chosen), -1)  # (N, V)
