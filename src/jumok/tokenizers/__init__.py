@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jumok.tokenizers._lost_text import LostText, lost_text
+from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
 from jumok.tokenizers._roles import ROLES
 from jumok.tokenizers._stream import Stream
 from jumok.tokenizers._tokenizer import Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
 
-__all__ = ["ROLES", "Ids", "LostText", "Stream", "Tokenizer", "lost_text", "train_tokenizer"]
+__all__ = ["MOST_LOST", "ROLES", "Ids", "LostText", "Stream", "Tokenizer", "lost_text", "train_tokenizer"]

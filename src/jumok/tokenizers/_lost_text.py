@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from jumok.messages import tr
 from jumok.text import Text
 from jumok.text.hangul import nfc
 from jumok.tokenizers._tokenizer import Tokenizer
@@ -46,6 +47,19 @@ class LostText(NamedTuple):
     def too_much(self) -> bool:
         """Whether figures per character would be too good."""
         return self.share > MOST_LOST
+
+    def describe(self) -> str:
+        """Say how much is lost, with the example."""
+        before, after = map(repr, self.example)
+        return tr(
+            "The tokenizer loses {lost:,} of the {chars:,} characters of this text ({share:.2%}): from {before}, for "
+            "example, it makes {after}.",
+            lost=self.lost,
+            chars=self.chars,
+            share=self.share,
+            before=before,
+            after=after,
+        )
 
 
 def lost_text(tokenizer: Tokenizer, text: str | Text, start: int = 0, stop: int | None = None) -> LostText:

@@ -36,7 +36,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
-from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
+from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Task
 
@@ -49,7 +49,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
-    later_keys = frozenset(["repeated", "repeated_lines"])
+    later_keys = frozenset(["repeated", "repeated_lines", "lost_chars", "lost_example"])
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
     loss_label = "nats/masked token"
     fixed_shapes = True
@@ -96,6 +96,11 @@ class MaskedLanguageModelling(Task[BERT]):
         """Write both parts as ids, as for a language model; see `Task.prepare`."""
         data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
         return {key: data[key] for key in cls.keys | cls.later_keys}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Those of the material, and what the tokenizer loses of it."""
+        return (*super().notices, *lost_notice(self.data))
 
     def compile(self) -> None:
         """Fuse the head with the loss, so that the logits are read once."""
