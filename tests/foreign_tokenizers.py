@@ -24,11 +24,11 @@ def foreign(model: Any, trainer: Any, *, normalizer: Any = None, pre: Any = None
     return Tokenizer(made)
 
 
-def word_piece(normalizer: Any = None) -> Tokenizer:
+def word_piece(normalizer: Any = None, special: tuple[str, ...] = ()) -> Tokenizer:
     """As BERT's: words are split at white space and punctuation."""
     return foreign(
         models.WordPiece(unk_token="[UNK]"),
-        trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]"], show_progress=False),
+        trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]", *special], show_progress=False),
         normalizer=normalizer,
         pre=pre_tokenizers.BertPreTokenizer(),
         decoder=decoders.WordPiece(),
