@@ -73,7 +73,7 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             if last is not None and _is_finite(last):
                 shown.append(last)
                 axes.plot(
-                    best[:1], [last], linestyle="", marker="D", markersize=8, zorder=6, color="#54278f",
+                    best[:1], [last], linestyle="", marker="D", markersize=6, zorder=6, color="#54278f",
                     markeredgecolor="white", label=f"held out: {last:.3f}",
                 )  # fmt: skip
         low, high = loss_limits([mean, validated], shown, figures.get("floor"))
