@@ -233,8 +233,8 @@ class LanguageModelling(Task[GPT]):
         if self.floor is not None:
             if found < BELOW_FLOOR * self.floor:
                 text = tr(
-                    "the held-out loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the model "
-                    "has seen the held-out part, or sees the tokens that it is to predict.",
+                    "the validation loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the "
+                    "model has seen the held-out part, or sees the tokens that it is to predict.",
                     found=found,
                     floor=self.floor,
                 )
@@ -243,7 +243,7 @@ class LanguageModelling(Task[GPT]):
             share = overlap(self.train, self.val, max(1, passage_of(self.data) * SHORT // PASSAGE))
             if share >= SIMILAR:
                 text = tr(
-                    "the held-out loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
+                    "the validation loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
                     "{share:.0%} of the held-out part stands in the training part in passages of {length} characters: "
                     "it has copies with small changes. Hold out another text.",
                     found=found,
@@ -263,7 +263,7 @@ class LanguageModelling(Task[GPT]):
 
         Nats per token where the tokenizer loses too much of the text.
         """
-        if "nats_per_char" not in figures:
+        if self.lost.too_much:
             return f"{figures['loss_per_token']:.3f} nats/token"
         beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
         if "baseline_nats_per_char" in figures:
