@@ -7,6 +7,7 @@ taken, damaged; settings that are unknown, misspelt, out of range, of the wrong 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import errno
 import importlib
 import io
@@ -459,7 +460,7 @@ def test_tokenizers_by_name_and_by_file(jumok: Jumok, text: Path, kind: str) -> 
 
 def test_every_setting_has_a_flag(jumok: Jumok) -> None:
     help_text = jumok("train", "--help").out
-    fields = [c for config in (GPTConfig, EncoderDecoderConfig, TrainConfig) for c in config.__dataclass_fields__]
+    fields = [f.name for c in (GPTConfig, EncoderDecoderConfig, TrainConfig) for f in dataclasses.fields(c)]
     missing = [name for name in fields if name not in FROM_THE_TEXT and f"--{name.replace('_', '-')}" not in help_text]
     assert missing == []
 
@@ -605,7 +606,7 @@ def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> Non
     values = end.json
     assert set(values) == {
         "nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "chars", "bytes", "tokens",
-        "baseline_nats_per_char", "seen_in_training",
+        "lost_chars", "lost_example", "lower_bound", "baseline_nats_per_char", "seen_in_training",
     }  # fmt: skip
     assert (values["chars"], values["bytes"]) == (len(tales), len(tales.encode()))
     assert values["bits_per_char"] == pytest.approx(values["nats_per_char"] / np.log(2), rel=1e-4)

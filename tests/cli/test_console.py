@@ -58,10 +58,10 @@ def bars(file: io.StringIO) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "shown", "left_out"),
     [
-        (60, ["step 12,345"], ["held out", "tokens/s"]),
-        (80, ["step 12,345", "loss 2.346", "12,346 tokens/s"], ["held out"]),
-        (100, ["step 12,345", "loss 2.346", "held out 2.641 nats/char"], ["tokens/s"]),
-        (200, ["step 12,345", "loss 2.346", "held out 2.641 nats/char", "12,346 tokens/s"], []),
+        (60, ["step 12,345"], ["validation", "tokens/s"]),
+        (80, ["step 12,345", "loss 2.346", "12,346 tokens/s"], ["validation"]),
+        (100, ["step 12,345", "loss 2.346", "validation 2.641 nats/char"], ["tokens/s"]),
+        (200, ["step 12,345", "loss 2.346", "validation 2.641 nats/char", "12,346 tokens/s"], []),
     ],
 )
 def test_the_progress_line_keeps_what_matters(

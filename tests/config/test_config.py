@@ -6,6 +6,7 @@ together.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -22,6 +23,8 @@ from jumok.config import (
     BERTConfig,
     EncoderDecoderConfig,
     GPTConfig,
+    GPTVariantConfig,
+    RungConfig,
     TrainConfig,
     configure,
     field_choices,
@@ -212,6 +215,75 @@ def test_a_configuration_remembers_what_was_given() -> None:
     assert given_fields(training) == {"steps": 3}
     _, training = configure({"task": "classify"})
     assert (training.passes, given_fields(training)) == (2.0, {"task": "classify"})
+
+
+CHANGES: dict[str, Any] = {  # to values that fit the defaults of all the others
+    "n_embd": 512, "n_head": 2, "n_kv_head": 2, "n_decoder_head": 2, "head_dim": 32, "family": "classic",
+    "activation": "relu", "pooling": "mean", "task": "mlm", "optimizer": "adamw", "schedule": "cosine",
+    "precision": "float32", "attention": "fused", "compile": "off", "mixing": "none", "head": "pooler",
+    "embedding_width": 256, "minutes": 3.0, "labels": ("no", "yes"), "eos_ids": (1,), "rope_scaling": None,
+    "sliding_layers": (0,), "norm": "layer", "architecture": "llama", "warmup": 0.5, "scale_embedding": True,
+    "rotary_dim": 32,
+}  # fmt: skip
+
+
+def changed(kind: type[Any], field: dataclasses.Field[Any]) -> Any:
+    """Another value for a field, which the default values of all others allow; None: there is none."""
+    default, named = getattr(kind(), field.name), CHANGES.get(field.name)
+    if field_types(kind)[field.name] is bool:
+        return not default
+    if isinstance(named, str):
+        allowed = field_choices(kind).get(field.name, (named,))
+        named = named if named in allowed and named != default else next(one for one in allowed if one != default)
+    if field.name in CHANGES:
+        return named
+    return field_types(kind)[field.name](1 if default is None else default / 2 or 0.25)
+
+
+@pytest.mark.parametrize(
+    "kind", [TrainConfig, GPTConfig, RungConfig, GPTVariantConfig, BERTConfig, EncoderDecoderConfig]
+)
+def test_a_replaced_field_is_given_and_no_other(kind: type[Any]) -> None:
+    """`dataclasses.replace` marked 35 of 38 fields as given, so the defaults of a task and a text were overridden."""
+    checked = 0
+    for field in dataclasses.fields(kind):
+        value = changed(kind, field)
+        try:
+            direct = kind(**{field.name: value})
+        except ConfigError:  # needs another field, too
+            continue
+        if value is None or value == getattr(kind(), field.name):
+            continue
+        found, checked = dataclasses.replace(kind(), **{field.name: value}), checked + 1
+        assert (found, given_fields(found)) == (direct, given_fields(direct)), field.name
+        again = dataclasses.replace(found)
+        assert (again, given_fields(again)) == (direct, given_fields(direct)), field.name
+        for same in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+            assert (same, given_fields(same)) == (direct, given_fields(direct)), field.name
+        assert given_fields(kind(**dataclasses.asdict(found))) == given_fields(direct), field.name
+        assert "replaced" not in dataclasses.asdict(found)
+    assert checked >= len(dataclasses.fields(kind)) - 8
+
+
+def test_what_was_given_stays_given_when_another_field_is_replaced() -> None:
+    """Zero turns a default of the task off, also where it is the default of the field."""
+    found = dataclasses.replace(TrainConfig(task="classify", lm_weight=0.0), seed=1)
+    assert given_fields(found) == {"task": "classify", "lm_weight": 0.0, "seed": 1}
+    assert given_fields(dataclasses.replace(found, lm_weight=0.5, seed=2))["lm_weight"] == 0.5
+    assert given_fields(dataclasses.replace(TrainConfig(steps=3), steps=None)) == {}
+
+
+def test_a_value_that_follows_from_others_follows_a_replaced_one() -> None:
+    """The ten minutes of a configuration without a length stood beside the steps that replaced them; and head_dim=64 of
+    n_embd=256 was kept for another width."""
+    assert dataclasses.replace(TrainConfig(), steps=5) == TrainConfig(steps=5)
+    wider = dataclasses.replace(GPTConfig(n_embd=256), n_embd=512)
+    assert wider == GPTConfig(n_embd=512)
+    assert dataclasses.replace(GPTConfig(n_embd=256, head_dim=32), n_embd=512).head_dim == 32
+    model, _ = configure({"dropout": 0.2}, init=GPTConfig(vocab_size=9, n_embd=256, head_dim=16))
+    assert dataclasses.replace(model, dropout=0.1).head_dim == 16  # that of the parameters to begin with
+    with pytest.raises(ConfigError, match="steps=5 and minutes=3 were both given"):
+        dataclasses.replace(TrainConfig(minutes=3.0), steps=5)
 
 
 def test_types_and_choices_of_fields() -> None:

@@ -160,6 +160,7 @@ def test_every_field_follows_from_the_nats(kind: str, text: str):
 def test_the_fields_are_those_of_the_command():
     assert [field.name for field in dataclasses.fields(TextEvaluation)] == [
         "nats_per_char", "bits_per_char", "bits_per_byte", "loss_per_token", "perplexity", "chars", "bytes", "tokens",
+        "lost_chars", "lost_example", "lower_bound",
     ]  # fmt: skip
 
 

@@ -389,7 +389,7 @@ def test_a_run_is_told_of_in_korean_from_beginning_to_end(
     for line in (
         "  학습 전: ",
         "스텝 4 · ",
-        " · 검증 ",
+        " · 중간 검증 ",
         "이 스텝을 마치고 저장합니다",
         "이어서 학습하려면:\n  jumok train --resume",
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_stock_weights_in_our_class_give_the_same_logits(shape: dict[str, Any]):
     for parameter in stock.parameters():
         nn.init.normal_(parameter, std=0.5)
     assert our_config(stock.config.to_dict() | {"architectures": [type(stock).__name__]}, "here") == GPTConfig(
-        **{name: getattr(config, name) for name in config.__dataclass_fields__ if "dropout" not in name},
+        **{f.name: getattr(config, f.name) for f in dataclasses.fields(config) if "dropout" not in f.name},
         dropout=0.1 if config.family == "classic" else 0.0,  # what GPT2Config has by default
         attention_dropout=0.1 if config.family == "classic" else 0.0,
     )

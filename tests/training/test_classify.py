@@ -569,3 +569,14 @@ def test_token_dropout_depends_on_the_number_of_the_batch_alone(start_run: Start
     one.batch(3)
     for mine, theirs in zip(one.batch(1), other.batch(1), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.slow
+def test_token_dropout_does_not_depend_on_the_order_of_an_epoch(start_run: Start) -> None:
+    """Batch n left out the tokens that the numbers chose which had put the rows of epoch n in order."""
+    dropping, plain = (start_run(out=str(share), token_dropout=share).task for share in (0.5, 0.0))
+    for number in range(3):
+        ids, lengths, _ = plain.batch(number)
+        order = np.random.Generator(np.random.PCG64((0, number)))  # of the seed of SETTINGS and an epoch
+        found, _ = thinned(ids, lengths, 0.5, plain.framing, order)
+        assert not torch.equal(dropping.batch(number)[0], found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ import pytest
 from conftest import TINY, Jumok, assert_same, events_of, fork, tiny_run
 from jumok import cli
 from jumok import text as reader
+from jumok.config import GPTConfig, TrainConfig
 from jumok.errors import ResumeError, RunError
 from jumok.runs.checkpoints import NUMBERS, TENSORS
 from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
@@ -696,3 +698,31 @@ def test_a_step_that_is_no_number_is_damage(stopped: Path) -> None:
     found, said = RunFolder(stopped).checkpoints.newest()
     assert found is None
     assert all("step '4'" in one for one in said)
+
+
+def test_a_replaced_configuration_resumes_and_trains_further(start: Start, tmp_path: Path, story_text: Text) -> None:
+    """`dataclasses.replace(config, steps=...)` gave all fields, so what the text had decided counted as contradicted:
+    `resume` refused weight_decay, passes and whatever else the task had set."""
+    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32")
+    with Trainer.start(tmp_path / "run", story_text, GPTConfig(n_layer=1, n_embd=16), begun, device="cpu") as trainer:
+        assert trainer.config.weight_decay == 0.5 != begun.weight_decay
+        list(trainer.run())
+    for again in (begun, trainer.config, TrainConfig()):
+        longer = dataclasses.replace(again, steps=3)
+        with Trainer.resume(tmp_path / "run", training=longer, device="cpu") as resumed:
+            assert (resumed.config.steps, resumed.config.weight_decay) == (3, 0.5)
+    for field in dataclasses.fields(TrainConfig):
+        same = dataclasses.replace(begun, **{field.name: getattr(trainer.config, field.name)})
+        Trainer.resume(tmp_path / "run", training=dataclasses.replace(same, steps=3), device="cpu").close()
+    with pytest.raises(ResumeError, match=r"started with seed=0, not 1\."):
+        Trainer.resume(tmp_path / "run", training=dataclasses.replace(begun, seed=1, steps=3), device="cpu")
+
+
+def test_a_replaced_configuration_leaves_to_the_text_what_was_left(tmp_path: Path, story_text: Text) -> None:
+    """The weight decay of a language model with Muon became that of the field, 0.1, by a replaced seed."""
+    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32")
+    shape = dataclasses.replace(GPTConfig(n_embd=16), n_layer=1)
+    for training, decay in ((begun, 0.5), (dataclasses.replace(begun, weight_decay=0.2), 0.2)):
+        again = dataclasses.replace(training, seed=3)
+        with Trainer.start(tmp_path / str(decay), story_text, shape, again, device="cpu") as trainer:
+            assert (trainer.config.seed, trainer.config.weight_decay) == (3, decay)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 import jumok
@@ -29,12 +30,15 @@ from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
+from jumok.serve.desk.curves import Curve, Tail
 from jumok.text import Text
 from jumok.training.optim import rate
 from jumok.training.settings import configurations
 from jumok.training.subscribers import pictures
+from jumok.training.subscribers.progress import TrainingView
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
+from jumok.view.training_pictures import draw_loss
 
 pytestmark = pytest.mark.slow
 
@@ -859,3 +863,49 @@ def test_config_of_a_run_holds_nothing_open(start: Start) -> None:
     assert recorded["attention"] in ("chunked", "fused")
     assert recorded["compile"] == "off"  # eight steps do not pay for it
     assert TrainConfig(**{k: v for k, v in recorded.items() if k != "planned_tokens"}) == trainer.config
+
+
+def test_a_run_has_one_held_out_figure(
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal, the picture and config.json had three validation figures for one run, all named "held out"."""
+    legends: list[list[str]] = []
+    savefig = Figure.savefig
+
+    def note(figure: Figure, *args: Any, **options: Any) -> None:
+        legends.extend([text.get_text() for text in legend.get_texts()] for legend in figure.legends)
+        savefig(figure, *args, **options)
+
+    trainer = start(eval_tokens=64)
+    with TrainingView(tmp_path / "run") as view:
+        for event in trainer.run():
+            view.show(event)
+            if isinstance(event, Eval):
+                metrics = trainer.folder.read_config()["metrics"]
+                assert metrics == {"step": event.step, "validation": event.figures}
+    assert isinstance(event, Finish)
+    wanted = f"{event.figures['loss']:.3f}"
+    assert trainer.folder.read_config()["metrics"] == {"step": event.step, **event.figures}
+    said = [line for line in capfd.readouterr().err.splitlines() if "held out" in line]
+    assert len(said) == 1
+    assert wanted in said[0]
+    monkeypatch.setattr(Figure, "savefig", note)
+    draw_loss(trainer.folder.logs.events(), tmp_path / "loss.png")
+    assert [name for name in legends[-1] if "held out" in name] == [f"held out: {wanted}"]
+    curve = Curve(Tail(tmp_path / "run" / "metrics.jsonl"))
+    curve.update()
+    assert curve.held_out == event.headline
+
+
+def test_an_interrupted_run_has_the_figures_of_its_best_validation_under_that_name(
+    start: Start, tmp_path: Path
+) -> None:
+    trainer = start()
+    with TrainingView(tmp_path / "run", quiet=True) as view:
+        for event in trainer.run():
+            view.show(event)
+            if isinstance(event, Eval):
+                trainer.request_stop()
+                figures = {name: value for name, value in event.figures.items() if name != "loss"}
+    assert view.summary["validation"] == figures
+    assert "nats_per_char" not in view.summary

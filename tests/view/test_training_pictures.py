@@ -178,8 +178,8 @@ def test_the_legend_names_the_best_validation(tmp_path: Path, shown: list[Any]) 
     events += [held_out(100, 1.25, floor=0.5), held_out(190, 2.0, best=False, floor=0.5)]
     draw_loss(events, tmp_path / "loss.png")
     names = [text.get_text() for text in shown[0].legends[0].get_texts()]
-    assert names == ["start of a stage", "training, each batch", "training, running mean", "held out",
-                     "best: 1.250 at step 100", "floor of the text: 0.500"]  # fmt: skip
+    assert names == ["start of a stage", "training, each batch", "training, running mean", "validation",
+                     "best validation: 1.250 at step 100", "floor of the text: 0.500"]  # fmt: skip
     top = max(shown[0].axes[0].lines, key=lambda line: line.get_zorder())
     assert list(top.get_xydata()[0]) == [100, 1.25]
 
@@ -191,7 +191,7 @@ def test_losses_that_are_no_numbers_are_left_out(tmp_path: Path, shown: list[Any
     draw_loss([*numbers, *validations], tmp_path / "loss.png")
     lines = {line.get_label(): line.get_xdata() for line in shown[0].axes[0].lines}
     assert list(lines["training, each batch"]) == [1, 5]
-    assert list(lines["held out"]) == [3]
+    assert list(lines["validation"]) == [3]
 
 
 def test_the_mean_does_not_lag_behind_a_fall() -> None:
@@ -209,5 +209,5 @@ def test_no_line_connects_a_teacher_and_its_student(tmp_path: Path, shown: list[
     lines = {(line.get_label(), *map(float, line.get_xdata()[:1])): line for line in axes.get_lines()}
     assert set(lines["training, running mean", 1.0].get_ydata()) == {3.0}
     assert set(lines["training, running mean", 101.0].get_ydata()) == {6.0}
-    assert list(lines["held out", 100.0].get_xdata()) == [100.0]
-    assert list(lines["held out", 150.0].get_xdata()) == [150.0]
+    assert list(lines["validation", 100.0].get_xdata()) == [100.0]
+    assert list(lines["validation", 150.0].get_xdata()) == [150.0]

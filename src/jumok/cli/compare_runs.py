@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from jumok.evaluation.by_position import LossByPosition
 
 OPTIONS = {
-    "lm": (*READING, "adapt", "adapt_rate"),
+    "lm": (*READING, "adapt", "adapt_rate", "allow_lossy"),
     "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
 }
+PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte", "adapted_nats_per_char"}
 # The figures in the table, by task. Those of tokens are left out: runs may have different tokenizers.
 FIGURES = {
     "lm": ("nats_per_char", "bits_per_char", "bits_per_byte", "tokens_per_char"),
@@ -65,7 +66,7 @@ def _is_model(argument: str) -> bool:
 
 def require_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not apply to the task of a model."""
-    known = (*READING, *COLUMN_NAMES, "beam", "adapt", "adapt_rate")
+    known = (*READING, *COLUMN_NAMES, "beam", "adapt", "adapt_rate", "allow_lossy")
     strange = [name for name in known if flags[name] not in (None, False) and name not in OPTIONS[task]]
     if strange:
         option, *options = (name.replace("_", "-") for name in (strange[0], *OPTIONS[task]))
@@ -96,7 +97,7 @@ def require_picture(task: str, picture: Path | None) -> None:
 # --- one model --------------------------------------------------------------------------------------------------------
 
 
-def measure(task: str, model: Any, material: Any, beam: int) -> Any:
+def measure(task: str, model: Any, material: Any, flags: Mapping[str, Any]) -> Any:
     """The figures of the task, as a dataclass."""
     if task == "classify":
         from jumok.evaluation.classification import evaluate_classes
@@ -105,23 +106,61 @@ def measure(task: str, model: Any, material: Any, beam: int) -> Any:
     if task == "seq2seq":
         from jumok.evaluation.seq2seq import evaluate_pairs
 
-        return evaluate_pairs(model, material, beam=beam)
+        return evaluate_pairs(model, material, beam=flags["beam"] or 1)
     if task == "mlm":
         from jumok.evaluation.masked import evaluate_masked
 
         return evaluate_masked(model, material)
     from jumok.evaluation.language_model import evaluate_text
 
-    return evaluate_text(model, material)
+    return evaluate_text(model, material, allow_lossy=flags["allow_lossy"])
 
 
-def adapted(model: Any, material: Any, rate: float | None, *, quiet: bool) -> dict[str, Any]:
+def adapted(model: Any, material: Any, flags: Mapping[str, Any], *, quiet: bool) -> dict[str, Any]:
     """The figures of a language model that learns from the text while it reads, with a progress bar."""
     from jumok.cli.console.evaluation import AdaptingView
     from jumok.evaluation.dynamic import evaluate_text_dynamically
 
     with AdaptingView(quiet=quiet) as view:
-        return dataclasses.asdict(evaluate_text_dynamically(model, material, rate=rate, progress=view.show))
+        found = evaluate_text_dynamically(
+            model, material, rate=flags["adapt_rate"], progress=view.show, allow_lossy=flags["allow_lossy"]
+        )
+        return dataclasses.asdict(found)
+
+
+def tell_lost_text(figures: Any, run: str = "", *, quiet: bool) -> None:
+    """Tell what the tokenizer of a language model loses of the text, and what that means for the figures.
+
+    Args:
+        run: its name, if there are several.
+    """
+    from jumok.evaluation.language_model import TextEvaluation
+
+    if not isinstance(figures, TextEvaluation) or not figures.lost_chars:
+        return
+    if figures.lower_bound:
+        meaning = tr(
+            "The model need not predict what is lost, so the figures per character and per byte are lower bounds (≥), "
+            "and do not compare with those of other tokenizers."
+        )
+    elif figures.lost.too_much:
+        meaning = tr(
+            "The model need not predict what is lost, so figures per character and per byte would be too good, and are "
+            "left out. {--allow-lossy} shows them as lower bounds. Losses per token compare among models with this "
+            "tokenizer."
+        )
+    else:
+        meaning = tr("That is too little to change the figures per character.")
+    text = f"{figures.lost.describe()} {meaning}"
+    say(f"{run}: {text}" if run else text, quiet=quiet)
+
+
+def mark_lower_bounds(figures: dict[str, Any]) -> None:
+    """Turn figures that are only lower bounds into text that says so, for a table."""
+    if figures.get("lower_bound"):
+        for name in PER_CHARACTER & figures.keys():
+            if figures[name] is not None:
+                figures[name] = f"≥ {figures[name]:.4f}"
 
 
 def warn_of_training_data(seen: float | None, run: str = "", *, quiet: bool) -> None:
@@ -174,13 +213,15 @@ def compare(
             say(materials[columns].describe(), quiet=quiet)
         say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
-            row, curve = _row(run, task, materials[columns], device, flags, quiet=quiet, verify=verify)
+            row, curve = _row(run, name, task, materials[columns], device, flags, quiet=quiet, verify=verify)
         except JumokError as error:
             raise type(error)("{error}", error=f"{name}: {error}") from error
         warn_of_training_data(row["seen_in_training"], name, quiet=quiet)
         rows.append({"name": name, **row})
         if curve is not None:
             curves[name] = curve
+    if not curves:
+        picture = None
     if picture is not None:
         draw(curves, picture, quiet=quiet)
     if as_json:
@@ -188,6 +229,7 @@ def compare(
     else:
         for row in rows:
             row["adapted_nats_per_char"] = row.get("adapted", {}).get("nats_per_char")
+            mark_lower_bounds(row)
         show_models(rows, ("parameters", *FIGURES[task], "adapted_nats_per_char", "tokens_per_second"))
 
 
@@ -232,7 +274,7 @@ def _task_of_all(runs: Sequence[Path]) -> str:
 
 
 def _row(
-    run: Path, task: str, material: Any, device: str, flags: Mapping[str, Any], *, quiet: bool, verify: bool
+    run: Path, name: str, task: str, material: Any, device: str, flags: Mapping[str, Any], *, quiet: bool, verify: bool
 ) -> tuple[dict[str, Any], LossByPosition | None]:
     """The figures of a model, and its loss by position if it is a language model."""
     from jumok import device as devices
@@ -241,8 +283,10 @@ def _row(
 
     model = load(run, str(devices.choose_device(device)), verify=verify)
     began = time.perf_counter()
-    figures = dataclasses.asdict(measure(task, model, material, flags["beam"] or 1))
+    measured = measure(task, model, material, flags)
     seconds = time.perf_counter() - began
+    tell_lost_text(measured, name, quiet=quiet)
+    figures = dataclasses.asdict(measured)
     trained = task_of_run(run)
     comparison: dict[str, Any] = {} if trained is None else trained.comparison(material)
     row = {
@@ -253,14 +297,17 @@ def _row(
         "seen_in_training": comparison.get("seen_in_training"),
     }
     if flags["adapt"]:
-        row["adapted"] = adapted(model, material, flags["adapt_rate"], quiet=quiet)
+        row["adapted"] = adapted(model, material, flags, quiet=quiet)
     if task != "lm":
         return row, None
+    row["tokens_per_char"] = figures["tokens"] / figures["chars"]
+    if figures["nats_per_char"] is None:
+        return {**row, "by_position": None}, None
     from jumok.evaluation.by_position import loss_by_position
 
-    curve = loss_by_position(model, material)
+    curve = loss_by_position(model, material, allow_lossy=flags["allow_lossy"])
     by_position = {"context_chars": list(curve.context_chars), "nats_per_char": list(curve.nats_per_char)}
-    return {**row, "tokens_per_char": figures["tokens"] / figures["chars"], "by_position": by_position}, curve
+    return {**row, "by_position": by_position}, curve
 
 
 def draw(curves: Mapping[str, LossByPosition], picture: Path, *, quiet: bool) -> None:

@@ -13,7 +13,14 @@ from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.material import read_material, recorded_columns
 from jumok.messages import tr
 
-ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that the table leaves out
+ONLY_JSON = {
+    "confusion",
+    "f1",
+    "labels",
+    "seen_in_training",
+    "lost_example",
+    "lower_bound",
+}  # figures that the table leaves out
 
 
 @click.command(
@@ -46,6 +53,11 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training"}  # figures that th
     help="draw the loss by the length of the context, as .png, .svg or .pdf",
 )
 @option("--adapt", is_flag=True, help="also evaluate while learning from the text (dynamic evaluation)")
+@option(
+    "--allow-lossy",
+    is_flag=True,
+    help="show figures per character as lower bounds where the tokenizer loses characters of the text",
+)
 @option("--adapt-rate", type=float, help="learning rate of --adapt, relative to the norm of each tensor [0.003]")
 @verification
 @common()
@@ -64,6 +76,8 @@ def evaluate(
     A language model predicts each character once, with the text before it as context. A masked language model predicts
     15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
     with its targets. Figures per character and per byte are comparable across tokenizers; figures per token are not.
+    Where a tokenizer loses more than 0.1% of the characters (unknown words, capitals, spaces), figures per character
+    are left out; --allow-lossy shows them as lower bounds.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table, and
@@ -96,7 +110,16 @@ def _evaluate_one(
     verify: bool,
 ) -> None:
     from jumok import device as devices
-    from jumok.cli.compare_runs import adapted, draw, measure, require_options, require_picture, warn_of_training_data
+    from jumok.cli.compare_runs import (
+        adapted,
+        draw,
+        mark_lower_bounds,
+        measure,
+        require_options,
+        require_picture,
+        tell_lost_text,
+        warn_of_training_data,
+    )
     from jumok.cli.console.tables import show_figures
     from jumok.models import task_of
     from jumok.runs.load import load
@@ -111,19 +134,25 @@ def _evaluate_one(
         require_masked_model(model)  # before the text is read, which may take long
     material: Any = read_material(task, texts, flags, recorded_columns(run))
     say(material.describe(), quiet=quiet)
-    measured = dataclasses.asdict(measure(task, model, material, flags["beam"] or 1))
-    figures = _with_baselines(measured, run, material)
+    measured = measure(task, model, material, flags)
+    tell_lost_text(measured, quiet=quiet)
+    figures = _with_baselines(dataclasses.asdict(measured), run, material)
     if flags["adapt"]:
-        figures["adapted"] = adapted(model, material, flags["adapt_rate"], quiet=quiet)
+        figures["adapted"] = adapted(model, material, flags, quiet=quiet)
     warn_of_training_data(figures["seen_in_training"], quiet=quiet)
     if picture is not None:
         from jumok.evaluation.by_position import loss_by_position
 
-        draw({run.resolve().name: loss_by_position(model, material)}, picture, quiet=quiet)
+        curve = loss_by_position(model, material, allow_lossy=flags["allow_lossy"])
+        draw({run.resolve().name: curve}, picture, quiet=quiet)
     if as_json:
         print_json(plain_floats(figures))
     else:
         learned = figures.pop("adapted", None)
+        if not figures.get("lost_chars"):
+            figures.pop("lost_chars", None)
+        for found in filter(None, (figures, learned)):
+            mark_lower_bounds(found)
         shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
         show_figures(shown, learned)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import require_types, setting
+from jumok.config._fields import Configuration, require_types, setting
 from jumok.config._model import (
     LARGEST_EPSILON,
     BlockConfig,
@@ -58,7 +58,8 @@ class BERTConfig(ModelConfig):
     )
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         object.__setattr__(self, "labels", distinct_labels(self.labels))
         self._read_frame()
         require_types(self)

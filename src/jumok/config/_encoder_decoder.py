@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import require_types, setting
+from jumok.config._fields import Configuration, require_types, setting
 from jumok.config._generation import GenerationRules
 from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
 from jumok.errors import ConfigError
@@ -54,7 +54,8 @@ class EncoderDecoderConfig(ModelConfig):
     forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
     generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         self._read_frame()
         object.__setattr__(self, "generation", GenerationRules.of(self.generation, self.vocab_size))
         require_types(self)

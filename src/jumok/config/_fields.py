@@ -7,6 +7,8 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from jumok.config._checks import require_type
@@ -21,16 +23,37 @@ Config = TypeVar("Config", bound="DataclassInstance")
 _hints: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)  # which evaluates text each time
 
 
+@dataclass(frozen=True, kw_only=True)
 class Configuration:
     """Base class of configurations. It records which fields were given (not None) on creation; see `given_fields`.
 
-    Equality ignores which fields were given.
+    Equality ignores which fields were given. `dataclasses.replace` passes on the value of each `InitVar`, which is here
+    the configuration that is replaced: what was given stays given, a changed field is given as well, and a value that
+    followed from other fields, such as head_dim, follows from them again. A call that names every field, such as one
+    with the content of `to_dict`, gives those that differ from their defaults.
     """
 
-    def __new__(cls, **values: Any) -> Self:
+    replaced: InitVar[Any] = None
+
+    def __new__(cls, *, replaced: Configuration | None = None, **values: Any) -> Self:
         config = super().__new__(cls)
-        remember_given(config, (name for name, value in values.items() if value is not None))
+        given = {name for name, value in values.items() if value is not None}
+        if replaced is not None:
+            before = given_fields(replaced)
+            given = {name for name in given if name in before or values[name] != getattr(replaced, name)}
+        every = replaced is None and values.keys() >= {field.name for field in dataclasses.fields(cls)}
+        object.__setattr__(config, "_given", None if every else frozenset(given))
         return config
+
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        if replaced is None:
+            return
+        for name in _following_fields(replaced) - given_fields(self).keys():
+            object.__setattr__(self, name, None)
+
+
+# `dataclasses.replace` reads this attribute of the configuration that it replaces.
+Configuration.replaced = property(lambda config: config)  # type: ignore[attr-defined]
 
 
 def remember_given(config: Configuration, names: Iterable[str]) -> None:
@@ -42,7 +65,29 @@ def given_fields(config: Configuration | None) -> dict[str, Any]:
     """Return the fields that were given on creation, by name; {} for None."""
     if config is None:
         return {}
-    return {name: value for name, value in vars(config).items() if name in vars(config)["_given"]}
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    names = vars(config)["_given"]
+    if names is None:
+        following, usual = (
+            _following_fields(config),
+            {field.name: field.default for field in dataclasses.fields(config)},
+        )
+        names = {name for name, value in values.items() if value != usual[name] and name not in following}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _following_fields(config: Configuration) -> set[str]:
+    """Return the fields with a derived default whose values are those that follow from the other fields."""
+    fields = sorted(dataclasses.fields(config), key=lambda field: field.default is None)
+    chosen, following = dict[str, Any](), set[str]()
+    for field in fields:
+        value = getattr(config, field.name)
+        with suppress(ConfigError):  # the fields so far do not fit together without this one
+            if field.default is None and value == getattr(type(config)(**chosen), field.name):
+                following.add(field.name)
+                continue
+        chosen[field.name] = value
+    return following
 
 
 def setting(default: Any, help: str) -> Any:
@@ -54,6 +99,8 @@ def field_types(config: type) -> dict[str, Any]:
     """Return the plain type (int, float, bool, str, tuple) of each field, without None."""
     plain = {}
     for name, hint in _hints(config).items():
+        if isinstance(hint, InitVar):
+            continue
         if isinstance(hint, types.UnionType):
             hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
         outer = typing.get_origin(hint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range, require_type
-from jumok.config._fields import require_types, setting
+from jumok.config._fields import Configuration, require_types, setting
 from jumok.config._generation import GenerationRules
 from jumok.config._model import (
     LARGEST_BASE,
@@ -69,7 +69,8 @@ class GPTConfig(ModelConfig):
     eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
     generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         object.__setattr__(self, "labels", distinct_labels(self.labels))
         if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
             object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
@@ -189,8 +190,8 @@ class RungConfig(GPTConfig):
     residual: bool = setting(True, "whether a block adds to its input, or replaces it")
     norm: bool = setting(True, "whether there are norms")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         require_choice("mixing", self.mixing, typing.get_args(Mixing))
         if (
             self.mixing == "average"

@@ -93,7 +93,8 @@ class TrainConfig(Configuration):
         False, "FSDP: each process keeps a part of the parameters, gradients and moments (no effect with one process)"
     )
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
+        super().__post_init__(replaced)
         require_types(self)
         if self.minutes is not None and not 0 < self.minutes <= MOST_MINUTES:
             raise ConfigError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._checks import nearest_multiples, require_choice, require_range, require_type
-from jumok.config._fields import from_dict, require_types, setting
+from jumok.config._fields import Configuration, from_dict, require_types, setting
 from jumok.config._gpt import GPTConfig
 from jumok.config._model import LARGEST_SIZE, BlockConfig
 from jumok.errors import ConfigError
@@ -122,14 +122,14 @@ class GPTVariantConfig(GPTConfig):
     sliding_window: int | None = setting(None, "number of tokens that a token sees, itself included; none: all")
     sliding_layers: tuple[int, ...] = setting(None, "layers with the sliding window [all]")
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, replaced: Configuration | None) -> None:
         scaling: object = self.rope_scaling
         layers: object = self.sliding_layers
         if isinstance(scaling, Mapping):
             object.__setattr__(self, "rope_scaling", from_dict(RopeScaling, scaling))
         if isinstance(layers, list):
             object.__setattr__(self, "sliding_layers", tuple(layers))
-        super().__post_init__()
+        super().__post_init__(replaced)
         if self.family != "modern":
             raise ConfigError("family={family!r} has no rotary positions; leave it out.", family=self.family)
         require_choice("architecture", self.architecture, typing.get_args(Architecture))

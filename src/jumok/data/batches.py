@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.data.ids import IdSequence
+from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import MULTIPLE
 
 
@@ -54,7 +55,7 @@ class Batches:
     def _start(self, index: int) -> int:
         epoch, place = divmod(index, self.windows)
         if epoch != self._epoch:
-            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
+            random = random_for(Purpose.ORDER, self.seed, epoch)
             slack = len(self.ids) - 1 - self.windows * self.context_length  # the largest offset
             shift = random.integers(0, slack + 1)
             self._starts = shift + random.permutation(self.windows) * self.context_length
@@ -108,7 +109,7 @@ class LengthBatches:
         """Return the row numbers of batch `number`, counted from 0."""
         epoch, place = divmod(number, self.count)
         if epoch != self._epoch:
-            random = np.random.Generator(np.random.PCG64((self.seed, epoch)))
+            random = random_for(Purpose.ORDER, self.seed, epoch)
             self._rows = self._sorted(random.permutation(len(self._keys)))
             self._order = random.permutation(self.count)
             if self.weights is not None:

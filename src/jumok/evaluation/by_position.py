@@ -17,13 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from jumok.data.rows import evenly_spread
-from jumok.evaluation.language_model import encoded, hidden_states, windows
+from jumok.evaluation.language_model import encoded, hidden_states, require_whole, windows
 from jumok.models.checks import require_finite_losses, require_tokenizer
 from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
+from jumok.tokenizers import lost_text
 
 MOST_TOKENS = 1 << 17  # that are predicted; of a longer text windows evenly spread over it
 BINS = 2  # for each doubling of the context
@@ -43,23 +44,30 @@ class LossByPosition:
 
 
 @torch.inference_mode()
-def loss_by_position(model: GPT, text: str | Text, *, most_tokens: int = MOST_TOKENS) -> LossByPosition:
+def loss_by_position(
+    model: GPT, text: str | Text, *, most_tokens: int = MOST_TOKENS, allow_lossy: bool = False
+) -> LossByPosition:
     """Predict tokens of a text with 1, 2, ... context_length tokens before them.
 
     Args:
         model: with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
         text: the text itself, or one that `jumok.text.read` returned. The window at its beginning starts as
             `generate` without a prompt. most_tokens: predicted, about.
+        allow_lossy: also where the tokenizer loses too much of the text, as lower bounds; see
+            `jumok.evaluation.language_model`.
 
     Raises:
         TextError: the text is empty, or has no tokens.
-        TokenizerError: the model has no tokenizer, one with other ids, or one that cannot encode the text.
+        TokenizerError: the model has no tokenizer, one with other ids, or one that cannot encode the text or loses too
+            much of it.
         JumokError: the losses are not finite.
     """
     tokenizer, context = require_tokenizer(model), model.config.context_length
     start = start_ids(model.config, tokenizer)[-1:]
     chars = text.chars if isinstance(text, Text) else len(nfc(text))
     with encoded(text, tokenizer) as ids:
+        if not allow_lossy:
+            require_whole(lost_text(tokenizer, text))
         count, width = len(ids), min(context, len(ids))
         whole = windows(count, context, context)[: max(1, count // width)]  # the last one may overlap the one before
         chosen = whole[evenly_spread(len(whole), min(len(whole), max(1, most_tokens // width)))]

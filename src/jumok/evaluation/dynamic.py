@@ -63,13 +63,14 @@ def evaluate_text_dynamically(
     rate: float | None = None,
     stride: int | None = None,
     progress: Callable[[float], None] | None = None,
+    allow_lossy: bool = False,
 ) -> TextEvaluation:
     """Predict each token of a text once, learn from it afterwards, and measure how well it was predicted.
 
     Args:
         model: with its tokenizer at `model.tokenizer`. It is not changed; a copy on the same device, in eval mode and
             in float32 or better, learns.
-        text: as for `jumok.evaluation.language_model.evaluate_text`.
+        text, allow_lossy: as for `jumok.evaluation.language_model.evaluate_text`.
         rate: the length of a step as a share of the norm of each parameter tensor, at least 0; None: RATE.
         stride: tokens of a segment, at most the context; None: a quarter of the context. Less is slower.
         progress: called after each segment with the share of the text that was read.
@@ -87,7 +88,7 @@ def evaluate_text_dynamically(
         rule = partial(RelativeDescent, rate=rate)
         return dynamic_score(model, ids, before=before, stride=stride, rule=rule, progress=progress)
 
-    return evaluation_of(model, text, scored)
+    return evaluation_of(model, text, scored, allow_lossy=allow_lossy)
 
 
 def dynamic_score(

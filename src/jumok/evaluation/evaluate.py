@@ -45,6 +45,7 @@ def evaluate(
     *,
     columns: Sequence[str] | None = None,
     stride: int | None = None,
+    allow_lossy: bool = False,
 ) -> TextEvaluation | ClassEvaluation: ...
 
 
@@ -55,6 +56,7 @@ def evaluate(
     columns: Sequence[str] | None = None,
     stride: int | None = None,
     beam: int | None = None,
+    allow_lossy: bool = False,
 ) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
     """How good a model is, by figures of its kind.
 
@@ -68,8 +70,8 @@ def evaluate(
         material: a text or a table. A string is the text itself, a `Path` a file; or what `jumok.text` has read. For a
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
-        stride: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an encoder–decoder, see
-        `jumok.inference.targets.Search`.
+        stride, allow_lossy: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an
+            encoder–decoder, see `jumok.inference.targets.Search`.
 
     Raises:
         ConfigError: a string looks like the name of a file, or a setting is for another kind of model.
@@ -77,7 +79,11 @@ def evaluate(
         JumokError: the model's numbers are not finite.
     """
     task = task_of(model)
-    for name, value, wanted in (("stride", stride, "lm"), ("beam", beam, "seq2seq")):
+    for name, value, wanted in (
+        ("stride", stride, "lm"),
+        ("beam", beam, "seq2seq"),
+        ("allow_lossy", allow_lossy or None, "lm"),
+    ):
         if value is not None and task != wanted:
             raise ConfigError("{name} is not for a model of task {task}; leave it out.", name=name, task=task)
     names = columns_of(task)
@@ -92,7 +98,9 @@ def evaluate(
         return evaluate_classes(model, _table(found, names))
     if isinstance(found, Table):
         raise ConfigError("a table was given, and this model reads a text; give jumok.text.read(path, column=...).")
-    return evaluate_masked(model, found) if isinstance(model, BERT) else evaluate_text(model, found, stride=stride)
+    if isinstance(model, BERT):
+        return evaluate_masked(model, found)
+    return evaluate_text(model, found, stride=stride, allow_lossy=allow_lossy)
 
 
 def columns_of(task: str) -> tuple[str, ...]:

@@ -16,6 +16,10 @@ sees at least context_length - stride tokens before it, or all there are. Then
 with characters and bytes of the text in NFC. Numbers per character and per byte compare across tokenizers, those per
 token do not. Where a tokenizer can spell a text in several ways, only the way it spells it counts, so the nats are an
 upper bound (https://arxiv.org/abs/2109.02550 measures how tight).
+
+A tokenizer that loses characters, as those that became [UNK], makes the numbers per character and per byte too small:
+they are lower bounds, which do not compare. Where it loses more than `jumok.tokenizers.MOST_LOST` of a text, they are
+left out unless they are asked for. The numbers per token remain.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from torch import Tensor
 from jumok.config import require_range
 from jumok.data.ids import IdSequence, tokenize
 from jumok.data.rows import evenly_spread
-from jumok.errors import TextError
+from jumok.errors import TextError, TokenizerError
 from jumok.models.checks import require_finite_losses, require_tokenizer
 from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
@@ -44,23 +48,36 @@ from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import LostText, Tokenizer, lost_text
 
 LARGEST_BATCH = 32  # windows
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextEvaluation:
-    """How well a model predicts a text; the head of this module defines each number."""
+    """How well a model predicts a text; the head of this module defines each number.
 
-    nats_per_char: float
-    bits_per_char: float
-    bits_per_byte: float
+    nats_per_char, bits_per_char, bits_per_byte: None where the tokenizer loses too much of the text, unless
+    `allow_lossy` asked for them; then they are lower bounds, and `lower_bound` is True. lost_chars, lost_example: what
+    the tokenizer loses, see `jumok.tokenizers.LostText`.
+    """
+
+    nats_per_char: float | None
+    bits_per_char: float | None
+    bits_per_byte: float | None
     loss_per_token: float
     perplexity: float
     chars: int
     bytes: int
     tokens: int
+    lost_chars: int = 0
+    lost_example: tuple[str, str] = ("", "")
+    lower_bound: bool = False
+
+    @property
+    def lost(self) -> LostText:
+        """What the tokenizer loses of the text."""
+        return LostText(self.lost_chars, self.chars, self.lost_example)
 
 
 class Score(NamedTuple):
@@ -70,7 +87,9 @@ class Score(NamedTuple):
     tokens: int
 
 
-def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) -> TextEvaluation:
+def evaluate_text(
+    model: GPT, text: str | Text, *, stride: int | None = None, allow_lossy: bool = False
+) -> TextEvaluation:
     """Predict each token of a text once, and measure how well.
 
     Args:
@@ -78,6 +97,7 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
         text: the text itself, or one that `jumok.text.read` returned, which may be larger than memory.
         stride: tokens that the window moves on by, at most the context; None: half a context. Less is slower and
             gives each token more context.
+        allow_lossy: give the numbers per character also where the tokenizer loses too much, as lower bounds.
 
     Raises:
         ConfigError: the stride is out of range.
@@ -89,14 +109,21 @@ def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) ->
     def scored(ids: IdSequence, before: Sequence[int]) -> Score:
         return score(model, ids, stride=stride, before=before)
 
-    return evaluation_of(model, text, scored)
+    return evaluation_of(model, text, scored, allow_lossy=allow_lossy)
 
 
-def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, Sequence[int]], Score]) -> TextEvaluation:
+def evaluation_of(
+    model: GPT,
+    text: str | Text,
+    scored: Callable[[IdSequence, Sequence[int]], Score],
+    *,
+    allow_lossy: bool = False,
+) -> TextEvaluation:
     """The numbers of a text that follow from its nats.
 
     Args:
-        model, text: see `evaluate_text`. scored: the score of the ids of the text, after those that stand before it.
+        model, text, allow_lossy: see `evaluate_text`.
+        scored: the score of the ids of the text, after those that stand before it.
 
     Raises:
         TextError, TokenizerError: as `evaluate_text`.
@@ -109,17 +136,31 @@ def evaluation_of(model: GPT, text: str | Text, scored: Callable[[IdSequence, Se
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
         nats, tokens = scored(ids, start_ids(model.config, tokenizer))
-    per_token = nats / tokens
+    per_token, lost = nats / tokens, lost_text(tokenizer, text)
+    counts = allow_lossy or not lost.too_much
     return TextEvaluation(
-        nats_per_char=nats / chars,
-        bits_per_char=nats / math.log(2) / chars,
-        bits_per_byte=nats / math.log(2) / size,
+        nats_per_char=nats / chars if counts else None,
+        bits_per_char=nats / math.log(2) / chars if counts else None,
+        bits_per_byte=nats / math.log(2) / size if counts else None,
         loss_per_token=per_token,
         perplexity=math.exp(per_token) if per_token < 700 else math.inf,
         chars=chars,
         bytes=size,
         tokens=tokens,
+        lost_chars=lost.lost,
+        lost_example=lost.example,
+        lower_bound=counts and lost.too_much,
     )
+
+
+def require_whole(lost: LostText) -> None:
+    """Raise TokenizerError if a tokenizer loses so much of a text that figures per character mean too little."""
+    if lost.too_much:
+        raise TokenizerError(
+            "{lost} The model need not predict what is lost, so figures per character would be too good. Give "
+            "{--allow-lossy} to see them as lower bounds, or compare losses per token of models with this tokenizer.",
+            lost=lost.describe(),
+        )
 
 
 @contextmanager

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.data.ids import IdSequence
+from jumok.data.random_streams import Purpose, random_for
 from jumok.errors import TextError
 from jumok.evaluation.language_model import LARGEST_BATCH, encoded, windows
-from jumok.evaluation.masking import NOTHING, Masking, random_for
+from jumok.evaluation.masking import NOTHING, Masking
 from jumok.inference.fill_mask import require_masked_model
 from jumok.models import Model
 from jumok.models.bert import BERT
@@ -40,7 +41,6 @@ from jumok.models.modes import eval_mode
 from jumok.text import Text
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides
-VALIDATION = 2  # purpose of the random numbers that choose what is masked for figures, see `random_for`
 ALL_ALONE = 256  # tokens of a text, up to which each of them is masked alone
 ALONE = 3  # times as many tokens as a longer text has are read for the pseudo-perplexity
 
@@ -123,7 +123,7 @@ class MaskedScorer:
         width = self.width(len(ids))
         for start in windows(len(ids), self.framing.room, self.framing.room, max_windows)[:, 0].tolist():
             window = ids[start : start + width].astype(np.int64)
-            yield window, self.masking.choose(window[None], random_for(0, start, VALIDATION))[0]
+            yield window, self.masking.choose(window[None], random_for(Purpose.VALIDATION_MASKS, 0, start))[0]
 
     def _spread(self, ids: IdSequence, count: int) -> Iterator[Window]:
         width = self.width(len(ids))

@@ -78,15 +78,6 @@ class Masking:
         return result
 
 
-def random_for(seed: int, number: int, purpose: int) -> np.random.Generator:
-    """Random numbers for one purpose.
-
-    The purpose makes the masks of training, of figures and of samples independent of each other and of the order of the
-    data. It is last and not zero, because numpy pads a shorter seed with zeros.
-    """
-    return np.random.Generator(np.random.PCG64((seed, number, purpose)))
-
-
 def _places_of_words(words: NDArray[np.int64], most: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Places of whole words of one row, (W,) as `Masking.words` numbers them, at most `most`: (most,)."""
     sizes = np.bincount(words)[1:]

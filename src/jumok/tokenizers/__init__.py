@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
+from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
 from jumok.tokenizers._roles import ROLES
 from jumok.tokenizers._stream import Stream
 from jumok.tokenizers._tokenizer import Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
 
-__all__ = ["LARGEST_TEMPLATE", "ROLES", "ChatTemplate", "Ids", "Stream", "Tokenizer", "train_tokenizer"]
+__all__ = [
+    "LARGEST_TEMPLATE",
+    "MOST_LOST",
+    "ROLES",
+    "ChatTemplate",
+    "Ids",
+    "LostText",
+    "Stream",
+    "Tokenizer",
+    "lost_text",
+    "train_tokenizer",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -299,6 +300,14 @@ class Tokenizer:
             else _pipeline.letters_to_bytes(self._pipeline.id_to_token(token_id) or "")
             for token_id in checked
         ]
+
+    @cached_property
+    def unknown_token(self) -> str | None:
+        """The token that stands for what the vocabulary lacks; None if there is none."""
+        model = json.loads(self._json)["model"]
+        if model.get("unk_id") is not None:  # Unigram
+            return str(model["vocab"][model["unk_id"]][0])
+        return model.get("unk_token")
 
     @property
     def _find_cut(self) -> Callable[[str], int]:

@@ -172,7 +172,8 @@ class Loop:
         if state.best is None and (self.task.has_validation or not run.stages):
             run.write_parameters()
         yield self.saving.save()
-        figures = {} if state.best is None else run.folder.read_config()["metrics"]
+        metrics = {} if state.best is None else run.folder.read_config()["metrics"]
+        figures = metrics.get("validation", metrics)  # a confirmed goal and older runs have them by their names
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
     def _finish(self) -> Finish:

@@ -202,11 +202,16 @@ class TrainingRun:
         with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
 
-    def keep_best(self, figures: Mapping[str, float]) -> None:
-        """Make the parameters of now the best ones of the run, which the folder then holds with these figures."""
+    def keep_best(self, figures: Mapping[str, float], *, last: bool = False) -> None:
+        """Make the parameters of now the best ones of the run, which the folder then holds with these figures.
+
+        Args:
+            figures: of a validation, which config.json has under "validation". last: they are the last ones, which it
+                has by their own names.
+        """
         self.state.best, self.state.best_step = self.task.to_minimise(figures), self.state.step
         self.write_parameters()
-        self.state.best_metrics = {"step": self.state.step, **figures}
+        self.state.best_metrics = {"step": self.state.step, **(figures if last else {"validation": dict(figures)})}
         self.put_metrics(self.state.best_metrics)
 
     def write_parameters(self) -> None:

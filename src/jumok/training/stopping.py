@@ -69,7 +69,7 @@ class StoppingAt:
             return
         if goal.reached(figures, wanted):
             state.reached, self.figures = True, figures
-            run.keep_best(figures)
+            run.keep_best(figures, last=True)
             return
         said = run.task.headline(figures)
         text = tr("step {step:,}: {figures}, not {wanted:g} yet.", step=state.step, figures=said, wanted=wanted)

@@ -27,24 +27,28 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
 
     Args:
         events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
-            held-out loss. The training loss per token is converted to it if the validations have both.
+            loss of the validations. The training loss per token is converted to it if the validations have both.
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, held_out, stages, students = (array("d") for _ in range(6))
+    steps, losses, evals, validated, stages, students = (array("d") for _ in range(6))
     figures: Mapping[str, Any] = {}
     best: tuple[float, float] | None = None  # step and loss, which is not always the least one
+    last: float | None = None  # the last figure, of the best parameters
     for event in events:
         if event["event"] == "step" and not event["skipped"] and _is_finite(event["loss"]):
             steps.append(event["step"])
             losses.append(event["loss"])
         elif event["event"] == "eval" and _is_finite(event["figures"]["loss"]):
             evals.append(event["step"])
-            held_out.append(event["figures"]["loss"])
+            validated.append(event["figures"]["loss"])
             figures = event["figures"]
-            best = (evals[-1], held_out[-1]) if event["best"] else best
+            best = (evals[-1], validated[-1]) if event["best"] else best
+        elif event["event"] == "finish" and event.get("reason") != "interrupted":
+            last = event.get("figures", {}).get("loss")
         elif event["event"] == "stage":
             stages.append(event["step"])
+            last = None
         elif event["event"] == "student":
             students.append(event["step"])
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
@@ -62,11 +66,17 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
                 axes.plot(x[part], training[part], color="#b3d1e8", linewidth=0.6, label="training, each batch")
                 axes.plot(x[part], mean[part], color="#2171b5", linewidth=1.6, label="training, running mean")
         shown: list[float] = []
-        if held_out:
-            best = best or (evals[-1], held_out[-1])
-            _draw_held_out(axes, evals, held_out, best, _models(evals, students))
-            shown = [held_out[-1], best[1]]
-        low, high = loss_limits([mean, held_out], shown, figures.get("floor"))
+        if validated:
+            best = best or (evals[-1], validated[-1])
+            _draw_validations(axes, evals, validated, best, _models(evals, students))
+            shown = [validated[-1], best[1]]
+            if last is not None and _is_finite(last):
+                shown.append(last)
+                axes.plot(
+                    best[:1], [last], linestyle="", marker="D", markersize=6, zorder=6, color="#54278f",
+                    markeredgecolor="white", label=f"held out: {last:.3f}",
+                )  # fmt: skip
+        low, high = loss_limits([mean, validated], shown, figures.get("floor"))
         axes.set_ylim(low, high)
         if (floor := figures.get("floor")) is not None:
             where = "" if floor >= low else " (below)"
@@ -114,16 +124,16 @@ def _models(steps: Sequence[float], students: Sequence[float]) -> list[slice]:
     return [slice(*ends) for ends in pairwise(cuts)]
 
 
-def _draw_held_out(
+def _draw_validations(
     axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float], parts: Sequence[slice]
 ) -> None:
-    """The validations above all other curves, the best one as a star."""
+    """Draw the validations above all other curves, the best one as a star."""
     look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
     for part in parts:
         axes.plot(
-            steps[part], losses[part], marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="held out", **look
+            steps[part], losses[part], marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="validation", **look
         )
-    label = f"best: {best[1]:.3f} at step {best[0]:,.0f}"
+    label = f"best validation: {best[1]:.3f} at step {best[0]:,.0f}"
     axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 

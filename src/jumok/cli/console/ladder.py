@@ -49,7 +49,7 @@ class LadderView(BarView):
                     self.say(f"  {self._say('skipped', step=event.step)}")
                 self._quarter(event)
             case Eval():
-                self._held_out = self._say("held_out", loss=event.figures["nats_per_char"])
+                self._held_out = self._say("validation", loss=event.figures["nats_per_char"])
             case Notice():
                 self.say(f"  {event.text}")
 

@@ -175,6 +175,7 @@ export class RunView {
     const { last } = run;
     return facts([
       [t("run.loss"), last ? nats(last.loss) : null],
+      [t("run.held_out"), run.held_out || null],
       [t("run.best"), run.best ? `${run.best.headline} (${t("run.sample", { n: count(run.best.step) })})` : null],
       [t("run.step"), last ? count(last.step) : null],
       [t("run.speed"), last ? speed(last.tokens_per_second) : null],

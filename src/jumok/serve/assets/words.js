@@ -50,6 +50,7 @@ defineWords({
   "run.speed": ["초당 토큰", "Tokens/s"],
   "run.seconds": ["걸린 시간", "Time"],
   "run.remaining": ["남은 시간", "Remaining"],
+  "run.held_out": ["검증 (끝난 뒤)", "Held out, at the end"],
   "run.best": ["가장 좋은 검증 손실", "Best validation"],
   "run.parameters": ["파라미터", "Parameters"],
   "run.task": ["태스크", "Task"],

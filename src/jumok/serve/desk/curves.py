@@ -95,7 +95,8 @@ def shown(event: JSON) -> JSON | None:
         case "sample":
             return {"event": "sample", "step": event["step"], "text": str(event.get("text", ""))[:LONGEST_SAMPLE]}
         case "finish" | "stage" as kind:
-            return {"event": kind, "step": event["step"], "reason": str(event.get("reason", ""))[:100]}
+            reason, headline = (str(event.get(name, ""))[:200] for name in ("reason", "headline"))
+            return {"event": kind, "step": event["step"], "reason": reason, "headline": headline}
     return None
 
 
@@ -130,13 +131,14 @@ class Curve:
     Steps are averaged so that there are at most POINTS points; a step whose loss is not finite is left out.
 
     Fields:
-        last: the newest step. validations, samples: the newest last.
+        last: the newest step. validations, samples: the newest last. held_out: the last figures in words, "" before.
     """
 
     tail: Tail
     last: JSON | None = None
     validations: list[JSON] = field(default_factory=list)
     samples: list[JSON] = field(default_factory=list)
+    held_out: str = ""
     _points: list[_Mean] = field(default_factory=list)
     _each: int = 1  # steps of a point
 
@@ -145,6 +147,7 @@ class Curve:
         for event in self.tail.read():
             if event is None:
                 self.last, self.validations, self.samples, self._points, self._each = None, [], [], [], 1
+                self.held_out = ""
             elif (known := shown(event)) is not None:
                 self._take(known)
 
@@ -166,6 +169,8 @@ class Curve:
                 self.validations.append(event)
             case "sample":
                 self.samples = [*self.samples, event][-SAMPLES:]
+            case "finish" | "stage":
+                self.held_out = "" if event["reason"] == "interrupted" else event["headline"]
 
     def _add(self, event: JSON) -> None:
         new = _Mean(

@@ -108,6 +108,7 @@ class RunFolders:
             **_facts(config, folder),
             "last": curve.last,
             "best": best,
+            "held_out": curve.held_out,
             "validation": curve.validations[-1] if curve.validations else None,
             "spark": [point[2] for point in curve.train(SPARK)],
             "servable": (folder / "model.safetensors").is_file() and config is not None,

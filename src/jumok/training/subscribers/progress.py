@@ -146,7 +146,7 @@ class TrainingView(BarView):
                 if event.skipped:
                     self.say(tr("step {step:,}: the loss was not finite; this step was skipped", step=event.step))
             case Eval():
-                self._held_out = tr("held out {headline}", headline=event.headline)
+                self._held_out = tr("validation {headline}", headline=event.headline)
                 parts = [tr("step {step:,}", step=event.step), clock(event.seconds), self._held_out]
                 self.say(" · ".join([*parts, tr("best so far")] if event.best else parts))
             case Sample():
@@ -174,10 +174,10 @@ class TrainingView(BarView):
             self._console.print(Line.assemble((f"  {when}: ", "dim"), (on_one_line(event.text), "italic")))
 
     def _finish(self, event: Finish) -> None:
-        self.summary = {
-            "steps": event.step, "seconds": event.seconds, "reason": event.reason,
-            **{key: value for key, value in event.figures.items() if key != "loss"},
-        }  # fmt: skip
+        figures: dict[str, Any] = {key: value for key, value in event.figures.items() if key != "loss"}
+        if event.reason == "interrupted" and figures:  # those of a validation, which are no held-out figures
+            figures = {"validation": figures}
+        self.summary = {"steps": event.step, "seconds": event.seconds, "reason": event.reason, **figures}
         if event.figures:
             self.summary |= {
                 f"held_out_{event.unit}": event.held_out,

@@ -12,6 +12,7 @@ from torch import Tensor
 from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, ModelConfig, TrainConfig
 from jumok.config.huggingface import pooling_obstacle
 from jumok.data.batches import LengthBatches
+from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import MULTIPLE, evenly_spread
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
@@ -196,7 +197,7 @@ class Classification(TableTask[Any]):
         ids = self.train.rows.padded(chosen, self.framing.pad, most=self.context_length)
         lengths = torch.from_numpy(self.train.rows.lengths[chosen])
         if self.token_dropout:
-            random = np.random.Generator(np.random.PCG64((self.seed, number)))
+            random = random_for(Purpose.TOKEN_DROPOUT, self.seed, number)
             ids, lengths = thinned(ids, lengths, self.token_dropout, self.framing, random)
         return ids, lengths, torch.from_numpy(self.train.truth[chosen])
 

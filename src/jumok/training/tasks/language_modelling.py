@@ -13,7 +13,7 @@ from jumok.config import GPTConfig, GPTVariantConfig, RungConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
 from jumok.data.ids import IdSequence, load_ids, tokenize
-from jumok.errors import CorpusError, TextError
+from jumok.errors import ConfigError, CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.language_model import encoded, score
 from jumok.evaluation.overlap import PASSAGE, line_overlap, overlap
@@ -26,7 +26,7 @@ from jumok.models.gpt import GPT, taught_losses, token_losses
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import LostText, Tokenizer, lost_text, train_tokenizer
 from jumok.training.finding import Finding
 from jumok.training.predictions import Predictions
 from jumok.training.tasks.goal import Goal
@@ -51,7 +51,7 @@ class LanguageModelling(Task[GPT]):
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
-    later_keys = frozenset(["repeated", "repeated_lines", "baseline_nats_per_char"])
+    later_keys = frozenset(["repeated", "repeated_lines", "baseline_nats_per_char", "lost_chars", "lost_example"])
     goal = Goal(figure="nats_per_char", unit=message("nats per character"))
     final_has_more_context = True
     loss_label = "nats/char"
@@ -67,6 +67,10 @@ class LanguageModelling(Task[GPT]):
         self.batches = Batches(self.train, model.context_length, config.batch_size, config.seed)
         self.val_chars, self.val_bytes = data["val_chars"], data["val_bytes"]
         self.floor, self.data, self.tokenizer = data["floor"], data, tokenizer
+        self.lost = lost_of(data)
+        if self.lost.too_much:  # figures per character would be too good
+            self.floor, self.loss_label = None, "nats/token"
+            _require_no_goal(config, self.lost)
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
         self._losses: Callable[..., Tensor] = token_losses
@@ -119,6 +123,7 @@ class LanguageModelling(Task[GPT]):
                 val=config.val,
                 chars=text.chars,
             )
+        lost = lost_text(tokenizer, held_out, start, stop)
         return {
             **material.identity(),
             "chars": text.chars,
@@ -129,7 +134,9 @@ class LanguageModelling(Task[GPT]):
             "val_tokens": len(val_ids),
             "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
             "repeated_lines": line_overlap(text.chunks(0, cut), held_out.chunks(start, stop)),
-            "baseline_nats_per_char": _bigram_nats(train_ids, val_ids, tokenizer),
+            "baseline_nats_per_char": None if lost.too_much else _bigram_nats(train_ids, val_ids, tokenizer),
+            "lost_chars": lost.lost,
+            "lost_example": lost.example,
         }
 
     def learn_from(self, predictions: Predictions) -> None:
@@ -189,22 +196,28 @@ class LanguageModelling(Task[GPT]):
         limit = max(1, max_tokens // model.config.context_length)
         nats, tokens = score(model, self.val, stride=stride, max_windows=limit, before=before)
         per_token = nats / tokens
+        of_tokens = {"loss_per_token": per_token, "perplexity": math.exp(min(per_token, 700.0)), "tokens": tokens}
+        if self.lost.too_much:
+            return {"loss": per_token, **of_tokens}
         per_char = per_token * len(self.val) / self.val_chars
         figures = {
             "loss": per_char,
             "nats_per_char": per_char,
             "bits_per_char": per_char / math.log(2),
             "bits_per_byte": per_char / math.log(2) * self.val_chars / self.val_bytes,
-            "loss_per_token": per_token,
-            "perplexity": math.exp(min(per_token, 700.0)),
-            "tokens": tokens,
+            **of_tokens,
         }
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
     @property
     def generated(self) -> bool:
         """Known of the built-in stories, which have a floor."""
-        return self.floor is not None
+        return self.data["floor"] is not None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Those of the material, and what the tokenizer loses of it."""
+        return (*super().notices, *lost_notice(self.data))
 
     @property
     def baseline(self) -> Baseline | None:
@@ -214,12 +227,14 @@ class LanguageModelling(Task[GPT]):
 
     def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
         """A loss below the floor, or far below a bigram's while the held-out part is similar to the training part."""
+        if self.lost.too_much:
+            return
         found, baseline = figures["nats_per_char"], self.baseline
         if self.floor is not None:
             if found < BELOW_FLOOR * self.floor:
                 text = tr(
-                    "the held-out loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the model "
-                    "has seen the held-out part, or sees the tokens that it is to predict.",
+                    "the validation loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the "
+                    "model has seen the held-out part, or sees the tokens that it is to predict.",
                     found=found,
                     floor=self.floor,
                 )
@@ -228,7 +243,7 @@ class LanguageModelling(Task[GPT]):
             share = overlap(self.train, self.val, max(1, passage_of(self.data) * SHORT // PASSAGE))
             if share >= SIMILAR:
                 text = tr(
-                    "the held-out loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
+                    "the validation loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
                     "{share:.0%} of the held-out part stands in the training part in passages of {length} characters: "
                     "it has copies with small changes. Hold out another text.",
                     found=found,
@@ -244,7 +259,12 @@ class LanguageModelling(Task[GPT]):
         return generate(model, "", tokens=tokens, seed=seed)[0].text
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per character; the floor if it is known; among the last figures those of a bigram."""
+        """Nats per character; the floor if it is known; among the last figures those of a bigram.
+
+        Nats per token where the tokenizer loses too much of the text.
+        """
+        if self.lost.too_much:
+            return f"{figures['loss_per_token']:.3f} nats/token"
         beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
         if "baseline_nats_per_char" in figures:
             beside.append(f"bigram {figures['baseline_nats_per_char']:.3f}")
@@ -257,9 +277,42 @@ class LanguageModelling(Task[GPT]):
     def comparison(self, material: Text | Table) -> dict[str, float]:
         """The share in the training part, and the nats per character of a bigram; see `Task.comparison`."""
         with encoded(_text(material), self.tokenizer) as ids:
-            baseline = _bigram_nats(self.train, ids, self.tokenizer)
+            whole = not lost_text(self.tokenizer, _text(material)).too_much
+            baseline = _bigram_nats(self.train, ids, self.tokenizer) if whole else None
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
         return seen if baseline is None else {**seen, "baseline_nats_per_char": baseline}
+
+
+def lost_of(data: Mapping[str, Any]) -> LostText:
+    """What the tokenizer loses of the held-out part, as config.json describes it; nothing in older runs."""
+    before, after = data.get("lost_example") or ("", "")
+    return LostText(data.get("lost_chars") or 0, data["val_chars"], (before, after))
+
+
+def lost_notice(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the tokenizer loses of the held-out part, in words; none where it loses nothing."""
+    lost = lost_of(data)
+    if not lost.lost:
+        return ()
+    if not lost.too_much:
+        return (lost.describe(),)
+    meaning = tr(
+        "The model need not predict what is lost, so the figures of this run are per token, and do not compare with "
+        "those of other tokenizers."
+    )
+    return (f"{lost.describe()} {meaning}",)
+
+
+def _require_no_goal(config: TrainConfig, lost: LostText) -> None:
+    """Raise ConfigError for a loss per character at which a run shall stop, if its tokenizer makes that too good."""
+    if config.stop_at is not None:
+        raise ConfigError(
+            "stop_at={stop_at:g} is a loss per character. {lost} The model need not predict what is lost, so it would "
+            "reach that too early. Leave {--stop-at} out, or train with a tokenizer that loses nothing: "
+            "{--tokenizer bpe}.",
+            stop_at=config.stop_at,
+            lost=lost.describe(),
+        )
 
 
 def passage(chars: int, tokens: int) -> int:

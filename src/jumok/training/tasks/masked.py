@@ -20,10 +20,11 @@ from torch import Tensor
 from jumok.config import BERTConfig, TrainConfig
 from jumok.data.batches import Batches
 from jumok.data.ids import IdSequence, load_ids
+from jumok.data.random_streams import Purpose, random_for
 from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
-from jumok.evaluation.masking import NOTHING, Masking, random_for
+from jumok.evaluation.masking import NOTHING, Masking
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
 from jumok.messages import message
@@ -35,11 +36,10 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.goal import Goal
-from jumok.training.tasks.language_modelling import LanguageModelling, opening, passage_of
+from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Task
 
-TRAINING, SAMPLE = 1, 3  # purposes of random numbers, beside that of `jumok.evaluation.masked`
 COUNTED = 1 << 20  # ids that are counted at a time
 ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
 
@@ -49,7 +49,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     kinds = (BERTConfig,)
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
-    later_keys = frozenset(["repeated", "repeated_lines"])
+    later_keys = frozenset(["repeated", "repeated_lines", "lost_chars", "lost_example"])
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
     loss_label = "nats/masked token"
     fixed_shapes = True
@@ -97,6 +97,11 @@ class MaskedLanguageModelling(Task[BERT]):
         data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
         return {key: data[key] for key in cls.keys | cls.later_keys}
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Those of the material, and what the tokenizer loses of it."""
+        return (*super().notices, *lost_notice(self.data))
+
     def compile(self) -> None:
         """Fuse the head with the loss, so that the logits are read once."""
         self._losses = torch.compile(token_losses, dynamic=False)
@@ -104,7 +109,7 @@ class MaskedLanguageModelling(Task[BERT]):
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """ids (B, T), with [CLS] and [SEP]; places (B, M) of the tokens to predict; targets (B, M) or IGNORED."""
         block = self.batches.batch(number)[0].numpy()  # (B, W)
-        random = random_for(self.seed, number, TRAINING)
+        random = random_for(Purpose.MASKS, self.seed, number)
         places = self.masking.choose(block, random)
         return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
 
@@ -175,9 +180,9 @@ class MaskedLanguageModelling(Task[BERT]):
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""
         source = self.val if len(self.val) else self.train
         width = min(tokens, self.framing.room, len(source))
-        start = int(random_for(seed, 0, SAMPLE).integers(len(source) - width + 1))
+        start = int(random_for(Purpose.SAMPLE, seed, 0).integers(len(source) - width + 1))
         block = source[start : start + width].astype(np.int64)[None]  # (1, W)
-        places = self.masking.choose(block, random_for(seed, start, SAMPLE))
+        places = self.masking.choose(block, random_for(Purpose.SAMPLE, seed, start))
         chosen = places[places != NOTHING].tolist()
         hidden = self.masking.masked(block, places)[0]
         allowed = torch.from_numpy(self.masking.ordinary).expand(len(chosen), -1)  # (N, V)

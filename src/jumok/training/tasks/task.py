@@ -45,7 +45,7 @@ class Task(ABC, Generic[M]):
     goal: ClassVar[Goal]  # the figure by which a run may stop
     unit: ClassVar[str] = "tokens"  # the figure that counts how much of the held-out part was read
     final_has_more_context: ClassVar[bool] = False  # `final` gives each token more context than `validate`
-    loss_label: ClassVar[str]  # unit of the "loss" among its figures, for the picture
+    loss_label: str  # unit of the "loss" among its figures, for the picture
     most_dropout: ClassVar[float] = 1.0  # unless more was given
     least_steps: ClassVar[int] = 500  # in a run by minutes, however often they pass over a small text
     columns: ClassVar[tuple[str, ...]] = ()  # of the table that it learns from; none: it learns from a text
