@@ -27,7 +27,11 @@ from speed import describe, our_training
 from training import MODELS, flops_per_token, text_with
 
 # The first kind of which a word is in the name of an operator, or of one around it.
-AROUND = {"Muon": ("#Muon",), "AdamW": ("#AdamW",), "attention": ("chunked_attention", "scaled_dot_product")}
+AROUND = {
+    "Muon": ("#Muon",),
+    "AdamW": ("#AdamW",),
+    "attention": ("chunked_attention", "ChunkedAttention", "scaled_dot_product"),
+}
 ALONE = {
     "products": ("aten::mm", "aten::addmm", "aten::bmm", "linear"),
     "compiled: norms, rotation, SwiGLU, loss": ("CompiledFxGraph", "CompiledFunction", "Torch-Compiled"),

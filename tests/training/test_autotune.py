@@ -275,7 +275,7 @@ def test_apple_chips_have_names(monkeypatch: pytest.MonkeyPatch, answer: str | N
     def instead(asked: list[str], *, timeout: float, **how: Any) -> Any:
         assert asked == ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
         command = ["/not/there"] if answer is None else [sys.executable, "-c", answer]
-        return run(command, timeout=0.2 if answer and "while" in answer else timeout, **how)
+        return run(command, timeout=0.2 if answer and "while" in answer else 60 * timeout, **how)
 
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "processor", lambda: "arm")

@@ -48,7 +48,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, caus
         lower = torch.get_autocast_dtype("cpu")
         q, k, v = (x if x.dtype == torch.float64 else x.to(lower) for x in (q, k, v))  # as autocast does
     with torch.autocast("cpu", enabled=False):
-        out, _ = _Uncompiled.apply(q, k, v, mask, causal)
+        out, _ = _ChunkedAttention.apply(q, k, v, mask, causal)
     return out
 
 
@@ -232,7 +232,7 @@ torch.library.custom_op(
 ).register_fake(_empty_gradients)
 
 
-class _Uncompiled(torch.autograd.Function):
+class _ChunkedAttention(torch.autograd.Function):
     """Both passes without the custom operators."""
 
     forward = staticmethod(_forward)
