@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the compiler is a shell script")
-@pytest.mark.parametrize(("answer", "seconds"), [("exit 0", 150 * 0.2 / 2), ("exit 1", UNKNOWN), (None, UNKNOWN)])
+@pytest.mark.parametrize(("answer", "seconds"), [("exit 0", 180 * 0.2 / 2), ("exit 1", UNKNOWN), (None, UNKNOWN)])
 def test_the_first_time_is_estimated_by_a_small_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str | None, seconds: float
 ) -> None:

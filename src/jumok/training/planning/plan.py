@@ -25,7 +25,7 @@ from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.predictions import PREDICTION_BYTES
 from jumok.training.tasks import Task
 
-# How many times as fast passes are if they are compiled, about: 1.2 to 1.5, and 1.03 to 1.15 (bench/LOG.md). In float32
+# How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
 # products take a larger part of a pass, and compiling leaves them as they are.
 COMPILED_SPEEDUP: dict[Precision, float] = {"bfloat16": 1.3, "float32": 1.1}
 MOST_COMPILING = 0.2  # of a run, whatever it would save: the estimates of both may be wrong
