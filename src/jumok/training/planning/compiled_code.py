@@ -20,7 +20,7 @@ from jumok.errors import JumokError
 from jumok.files import cache_folder, parse_json, private_folder, write_atomic
 from jumok.processors import processors
 
-UNKNOWN = 60.0  # seconds, where nothing is known and nothing can be tried
+UNKNOWN = 30.0  # seconds, where nothing is known and nothing can be tried: on GPUs, and with the compiler of Microsoft
 # Compiling a step for the first time is as much work as so many compilations of SMALL_FILE: 16 s on two processors
 # against 0.18 s on one (bench/LOG.md). The compiler of C++ does most of it, on all processors.
 SMALL_FILES = 180
