@@ -80,9 +80,17 @@ def test_a_cache_that_cannot_be_written_costs_nothing(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the compiler is a shell script")
-@pytest.mark.parametrize(("answer", "seconds"), [("exit 0", 180 * 0.2 / 2), ("exit 1", UNKNOWN), (None, UNKNOWN)])
+@pytest.mark.parametrize(
+    ("answer", "limit", "seconds"),
+    [
+        ("exit 0", 60.0, 180 * 0.2 / 2),
+        ("exit 1", 60.0, UNKNOWN),
+        (None, 60.0, UNKNOWN),
+        ("exec sleep 60", 0.01, 180 * 0.2 / 2),  # the time until then counts
+    ],
+)
 def test_the_first_time_is_estimated_by_a_small_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str | None, seconds: float
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str | None, limit: float, seconds: float
 ) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -95,6 +103,7 @@ def test_the_first_time_is_estimated_by_a_small_file(
         now[0] += 0.2
         return run(*given, **how)
 
+    monkeypatch.setattr(compiled_code, "TRIED", limit)
     monkeypatch.setattr(compiled_code, "cpp_compiler", lambda: str(script))
     monkeypatch.setattr(compiled_code, "processors", lambda: 2)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -111,8 +112,9 @@ class CompileTimes:
             began = time.perf_counter()
             try:
                 command = [compiler, "-O3", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-                subprocess.run(command, capture_output=True, timeout=TRIED, check=True)
-            except (OSError, subprocess.SubprocessError):  # the compiler of Microsoft has other options
+                with suppress(subprocess.TimeoutExpired):  # the machine is as busy as that
+                    subprocess.run(command, capture_output=True, timeout=TRIED, check=True)
+            except (OSError, subprocess.CalledProcessError):  # the compiler of Microsoft has other options
                 return UNKNOWN
             return SMALL_FILES * (time.perf_counter() - began) / min(processors(), torch.get_num_threads())
 
