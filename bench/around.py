@@ -1,6 +1,8 @@
 """Where the time of `jumok train` goes apart from its steps, by phases.
 
     python bench/around.py novels.txt --minutes 1 --out /tmp/run    # any arguments of jumok train
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 python bench/around.py ...    # as without AVX-512 and AMX
+    JUMOK_CACHE=/tmp/empty MPLCONFIGDIR=/tmp/empty python bench/around.py ...    # as on a new machine
 
 It runs the command in this process with a stopwatch around the functions of `PHASES`. A phase is without the phases
 inside it; what belongs to none is "rest". Seconds are of the wall, and of this process's CPU time (all threads). "at"
@@ -79,6 +81,21 @@ class Stopwatch:
         return counted
 
 
+def heading() -> str:
+    """Return the kind of processor, as PyTorch uses it: its speed depends on the instructions more than on its name."""
+    import torch
+
+    from jumok.device import describe_machine, multiplies_bfloat16
+    from jumok.processors import processors
+
+    cpu = torch.device("cpu")
+    found = describe_machine(cpu)
+    bfloat16 = "bfloat16 products" if multiplies_bfloat16(cpu) else "no bfloat16 products"
+    return "{processor}, {cores} cores, {threads} threads, {instructions}, {bfloat16}".format(
+        **found, cores=processors(), bfloat16=bfloat16
+    )
+
+
 def main() -> None:
     before = process_seconds()
     let_waiting_threads_sleep()
@@ -105,6 +122,7 @@ def main() -> None:
     finally:
         with watch.phase("rest"):
             pass
+        print(heading(), file=sys.stderr)
         print(f"{'phase':16}{'at':>8}{'wall':>9}{'CPU':>9}{'times':>7}", file=sys.stderr)
         print(f"{'Python':16}{0:8.2f}{before:9.2f}", file=sys.stderr)
         for name in sorted(watch.wall, key=lambda name: watch.first.get(name, 0)):

@@ -22,12 +22,16 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from jumok.device import keep_memory, seconds_of
+from jumok.device import keep_memory, multiplies_bfloat16, seconds_of
 from speed import describe, our_training
 from training import MODELS, flops_per_token, text_with
 
 # The first kind of which a word is in the name of an operator, or of one around it.
-AROUND = {"Muon": ("#Muon",), "AdamW": ("#AdamW",), "attention": ("chunked_attention", "scaled_dot_product")}
+AROUND = {
+    "Muon": ("#Muon",),
+    "AdamW": ("#AdamW",),
+    "attention": ("chunked_attention", "ChunkedAttention", "scaled_dot_product"),
+}
 ALONE = {
     "products": ("aten::mm", "aten::addmm", "aten::bmm", "linear"),
     "compiled: norms, rotation, SwiGLU, loss": ("CompiledFxGraph", "CompiledFunction", "Torch-Compiled"),
@@ -87,7 +91,8 @@ def main() -> None:
     print(describe(torch.device("cpu")), flush=True)
     for model in options.model or ["default", "six"]:
         for optimizer in ("adamw", "muon"):
-            how = {"optimizer": optimizer, "precision": "bfloat16", "attention": "chunked"}
+            precision = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else "float32"
+            how = {"optimizer": optimizer, "precision": precision, "attention": "chunked"}
             how["compile"] = "off" if options.no_compile else "on"
             found, wall, flops = milliseconds({**MODELS[model], **how}, options.steps, options.vocabulary)
             speed = f"{flops / 1e9:.1f} GFLOP, {flops / wall / 1e6:.0f} GFLOP/s"

@@ -46,6 +46,7 @@ def describe(device: torch.device) -> str:
     found = {
         name: f"{value:,.1f}" if isinstance(value, float) else value for name, value in measure_machine(device).items()
     }
+    found["bfloat16_gflops"] = found["bfloat16_gflops"] or "emulated"
     stock = version("transformers") if importlib.util.find_spec("transformers") else "not installed"
     return (
         "{processor}, {cores} cores, {threads} threads, device {device}; {system}, Python {python}, torch {torch}, "

@@ -31,7 +31,7 @@ from time import perf_counter
 from typing import Any
 
 from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
-from jumok.device import choose_device, has_compiler, keep_memory, wait
+from jumok.device import choose_device, has_compiler, keep_memory, multiplies_bfloat16, wait
 from jumok.models.gpt import GPT
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import load
@@ -175,13 +175,14 @@ def serve_others(name: str, options: argparse.Namespace, stack: ExitStack) -> No
     assert model.tokenizer is not None
     task = TASKS[config.task](RunFolder.open(options.run), recorded["data"], model.tokenizer, model.config, config)
     works: dict[str, Any] = {}
-    for kind in ("float32", "bfloat16"):
+    kinds = ("float32", "bfloat16") if multiplies_bfloat16(device) else ("float32",)
+    for kind in kinds:
         works[f"transformers, {kind}"] = StockTraining(model, task.batch, config, kind)
     if not options.no_compile and has_compiler(device):
-        works["transformers, bfloat16, compiled"] = StockTraining(model, task.batch, config, "bfloat16", compiled=True)
+        works[f"transformers, {kind}, compiled"] = StockTraining(model, task.batch, config, kind, compiled=True)
     shape = model.config
     sizes = (shape.vocab_size, shape.context_length, shape.n_layer, shape.n_head, shape.n_embd)
-    for kind in ("float32", "bfloat16"):
+    for kind in kinds:
         works[f"plain loop, {kind}"] = PlainTraining(PlainGPT(*sizes), task.batch, kind, device)
     take_steps(works, device)
 

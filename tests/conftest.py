@@ -16,7 +16,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +207,6 @@ def fork(work: Callable[[], int]) -> int:
 
     A copy that hangs prints where, and ends.
     """
-    import_module("torch._dynamo")  # an optimizer imports it, which takes each copy seconds if this process has not
     gc.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that other threads exist, from Python 3.12 on

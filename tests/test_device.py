@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import sys
 import pytest
 import torch
 
-from jumok.device import own_random, seed_random
+from jumok import device
+from jumok.device import measure_machine, multiplies_bfloat16, own_random, seed_random
 
 FAULTS = """
 import resource, torch
@@ -42,6 +44,42 @@ def test_memory_that_is_kept_is_not_cleared_again() -> None:
         pytest.skip("this C library, or huge pages, keep the memory anyway")
     assert kept < 1_000
     assert afterwards > 16_384
+
+
+def asked(**variables: str) -> str:
+    """What a new process says of bfloat16, with these variables in its environment."""
+    code = "import torch; from jumok.device import multiplies_bfloat16 as f; print(f(torch.device('cpu')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **variables}
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the variables are for x86")
+def test_a_processor_is_asked_as_it_may_be_used() -> None:
+    """The processor may have the instructions, and oneDNN, which computes the products, may not use them."""
+    assert hasattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported")  # otherwise another way to ask must be found
+    assert asked(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2") == "False"
+    if multiplies_bfloat16(torch.device("cpu")):
+        assert asked() == "True"
+    assert multiplies_bfloat16(torch.device("cuda"))  # GPUs are measured, as before
+
+
+def test_a_product_that_is_emulated_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`jumok bench` multiplied 1024 columns ten times, which takes a minute on a processor without bfloat16."""
+    monkeypatch.setattr(device, "multiplies_bfloat16", lambda _: False)
+    products: list[torch.dtype] = []
+    multiply = torch.Tensor.__matmul__
+
+    def counted(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        products.append(a.dtype)
+        return multiply(a[:8, :8], b[:8])
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", counted)
+    found = measure_machine(torch.device("cpu"))
+    assert found["bfloat16_gflops"] is None
+    assert set(products) == {torch.float32}
 
 
 def test_a_generator_of_random_numbers_goes_on_where_it_was() -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -57,6 +58,20 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
+@cache
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Return whether the device computes products in bfloat16 itself, so that they are worth trying.
+
+    On a CPU oneDNN computes them if the processor has the instructions and ONEDNN_MAX_CPU_ISA allows them. PyTorch asks
+    it, and otherwise emulates each product: that takes 20 to 300 times as long as in float32. The answer is asked for
+    and not measured, so that it is the same in all processes of a run.
+    """
+    if device.type != "cpu":
+        return True
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return torch.backends.mkldnn.is_available() and (supported is None or bool(supported()))
+
+
 def processor_name(device: torch.device) -> str:
     """Return the name of the GPU, or of the processor, as the system reports it."""
     if device.type == "cuda":
@@ -99,8 +114,8 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
 
     Returns:
         The fields of `describe_machine`, versions among them; the number of cores that this process may use; GFLOP/s
-        (10⁹ operations per second) of a square matrix product in float32 and in bfloat16; GB/s (10⁹ bytes per second)
-        read in a matrix-vector product.
+        (10⁹ operations per second) of a square matrix product in float32 and in bfloat16, None where that is
+        emulated; GB/s (10⁹ bytes per second) read in a matrix-vector product.
     """
     found = describe_machine(device)
     width = 1024 if device.type == "cpu" else 8192
@@ -118,7 +133,7 @@ def measure_machine(device: torch.device) -> dict[str, Any]:
         **found,
         "cores": processors(),
         "float32_gflops": gflops(torch.float32),
-        "bfloat16_gflops": gflops(torch.bfloat16),
+        "bfloat16_gflops": gflops(torch.bfloat16) if multiplies_bfloat16(device) else None,
         "memory_gb_per_second": matrix.nbytes / shortest(lambda: matrix @ vector) / 1e9,
     }
 
@@ -222,5 +237,10 @@ def has_compiler(device: torch.device) -> bool:
     """Return whether torch.compile can run: it needs a C++ compiler on CPUs and Triton on CUDA."""
     if device.type == "cuda":
         return importlib.util.find_spec("triton") is not None
+    return device.type == "cpu" and cpp_compiler() is not None
+
+
+def cpp_compiler() -> str | None:
+    """Return the path of the C++ compiler that torch.compile uses, or None."""
     names = (os.environ.get("CXX"), "g++", "clang++", "cl")
-    return device.type == "cpu" and any(name is not None and shutil.which(name) for name in names)
+    return next((found for name in names if name and (found := shutil.which(name))), None)

@@ -97,6 +97,15 @@ class Desk:
         found: dict[str, Any] = next(one for one in self.get("runs").json()["runs"] if one["name"] == name)
         return found
 
+    def ended(self) -> dict[str, Any]:
+        """Ask for the only training that was started until its process has ended."""
+        for _ in range(600):
+            (pending,) = self.get("runs").json()["pending"]
+            if pending["code"] is not None:
+                return dict(pending)
+            time.sleep(0.1)
+        raise AssertionError("the process has not ended")
+
     def until(self, name: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Ask for a run until it is as wanted."""
         for _ in range(600):
@@ -487,11 +496,7 @@ def test_what_is_started(desk: Desk, root: Path, monkeypatch: pytest.MonkeyPatch
         str(root / ".uploads" / upload), "--column=--evil", "--out", str(root / "new"), "--steps", "5",
         "--size", "nano", "--family", "modern", "--tokenizer", "jamo",
     ]  # fmt: skip
-    for _ in range(100):
-        (pending,) = desk.get("runs").json()["pending"]
-        if pending["code"] is not None:
-            break
-        time.sleep(0.1)
+    pending = desk.ended()
     assert (pending["name"], pending["code"], pending["said"]) == ("new", 1, "no: this text is too short")
     assert desk.get("run", params={"name": "new"}).json() == {"name": "new", "started": pending}
     desk.post("runs/forget", {"name": "new"})
@@ -583,8 +588,7 @@ def test_a_ladder_goes_on_with_its_text(desk: Desk, root: Path, monkeypatch: pyt
         "learn", "ladder", str(root / ".uploads" / "novel-00000000.csv"), "--encoding=cp949", "--column=--evil",
     ]  # fmt: skip
     assert command[-4:] == ["--minutes-per-rung", "2", "--seed", "0"]
-    time.sleep(0.5)
-    assert [one["said"] for one in desk.get("runs").json()["pending"]] == ["no: this text is too short"]
+    assert desk.ended()["said"] == "no: this text is too short"
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------

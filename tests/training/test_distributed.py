@@ -254,12 +254,10 @@ def test_the_error_of_a_follower_ends_rank_0_with_its_state_saved(tmp_path: Path
 def test_a_killed_follower_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "BEAT", 0.25)
     kill = failing_at(2, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    began = time.monotonic()
     first, second = ends(2, lambda world: finish(begin(tmp_path / "run", world)), kill)
     assert second == str(-signal.SIGKILL)
     assert first.startswith("ProcessLost: rank 1 of 2 ended: it was killed, or its host cannot be reached.")
     assert state_of(tmp_path / "run").step == 2
-    assert time.monotonic() - began < 60  # the promise of the command, not a speed
 
 
 @pytest.mark.long

@@ -180,7 +180,7 @@ def test_a_model_that_the_stock_class_cannot_express(tmp_path: Path, tales: str,
 def test_what_is_trained_saved_and_recorded(tmp_path: Path, tales: str, story_text: Text) -> None:
     model = make(tales, tmp_path / "init")
     trainer = begin(tmp_path / "run", story_text, tmp_path / "init", lora=3)
-    assert type(trainer.optimizers[0]) is torch.optim.AdamW
+    assert isinstance(trainer.optimizers[0], torch.optim.AdamW)
     assert len(trainer.optimizers) == 1
     for _ in trainer.run():
         pass

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,6 +58,35 @@ def test_each_parameter_is_updated_by_exactly_one(family: str, optimizer: str) -
     optimizers = make_optimizers(model, TrainConfig(optimizer=optimizer))  # type: ignore[arg-type]
     updated = [id(p) for o in optimizers for group in o.param_groups for p in group["params"]]
     assert sorted(updated) == sorted(id(p) for p in model.parameters())
+
+
+UNCOMPILED = """
+import sys
+from pathlib import Path
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
+
+settings = {
+    "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 64, "batch_size": 2, "steps": 4, "compile": "off",
+    "attention": "chunked",
+}
+text = "강아지가 뜰에서 뛰어놀았습니다. " * 200
+trainer = Trainer.start(Path(sys.argv[1]), text, **configurations(settings), device="cpu")
+for event in trainer.run():
+    if event.step == 2:
+        trainer.request_stop()
+list(Trainer.resume(Path(sys.argv[1]), device="cpu").run())
+print("torch._dynamo" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_an_uncompiled_run_imports_no_compiler(tmp_path: Path) -> None:
+    """Optimizers of PyTorch, custom operators and `set_stance` import the compiler: 1.8 s of each start."""
+    command = [sys.executable, "-c", UNCOMPILED, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "False"
 
 
 def test_only_matrices_decay() -> None:

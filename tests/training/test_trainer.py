@@ -417,6 +417,34 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.05, 0.7, 1.1, 2.0])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant", "invsqrt"])
+def test_each_step_has_a_rate(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, schedule: str, seconds: float
+) -> None:
+    """In a run by minutes the first step had a rate of zero, and so had a last one that was longer than what was left.
+
+    Of a run of four steps one did nothing.
+    """
+    taken = {"sums": seconds, "validate": 0.01, "final": 0.1}
+    steps = only(by_a_clock(start, monkeypatch, taken, schedule=schedule, sample_tokens=0), Step)
+    assert len(steps) >= 2
+    assert all(0 < step.rate <= 1 for step in steps)
+    logged = [line["rate"] for line in checkpoint.RunFolder(tmp_path / "run").logs.metrics() if line["event"] == "step"]
+    assert min(logged) > 0
+
+
+@pytest.mark.slow
+def test_each_step_of_an_early_stop_has_a_rate(start: Start) -> None:
+    """The decay of an early stop ends in the middle of a step, which had a rate of zero."""
+    trainer = start(steps=30, eval_every=1000, sample_tokens=0)
+    trainer.state.cooldown = (0.1, 0.55)
+    steps = only(list(trainer.run()), Step)
+    assert len(steps) == 17
+    assert all(step.rate > 0 for step in steps)
+
+
+@pytest.mark.slow
 def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve validations, each with a sample, took a fifth of a run of one minute on a busy machine."""
     events = by_a_clock(start, monkeypatch, {"sums": 0.05, "validate": 0.02, "sample": 0.02, "final": 0.1})

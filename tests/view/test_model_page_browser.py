@@ -149,7 +149,7 @@ def visit(browser: Any) -> Iterator[Visit]:
 
 def until(page: Any, condition: str) -> None:
     """Wait until a condition holds in the page."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not page.evaluate(f"!!({condition})"):
         assert time.monotonic() < deadline, f"never: {condition}"
         page.wait_for_timeout(15)

@@ -159,7 +159,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Visit]:
 
 
 def until(page: Any, condition: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not page.evaluate(f"!!({condition})"):
         assert time.monotonic() < deadline, f"never: {condition}"
         page.wait_for_timeout(15)

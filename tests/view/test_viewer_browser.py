@@ -162,7 +162,7 @@ def state(page: Any) -> Any:
 
 def until(page: Any, condition: str) -> None:
     """Wait until a condition holds in the page. (Playwright's own way needs `eval` there, which the policy forbids.)"""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not page.evaluate(f"(() => {{ const state = window.jumok?.state; return !!({condition}); }})()"):
         assert time.monotonic() < deadline, f"never: {condition}; {page.evaluate('window.jumok?.state')}"
         page.wait_for_timeout(15)

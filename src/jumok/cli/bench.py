@@ -59,7 +59,8 @@ def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json(plain_floats(figures, digits=3))
     else:
-        show_figures(figures)
+        emulated = {} if figures["bfloat16_gflops"] else {"bfloat16_gflops": tr("emulated, not measured")}
+        show_figures(figures | emulated)
 
 
 @contextmanager

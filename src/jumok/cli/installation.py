@@ -147,8 +147,10 @@ def _processors() -> Iterator[Finding]:
         yield Finding(name="processors", condition="ok", text=text)
     flags = _flags()
     if "torch" in sys.modules:
+        from jumok.device import multiplies_bfloat16
+
         torch = sys.modules["torch"]
-        fast = ", ".join(sorted(BFLOAT16 & flags))
+        fast = ", ".join(sorted(BFLOAT16 & flags)) if multiplies_bfloat16(torch.device("cpu")) else ""
         text = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads; "
         text += tr("bfloat16: {flags}", flags=fast) if fast else tr("no instructions for bfloat16, so it is slower")
         yield Finding(name="instructions", condition="ok", text=text)

@@ -6,8 +6,11 @@ third of the operations. The weights of a chunk are small enough to stay in the 
 used. Up to LONGEST_KEPT keys, the weights are stored for the backward pass. With more keys they are recomputed, so that
 the memory grows linearly with the length (https://arxiv.org/abs/2205.14135, section 3, without the tiling over keys).
 
-Both passes are custom operators, which `torch.compile` does not trace. Shapes use the legend of `jumok.nn.attention`; c
-is the number of queries in a chunk, and N that of the sequences and heads in a tile.
+For `torch.compile` both passes are custom operators, which it does not trace. A custom operator imports the compiler at
+its first call, which takes more than a second, so an uncompiled model calls them through a plain autograd function.
+
+Shapes use the legend of `jumok.nn.attention`; c is the number of queries in a chunk, and N that of the sequences and
+heads in a tile.
 """
 
 from __future__ import annotations
@@ -38,7 +41,14 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, caus
     """
     if mask is not None:
         mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
-    out, _ = torch.ops.jumok.chunked_attention(q, k, v, mask, causal)
+    if torch.compiler.is_compiling():
+        out, _ = torch.ops.jumok.chunked_attention(q, k, v, mask, causal)
+        return out
+    if torch.is_autocast_enabled("cpu"):
+        lower = torch.get_autocast_dtype("cpu")
+        q, k, v = (x if x.dtype == torch.float64 else x.to(lower) for x in (q, k, v))  # as autocast does
+    with torch.autocast("cpu", enabled=False):
+        out, _ = _ChunkedAttention.apply(q, k, v, mask, causal)
     return out
 
 
@@ -135,7 +145,6 @@ def _weights(
     return weights.masked_fill_(empty, 0.0) if empty.any() else weights
 
 
-@torch.library.custom_op("jumok::chunked_attention", mutates_args=(), device_types="cpu")
 def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     b, h, t, d = q.shape
     s = k.shape[2]
@@ -156,13 +165,11 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool)
     return out, kept
 
 
-@_forward.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+def _empty_output(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     b, h, t, d = q.shape
     return q.new_empty(b, t, h, d).transpose(1, 2), q.new_empty(_kept(q, k, causal))
 
 
-@torch.library.custom_op("jumok::chunked_attention_backward", mutates_args=(), device_types="cpu")
 def _backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -194,8 +201,7 @@ def _backward(
     return dq, dk, dv
 
 
-@_backward.register_fake
-def _(
+def _empty_gradients(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, t, d = q.shape
@@ -217,5 +223,25 @@ def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Ten
     return (*torch.ops.jumok.chunked_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
 
 
-_forward.register_autograd(_gradients, setup_context=_remember)
-_forward.register_autocast("cpu", torch.bfloat16)
+_operator = torch.library.custom_op("jumok::chunked_attention", _forward, mutates_args=(), device_types="cpu")
+_operator.register_fake(_empty_output)
+_operator.register_autograd(_gradients, setup_context=_remember)
+_operator.register_autocast("cpu", torch.bfloat16)
+torch.library.custom_op(
+    "jumok::chunked_attention_backward", _backward, mutates_args=(), device_types="cpu"
+).register_fake(_empty_gradients)
+
+
+class _ChunkedAttention(torch.autograd.Function):
+    """Both passes without the custom operators."""
+
+    forward = staticmethod(_forward)
+    setup_context = staticmethod(_remember)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the gradients of q, k and v."""
+        if gradient is None:
+            return (None,) * 5
+        q, k, v, mask, kept = ctx.saved_tensors
+        return (*_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)

@@ -96,13 +96,17 @@ class Clock:
         """The learning rate of the next step, as a share of its peak."""
         config, state = self._run.config, self._run.state
         first, last = self._run.span
-        # The middle of the step: the first rate is not zero, nor the last.
-        width = self._last_width if config.steps is None else 1 / config.steps
-        progress = min(last, state.progress + 0.5 * width)
+        if config.steps is None:  # as long as the last step, or as one of those that are planned
+            width = self._last_width or self._run.tokens_per_step / max(1, state.planned_tokens)
+        else:
+            width = 1 / config.steps
+        # The middle of the step: no rate is zero. The last step may be longer than what is left.
+        end = last if state.cooldown is None else min(last, state.cooldown[1])
+        progress = max(first, min(state.progress + 0.5 * width, end - 0.25 * width))
         if state.cooldown is None:
             return rate(config, (progress - first) / (last - first))
         begin, end = state.cooldown
-        return rate(config, (begin - first) / (last - first)) * max(0.0, (end - progress) / (end - begin))
+        return rate(config, (begin - first) / (last - first)) * min(1.0, (end - progress) / (end - begin))
 
     def remaining(self) -> float:
         """Seconds to the end, about; 0 if not known."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from jumok.files import cache_folder, private_folder
 from jumok.messages import tr
 from jumok.nn.blocks import Block
+from jumok.training.planning.compiled_code import CompileTimes, keep_code_private
 from jumok.training.state import TrainingRun
 
 # fallback_random: dropout draws the numbers that it draws uncompiled. vec_isa_ok: torch takes the vector instructions
@@ -39,9 +39,12 @@ class Compilation:
         """
         self._run.report(tr("compiling, which can take a minute"))
         blocks = [part for part in self._run.trained.modules() if isinstance(part, Block)]
+        began, run = time.perf_counter(), self._run
         try:
             keep_code_private()
             self._compile(blocks, one_pass, set())
+            if run.world.rank == 0:
+                CompileTimes(run.device).keep(run.model.config, run.config, time.perf_counter() - began)
             self._calls = {block: block._compiled_call_impl for block in blocks}
             return ""
         except torch.OutOfMemoryError:
@@ -74,7 +77,8 @@ class Compilation:
         for block, call in self._calls.items():
             block._compiled_call_impl = call
         try:
-            with torch.compiler.set_stance("force_eager" if self._failed else "default"):
+            # Only after a failure, because this call imports the compiler.
+            with torch.compiler.set_stance("force_eager") if self._failed else nullcontext():
                 yield
         finally:
             for block in self._calls:
@@ -92,18 +96,3 @@ def _damaged_library(error: BaseException | None) -> Path | None:
             return path if path.is_relative_to(os.environ["TORCHINDUCTOR_CACHE_DIR"]) else None
         error = error.__cause__ or error.__context__
     return None
-
-
-def keep_code_private() -> None:
-    """Let torch keep what it compiles in the cache folder of jumok, unless TORCHINDUCTOR_CACHE_DIR names another one.
-
-    The default of torch is torchinductor_USER in the folder for temporary files. Any user of the machine can create
-    that folder first, and torch runs the libraries and unpickles the graphs that it finds there.
-
-    Raises:
-        JumokError, OSError: there is no folder that nobody else can write to.
-    """
-    name = "TORCHINDUCTOR_CACHE_DIR"  # torch itself sets it to its default
-    chosen = os.environ.get(name)
-    if chosen is None or Path(chosen).parent == Path(tempfile.gettempdir()):
-        os.environ[name] = str(private_folder(cache_folder() / "torchinductor"))

@@ -19,6 +19,8 @@ from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
 from jumok.training.distillation import Distillation
 from jumok.training.distributed import Command, Order
+from jumok.training.planning.compiled_code import CompileTimes
+from jumok.training.planning.plan import MOST_COMPILING
 from jumok.training.saving import Saving
 from jumok.training.stages import begin_stage
 from jumok.training.state import TrainingRun
@@ -161,10 +163,25 @@ class Loop:
 
     def _compile(self) -> Iterator[Notice]:
         if self.config.compile == "on" and not is_over(self.run) and not self.stop:
+            if self._too_short_to_compile():
+                text = tr("What is left of the run is too short to compile.")
+                yield Notice(step=self.state.step, text=text)
+                return
             with self.run.world.command(Order(command=Command.COMPILE)), own_random(self.run.device):
                 failure = self.compilation.start(self.steps.try_a_pass)
             if failure:
                 yield Notice(step=self.state.step, text=failure)
+
+    def _too_short_to_compile(self) -> bool:
+        """Return whether a resumed run by minutes would spend too much of the rest on compiling.
+
+        A run that was just started was planned with the time that compiling takes.
+        """
+        run = self.run
+        if self.config.minutes is None or run.plan is not None:
+            return False
+        expected = CompileTimes(run.device).expected(run.model.config, self.config)
+        return expected >= MOST_COMPILING * self.clock.remaining()
 
     def _interrupt(self) -> Iterator[Event]:
         run, state = self.run, self.state

@@ -6,6 +6,7 @@ Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of e
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -13,8 +14,8 @@ from itertools import groupby, islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch import Tensor, nn, optim
+from torch.optim import Optimizer
 
 from jumok.config import TrainConfig
 from jumok.nn.blocks import Block
@@ -39,7 +40,30 @@ STACK = 1 << 22  # numbers in the matrices of one shape that are computed togeth
 Together = Callable[[Sequence[Tensor], World, torch.dtype | None], list[Tensor]]
 
 
-class Muon(Optimizer):
+class WithoutCompiler(Optimizer):
+    """An optimizer that does not import the compiler of PyTorch.
+
+    Methods of `torch.optim.Optimizer` are wrapped to keep torch.compile out of them, and each wrapper imports the
+    compiler at its first call, which takes more than a second. Here they are as they were before that.
+    """
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+
+
+class AdamW(WithoutCompiler, optim.AdamW):
+    """`torch.optim.AdamW` that does not import the compiler of PyTorch."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update each parameter that has a gradient."""
+        assert closure is None
+        inspect.unwrap(optim.AdamW.step)(self)
+
+
+class Muon(WithoutCompiler):
     """Momentum whose direction, for a matrix, is about the nearest orthogonal matrix.
 
     It is `torch.optim.Muon` with four iterations instead of five, which took a fifth of a training step. Two things
@@ -177,12 +201,12 @@ def balanced(costs: Sequence[int], parts: int) -> list[int]:
 
 
 def dtype_of_products(config: TrainConfig) -> torch.dtype | None:
-    """That of Muon's products; None: that of the matrices.
+    """Return the dtype of Muon's products, which is the precision of the passes; None: that of the matrices.
 
     In bfloat16 a difference in the last bit of a gradient can become one of 2⁻⁸ in a direction. The losses of float32
     runs in one and in two processes then differed by 1.6e-3 after 100 steps, and by 5e-6 with float32 products.
     """
-    return None if config.precision == "float32" else torch.bfloat16
+    return torch.bfloat16 if config.precision == "bfloat16" else None
 
 
 def make_optimizers(

@@ -22,6 +22,7 @@ from jumok.training.adapters import read_base, require_one_process
 from jumok.training.distillation import require_distillation
 from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
+from jumok.training.planning.plan import slow_precision
 from jumok.training.predictions import read_predictions
 from jumok.training.run_record import (
     RunRecord,
@@ -77,6 +78,8 @@ def resume(
         if further:
             add_stage(run, record, saved, machine)
         _place(run, record, saved)
+        if run.result is None:
+            run.notices += slow_precision(config, device)
         moved = differences(record.machine or machine, machine)
         if moved and not further and run.result is None:
             run.notices.append(

@@ -15,11 +15,12 @@ from jumok.messages import tr
 from jumok.models import kind_of
 from jumok.training.planning.estimate import Estimate, Way
 from jumok.training.planning.machines import Chosen
-from jumok.training.planning.plan import COMPILE_FROM, COMPILED_SPEEDUP
+from jumok.training.planning.plan import COMPILED_SPEEDUP
 from jumok.training.planning.work import OPTIMAL_TOKENS, REPEATED, USABLE
 from jumok.training.subscribers.progress import clock
 
 HOST = 8  # devices in a host, usually
+LONG = 90.0  # seconds, from which a run may be compiled
 
 
 def show_plan(
@@ -211,9 +212,10 @@ def _notes(found: Estimate, chosen: Chosen, *, further: bool) -> Iterator[str]:
                 peak=chosen.sheet.precision,
                 precision=chosen.precision,
             )
-    elif found.seconds > COMPILE_FROM:
+    elif found.seconds > LONG:
         yield tr(
-            "The time is without compilation, with which steps are about {times} times as fast.", times=COMPILED_SPEEDUP
+            "The time is without compilation, with which steps are about {times} times as fast.",
+            times=COMPILED_SPEEDUP[chosen.precision],
         )
     if machine.devices > 1 and machine.link is None:
         yield tr("The exchange between devices takes no time in this plan: {--interconnect} gives its GB/s.")

@@ -6,9 +6,10 @@ run whose steps take another time than measured plans anew (`jumok.training.cloc
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from jumok.config import ModelConfig, Precision, TrainConfig
-from jumok.device import autocast, keeping_memory, own_random, seconds_of
+from jumok.device import autocast, keeping_memory, multiplies_bfloat16, own_random, seconds_of
 from jumok.memory import is_out_of_memory
 from jumok.models import build
 from jumok.nn.attention import Implementation, ScaledDotProductAttention, train_attention_by
@@ -57,6 +58,13 @@ class Cost:
         return config.accumulate * self.batch / speedup + self.update
 
 
+def open_precisions(config: TrainConfig, device: torch.device) -> tuple[Precision, ...]:
+    """Return the precisions to choose from: what was asked for, or those that the device computes without emulation."""
+    if config.precision != "auto":
+        return (config.precision,)
+    return ("float32", "bfloat16") if multiplies_bfloat16(device) else ("float32",)
+
+
 def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
     """What training costs in each precision and with each implementation of attention that `config` leaves open.
 
@@ -65,17 +73,17 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
     maybe only with the usual implementation of attention.
     """
     began = time.perf_counter()
-    precisions: tuple[Precision, ...] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
+    precisions = open_precisions(config, device)
     usual = usual_attention(config, device)
     with keeping_memory(device), own_random(device):
-        trial = _Trial(shape, config, task, device)
+        trial = _Trial(shape, config, task, device, precisions)
         first = {precision: trial.first_pass(precision, usual) for precision in precisions}
         works = [(precision, usual) for precision, found in first.items() if math.isfinite(found.seconds)]
         if config.attention == "auto" and any(found.can_choose for found in first.values()):
             works += [(precision, "fused") for precision, _ in works]
-        update = trial.seconds(trial.update) if works else 0.0
-        if math.isinf(update):  # the optimizers' state does not fit, so no step does
-            first, works, update = dict.fromkeys(precisions, _FirstPass(math.inf)), [], 0.0
+        updates = {precision: trial.seconds(partial(trial.update, precision)) for precision in dict(works)}
+        if math.inf in updates.values():  # the optimizers' state does not fit, so no step does
+            first, works, updates = dict.fromkeys(precisions, _FirstPass(math.inf)), [], {}
         times: dict[tuple[Precision, Implementation], list[float]] = {work: [] for work in works}
         for _ in range(ROUNDS):
             if not works or time.perf_counter() > began + MEASURING:
@@ -84,13 +92,14 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
                 times[work].append(trial.seconds(partial(trial.one_pass, *work)))
             least = min(min(times[work]) for work in works)
             works = [work for work in works if min(times[work]) <= TOO_SLOW * least]
-            update = min(update, trial.seconds(trial.update))
+            for precision in dict(works):
+                updates[precision] = min(updates[precision], trial.seconds(partial(trial.update, precision)))
     return [
         Cost(
             precision=precision,
             attention=attention,
             batch=trial.scale * min(times.get((precision, attention)) or [first[precision].seconds]),
-            update=update,
+            update=updates.get(precision, 0.0),
             kept=trial.scale * first[precision].kept,
             gradients=trial.gradients(),
             moments=trial.moments(),
@@ -116,12 +125,19 @@ class _FirstPass(NamedTuple):
 
 
 class _Trial:
-    """A model like that of the run, its optimizers, and a batch or a part of one.
+    """A model like that of the run, its optimizers for each precision, and a batch or a part of one.
 
     scale: how many times as much a batch of the run costs as the part.
     """
 
-    def __init__(self, shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: ModelConfig,
+        config: TrainConfig,
+        task: Task[Any],
+        device: torch.device,
+        precisions: Sequence[Precision],
+    ) -> None:
         batch = task.parts(0)[0]
         rows = len(batch[0])
         if device.type == "cpu":  # other devices are only as fast as they are filled
@@ -136,7 +152,15 @@ class _Trial:
             self.again = activations(shape, config, work).working
         if config.lora is not None:
             Adapters(self.model, config.lora, seed=config.seed)
-        self.objective, self.optimizers = Objective(task, self.model), make_optimizers(self.model, config)
+        self.objective = Objective(task, self.model)
+        self.optimizers = {
+            precision: make_optimizers(self.model, dataclasses.replace(config, precision=precision))
+            for precision in precisions
+        }
+        first, *others = self.optimizers.values()
+        for optimizers in others:  # one state for all, because a step has one, too
+            for optimizer, one in zip(optimizers, first, strict=True):
+                optimizer.state = one.state
 
     def one_pass(self, precision: Precision, attention: Implementation) -> None:
         """Forward and backward."""
@@ -182,9 +206,9 @@ class _Trial:
                 raise
             return math.inf
 
-    def update(self) -> None:
-        """Update the parameters."""
-        for optimizer in self.optimizers:
+    def update(self, precision: Precision) -> None:
+        """Update the parameters, with the products of the optimizer in a precision."""
+        for optimizer in self.optimizers[precision]:
             optimizer.step()
 
     def gradients(self) -> int:
@@ -193,5 +217,6 @@ class _Trial:
 
     def moments(self) -> int:
         """Bytes of the optimizers' state."""
-        states = (state for optimizer in self.optimizers for state in optimizer.state.values())
+        first = next(iter(self.optimizers.values()))
+        states = (state for optimizer in first for state in optimizer.state.values())
         return sum(tensor.nbytes for state in states for tensor in state.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from jumok.config import ModelConfig, Precision, TrainConfig
 from jumok.device import processor_name
 from jumok.memory import free_memory
 from jumok.training.planning.activations import FLOAT, Pass
-from jumok.training.planning.autotune import usual_attention
+from jumok.training.planning.autotune import open_precisions, usual_attention
 from jumok.training.planning.devices import DataSheet
 from jumok.training.planning.estimate import Machine
 from jumok.training.planning.footprint import sizes_of
@@ -78,7 +78,7 @@ def of_this(
 ) -> Chosen:
     """The device of this machine, or several like it: measured for some seconds in each precision that is left open."""
     attention = usual_attention(config, device)
-    open_to: Sequence[Precision] = ("float32", "bfloat16") if config.precision == "auto" else (config.precision,)
+    open_to = open_precisions(config, device)
     rows = -(-config.batch_size // devices)
     works = {
         precision: Pass(

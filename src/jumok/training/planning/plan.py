@@ -14,18 +14,22 @@ from typing import Any, NamedTuple
 
 import torch
 
-from jumok.config import ModelConfig, TrainConfig, count_kept, count_parameters
-from jumok.device import has_compiler
+from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
+from jumok.device import has_compiler, multiplies_bfloat16
 from jumok.errors import ConfigError
 from jumok.memory import bytes_of, free_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_room
-from jumok.training.planning.autotune import Cost, measure
+from jumok.training.planning.autotune import Cost, measure, open_precisions
+from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.predictions import PREDICTION_BYTES
 from jumok.training.tasks import Task
 
-COMPILE_FROM = 90.0  # seconds a run must last before compiling, which takes 10 to 30 s on two cores, pays
-COMPILED_SPEEDUP = 1.3  # about (bench/README.md: 1.3 to 1.5); used to foresee how often a run sees its text
+# How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
+# products take a larger part of a pass, and compiling leaves them as they are.
+COMPILED_SPEEDUP: dict[Precision, float] = {"bfloat16": 1.3, "float32": 1.1}
+MOST_COMPILING = 0.2  # of a run, whatever it would save: the estimates of both may be wrong
+LEAST_COMPILING = 2.0  # seconds that it takes with all code in the cache, half of which imports the compiler
 # The speed that a run keeps, as a share of what was measured for a second or two: in runs of 5 and 10 minutes 0.76 and
 # 0.78, validations included.
 KEPT_SPEED = 0.8
@@ -39,7 +43,7 @@ TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, DROPOUT[0][0], 600
 MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
-HALF = 2  # bytes of a number in bfloat16
+NUMBER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2}
 SURELY = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
 ENDS_EARLY = 0.9  # of the time, below which a limit on passes is told
 AS_ASKED = message("as asked")
@@ -108,18 +112,49 @@ def make_plan(
     parameters = count_parameters(shape)
     found = _costs_with_room(shape, config, task, device, parameters)
     costs = [dataclasses.replace(cost, batch=cost.batch / processes) for cost in found]
-    choices = {
-        "precision": _precision(config, costs),
-        "attention": _attention(config, costs, device),
-        "compile": _compiling(config, costs, task, device, train_tokens),
-    }
+    choices = {"precision": _precision(config, costs, device), "attention": _attention(config, costs, device)}
+
+    def foresee(compiling: Choice, seconds: float = 0.0) -> Plan:
+        with_it = {**choices, "compile": compiling}
+        return _foresee(shape, config, task, device, train_tokens, choose, costs, with_it, seconds)
+
+    if config.compile == "off":
+        return foresee(Choice("off", tr(AS_ASKED)))
+    plan = foresee(Choice("on", tr(AS_ASKED)))  # the code depends on what else is decided
+    if config.compile == "on":
+        known = CompileTimes(device).expected(plan.shape, plan.config) if config.minutes is not None else 0.0
+        return foresee(plan.choices["compile"], known)
+    if against := _against_compiling(task, device, costs):
+        return foresee(Choice("off", against))
+    length = _seconds_uncompiled(config, costs, task, train_tokens)
+    saved = length * (1 - costs[0].of_step(config, speedup(plan.config)) / costs[0].of_step(config))
+    seconds = LEAST_COMPILING
+    if seconds < min(saved, MOST_COMPILING * length):
+        seconds = CompileTimes(device).expected(plan.shape, plan.config)
+    return foresee(_compiling(seconds, saved, length), seconds)
+
+
+def _foresee(
+    shape: ModelConfig,
+    config: TrainConfig,
+    task: Task[Any],
+    device: torch.device,
+    train_tokens: int,
+    choose: Collection[str],
+    costs: Sequence[Cost],
+    choices: dict[str, Choice],
+    compiling: float,
+) -> Plan:
+    """Foresee how often a run sees its text, and decide what follows from that. compiling: seconds, if it is done."""
+    parameters = count_parameters(shape)
     decided = dataclasses.replace(config, **{name: choice.value for name, choice in choices.items()})
     per_step = task.tokens_per_batch * config.accumulate
     if config.minutes is None:
         foreseen = tokens = (config.steps or 0) * per_step
     else:
         seconds = costs[0].of_step(config, speedup(decided)) / KEPT_SPEED
-        foreseen = int(60 * config.minutes / seconds * per_step)
+        left = 60 * config.minutes - (compiling if decided.compile == "on" else 0)
+        foreseen = int(max(0.0, left) / seconds * per_step)
         if "teacher" in choose:
             choices["teacher"] = _teacher(foreseen, config, task, train_tokens)
             decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
@@ -139,6 +174,7 @@ def make_plan(
         choices=_shown({**choices, "dropout": dropout}),
         costs=costs,
         notices=(
+            *slow_precision(decided, device),
             *_small_text(parameters, dropout.value, train_tokens, passes, config),
             *_ends_early(passes, tokens / max(1, foreseen), config),
         ),
@@ -146,9 +182,22 @@ def make_plan(
 
 
 def must_measure(config: TrainConfig, device: torch.device) -> bool:
-    """Whether a decision depends on how long a step takes."""
+    """Return whether a decision depends on how long a step takes."""
     chooses_attention = config.attention == "auto" and device.type == "cpu"
-    return config.minutes is not None or chooses_attention or "auto" in (config.precision, config.compile)
+    chooses_precision = len(open_precisions(config, device)) > 1
+    return config.minutes is not None or chooses_attention or chooses_precision or config.compile == "auto"
+
+
+def slow_precision(config: TrainConfig, device: torch.device) -> tuple[str, ...]:
+    """Return a message for a run in bfloat16 on a processor that emulates it."""
+    if config.precision != "bfloat16" or multiplies_bfloat16(device):
+        return ()
+    return (
+        tr(
+            "This processor has no instructions for products in bfloat16, so training is many times slower than in "
+            "float32. A new run without {--precision bfloat16} is fast."
+        ),
+    )
 
 
 def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
@@ -175,8 +224,8 @@ def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> floa
 
 
 def speedup(config: TrainConfig) -> float:
-    """How many times as fast passes are as measured, about."""
-    return COMPILED_SPEEDUP if config.compile == "on" else 1.0
+    """Return how many times as fast passes are as measured, about."""
+    return 1.0 if config.compile != "on" or config.precision == "auto" else COMPILED_SPEEDUP[config.precision]
 
 
 def _costs_with_room(
@@ -185,7 +234,8 @@ def _costs_with_room(
     """What was measured, if anything must be. Raises ConfigError where the memory does not suffice."""
     require_room(shape)
     free = free_memory(device)
-    kept = HALF * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
+    number = min(NUMBER_BYTES[precision] for precision in open_precisions(config, device))
+    kept = number * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
     numbers = STEP_NUMBERS if config.lora is None else 1  # there are few adapters
     _require_step_room(numbers * 4 * parameters + kept, free, task, config)
     costs = measured(shape, config, task, device) if must_measure(config, device) else []
@@ -208,9 +258,11 @@ def _require_step_room(needed: float, free: int | None, task: Task[Any], config:
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def _precision(config: TrainConfig, costs: Sequence[Cost]) -> Choice:
+def _precision(config: TrainConfig, costs: Sequence[Cost], device: torch.device) -> Choice:
     if config.precision != "auto":
         return Choice(config.precision, tr(AS_ASKED))
+    if len(only := open_precisions(config, device)) == 1:
+        return Choice(only[0], tr("this processor has no instructions for products in bfloat16"))
     chosen = costs[0]
     other = min((cost for cost in costs if cost.precision != chosen.precision), key=lambda cost: cost.batch)
     if math.isinf(chosen.batch):
@@ -240,42 +292,39 @@ def _attention(config: TrainConfig, costs: Sequence[Cost], device: torch.device)
     return Choice(chosen.attention, why)
 
 
-def _compiling(
-    config: TrainConfig, costs: Sequence[Cost], task: Task[Any], device: torch.device, train_tokens: int
-) -> Choice:
-    if config.compile != "auto":
-        return Choice(config.compile, tr(AS_ASKED))
+def _compiling(seconds: float, saved: float, length: float) -> Choice:
+    """Choose whether to compile. seconds: that it takes; saved: that it saves of a run of this length."""
+    why = tr(
+        "it takes about {seconds:,.0f} seconds, and saves about {saved:,.0f} of {length:,.0f}",
+        seconds=seconds,
+        saved=saved,
+        length=length,
+    )
+    if saved > seconds >= MOST_COMPILING * length:
+        why += tr("; it may take a fifth of them at most")
+    return Choice("on" if seconds < min(saved, MOST_COMPILING * length) else "off", why)
+
+
+def _seconds_uncompiled(config: TrainConfig, costs: Sequence[Cost], task: Task[Any], train_tokens: int) -> float:
+    """Return how long a run would last without compiling."""
     step = costs[0].of_step(config)
-    if config.steps is not None:
-        seconds = config.steps * step
-    else:
-        steps = most_tokens(config, task, train_tokens) / (task.tokens_per_batch * config.accumulate)
-        seconds = min(60 * (config.minutes or 0), steps * step)
-    against = _against_compiling(task, device, seconds)
-    return Choice("off", against) if against else Choice("on", _lasts(seconds))
+    if config.minutes is None:
+        return (config.steps or 0) * step
+    steps = most_tokens(config, task, train_tokens) / (task.tokens_per_batch * config.accumulate)
+    return min(60 * config.minutes, steps * step)
 
 
-def _against_compiling(task: Task[Any], device: torch.device, seconds: float) -> str:
-    """Why a run of so many seconds is not compiled, or ""."""
-    if math.isinf(seconds):
+def _against_compiling(task: Task[Any], device: torch.device, costs: Sequence[Cost]) -> str:
+    """Say why no run like this is compiled, or "" if only its length decides."""
+    if math.isinf(costs[0].batch):
         return tr(TOO_LITTLE)
     if not task.fixed_shapes:
         return tr("its batches differ in shape, and each shape would be compiled anew")
-    if seconds < COMPILE_FROM:
-        return _lasts(seconds)
     if has_compiler(device):
         return ""
     if device.type == "cpu":
         return tr("no C++ compiler was found (g++, clang++ or cl)")
     return tr("Triton is not installed") if device.type == "cuda" else tr("not done on {device}", device=device.type)
-
-
-def _lasts(seconds: float) -> str:
-    return tr(
-        "the run would last {seconds:,.0f} seconds without, and compiling pays from {least:.0f} on",
-        seconds=seconds,
-        least=COMPILE_FROM,
-    )
 
 
 def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any]) -> Choice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +31,8 @@ class Pictures:
 
     def __init__(self, folder: RunFolder, task: Task[Any], model: Model, report: Callable[[str], None]) -> None:
         self._folder, self._task, self._model, self._report = folder, task, model, report
-        self._next, self._failed = -math.inf, False
+        # Short runs draw at their end only: the first picture also imports matplotlib, which takes half a second.
+        self._next, self._failed = time.monotonic() + DRAW_EVERY, False
 
     def __call__(self, event: Event) -> None:
         """Draw what the event has changed; the model has its best parameters at the end."""
