@@ -203,16 +203,12 @@ def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
     """The commands that use a finished run, and train it further."""
-    verb = "predict" if trainer.config.task == "classify" else "generate"
-    command = shell("jumok", verb, folder, trainer.task.example() or "...")
-    uses = {
-        "lm": tr("Generate text:\n  {command}", command=command),
-        "mlm": tr("Fill in masked tokens:\n  {command}", command=command),
-        "classify": tr("Classify texts:\n  {command}", command=command),
-        "seq2seq": tr("Generate an answer:\n  {command}", command=command),
-    }
-    view.say(uses[trainer.config.task])
-    if trainer.result is not None:
+    from jumok.training.verdict import USES, use_command
+
+    command = use_command(trainer.task, trainer.config, folder)
+    if view.summary["verdict"]["command"] != command:
+        view.say(f"{tr(USES[trainer.config.task])}\n  {command}")
+    if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
         config = trainer.config
         length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
         view.say(tr("Train further, for example for the same length again:"))
