@@ -93,7 +93,14 @@ def shown(event: JSON) -> JSON | None:
                 "best": event.get("best") is True,
             }
         case "sample":
-            return {"event": "sample", "step": event["step"], "text": str(event.get("text", ""))[:LONGEST_SAMPLE]}
+            return {
+                "event": "sample",
+                "step": event["step"],
+                "text": str(event.get("text", ""))[:LONGEST_SAMPLE],
+                "kept": event.get("kept") is True,
+            }
+        case "verdict":
+            return {"event": "verdict", "step": event["step"], "kind": str(event.get("kind", ""))[:100]}
         case "finish" | "stage" as kind:
             return {"event": kind, "step": event["step"], "reason": str(event.get("reason", ""))[:100]}
     return None
@@ -137,6 +144,7 @@ class Curve:
     last: JSON | None = None
     validations: list[JSON] = field(default_factory=list)
     samples: list[JSON] = field(default_factory=list)
+    verdict: str | None = None  # the kind of that on the newest stage, once it has ended
     _points: list[_Mean] = field(default_factory=list)
     _each: int = 1  # steps of a point
 
@@ -145,6 +153,7 @@ class Curve:
         for event in self.tail.read():
             if event is None:
                 self.last, self.validations, self.samples, self._points, self._each = None, [], [], [], 1
+                self.verdict = None
             elif (known := shown(event)) is not None:
                 self._take(known)
 
@@ -166,6 +175,10 @@ class Curve:
                 self.validations.append(event)
             case "sample":
                 self.samples = [*self.samples, event][-SAMPLES:]
+            case "verdict":
+                self.verdict = event["kind"]
+            case "stage":
+                self.verdict = None
 
     def _add(self, event: JSON) -> None:
         new = _Mean(

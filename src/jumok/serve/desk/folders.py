@@ -124,6 +124,7 @@ class RunFolders:
             "train_curve": curve.train(),
             "validations": curve.validations,
             "samples": curve.samples,
+            "verdict": curve.verdict,
             "place": curve.tail.place,
         }
 
