@@ -199,9 +199,9 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
     """The commands that use a finished run, and train it further."""
     from jumok.training.verdict import USES, use_command
 
-    command = use_command(trainer.task, trainer.config, folder)
+    use, command = USES[trainer.config.task], use_command(trainer.task, trainer.config, folder)
     if view.summary["verdict"]["command"] != command:
-        view.say(f"{tr(USES[trainer.config.task])}\n  {command}")
+        view.say(f"{tr(use)}\n  {command}")
     if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
         config = trainer.config
         length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))

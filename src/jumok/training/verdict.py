@@ -159,7 +159,8 @@ def _lead(kind: str, run: TrainingRun) -> str:
         return tr("Train further:")
     if kind == "diverged":
         return tr("Train with lower rates:")
-    return tr(USES[run.config.task])
+    use = USES[run.config.task]
+    return tr(use)
 
 
 def _wants_last(kind: str, run: TrainingRun) -> bool:
