@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from jumok.cli.process import let_waiting_threads_sleep, process_seconds
+from jumok.cli.process import process_seconds
+from jumok.processors import let_waiting_threads_sleep
 
 PHASES = {
     "reading": ["jumok.cli.train_request:read_material"],

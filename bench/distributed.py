@@ -117,7 +117,7 @@ def idle_microseconds(calls: int = 10_000) -> float:
     for number in range(calls):
         with world.command(Order(command=Command.STEP, number=number, rate=0.5)):
             world.share(part)
-            world.sum_gradients(model, 0.0)
+            world.sum_gradients(model, [0.0])
     return 1e6 * (time.perf_counter() - began) / calls
 
 

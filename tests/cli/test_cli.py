@@ -31,7 +31,8 @@ from rich.cells import cell_len
 
 from conftest import TINY, Jumok
 from jumok import cli
-from jumok.cli import material, process
+from jumok import processors as waiting
+from jumok.cli import material
 from jumok.cli.console.output import plain_floats
 from jumok.cli.train_options import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
@@ -1182,31 +1183,42 @@ def test_threads_sleep_where_others_work(
     monkeypatch: pytest.MonkeyPatch, others: int, processors: int, given: dict[str, str], policy: str | None
 ) -> None:
     """With a busy loop beside it a step took 0.95 s, at worst 13.8, for threads that wait took the processors."""
-    for name in process.WAITING_POLICIES:
+    for name in waiting.WAITING_POLICIES:
         monkeypatch.setenv(name, "")  # so that it is as before when the test is over
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(process, "other_running_threads", lambda: others)
+    monkeypatch.setattr(waiting, "other_running_threads", lambda: others)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     monkeypatch.delitem(sys.modules, "torch")
-    assert process.let_waiting_threads_sleep() is (policy == "PASSIVE")
+    assert waiting.let_waiting_threads_sleep() is (policy == "PASSIVE")
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_it_is_too_late_once_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenMP has read its environment by then; and a choice for this process is none for those that it starts."""
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(process, "other_running_threads", lambda: 99)
-    assert not process.let_waiting_threads_sleep()
+    monkeypatch.setattr(waiting, "other_running_threads", lambda: 99)
+    assert not waiting.let_waiting_threads_sleep()
     assert "OMP_WAIT_POLICY" not in os.environ
+
+
+def test_a_program_that_trains_lets_them_sleep_too() -> None:
+    """`jumok.train(minutes=0.7)` made two steps on a busy machine: only `jumok train` set the policy."""
+    code = (
+        "import os, jumok.processors as processors; processors.other_running_threads = lambda: 99; import jumok; "
+        "print('OMP_WAIT_POLICY' in os.environ); jumok.train; print(os.environ['OMP_WAIT_POLICY'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in waiting.WAITING_POLICIES}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["False", "PASSIVE"]
 
 
 @pytest.mark.skipif(not Path("/proc/loadavg").exists(), reason="only Linux tells how many threads are at work")
 def test_a_busy_loop_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
         try:
-            while process.other_running_threads() < 1:  # it may take a while until Python has started
+            while waiting.other_running_threads() < 1:  # it may take a while until Python has started
                 assert loop.poll() is None
         finally:
             loop.kill()

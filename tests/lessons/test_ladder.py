@@ -39,7 +39,7 @@ from jumok.lessons.ladder.run import Ladder, LadderEvent, LadderFinished, RungFi
 from jumok.lessons.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.lessons.ladder.verdicts import verdict
 from jumok.lessons.ladder.words import words
-from jumok.runs.events import Finish, Save, Step
+from jumok.runs.events import Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.loop import Loop
@@ -420,6 +420,12 @@ def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     asked = config(steps_per_rung=None, minutes_per_rung=0.001)
     events = list(Ladder(text, tmp_path / "out", asked, device="cpu").run())
     assert [event.result.steps >= 1 for event in only(events, RungFinished)] == [True] * 10
+    given = [
+        json.loads(path.read_text(encoding="utf-8"))["train"]["minutes"]
+        for path in sorted((tmp_path / "out").glob("*/config.json"))
+    ]
+    assert max(given[1:]) < given[0] == 0.001  # the figures and samples of the ladder have a part of the minutes
+    assert not any("minutes" in event.text for event in only(events, Notice))  # which is no option of the ladder
     assert LadderRecord.read(tmp_path / "out").command is None
 
 

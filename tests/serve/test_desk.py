@@ -231,6 +231,18 @@ def test_a_run_with_its_curve(desk: Desk, root: Path) -> None:
     assert desk.run("novel")["spark"] == [3.0, 2.5, 2.0]
 
 
+def test_the_verdict_on_a_run(desk: Desk, root: Path) -> None:
+    trained(root / "novel")
+    assert desk.get("run", params={"name": "novel"}).json()["verdict"] is None
+    kept = {"event": "sample", "step": 1, "text": "밤", "kept": True}
+    log(root / "novel", kept, {"event": "verdict", "step": 2, "kind": "too_short", "numbers": {}})
+    found = desk.get("run", params={"name": "novel"}).json()
+    assert found["verdict"] == "too_short"
+    assert [one["kept"] for one in found["samples"]] == [False, True]
+    log(root / "novel", {"event": "stage", "step": 2})
+    assert desk.get("run", params={"name": "novel"}).json()["verdict"] is None
+
+
 def test_a_config_of_a_stranger(desk: Desk, root: Path) -> None:
     """A run whose values have wrong types is shown as damaged; nothing fails."""
     content = {

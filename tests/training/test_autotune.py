@@ -661,6 +661,16 @@ def test_a_plan_that_stays_as_it_is_is_no_news(start: Start, watchful: None) -> 
     assert state.seconds_per_step == 0.001
 
 
+def test_a_plan_that_changes_is_told_once(start: Start, watchful: None) -> None:
+    """On a busy machine a run said 175, then 76, then 126 steps."""
+    trainer = start(steps=None, minutes=60.0, passes=0.0)
+    state, clock = trainer.state, trainer.loop.clock
+    state.seconds_per_step = 1.0
+    said = [told(clock.watch(seconds)) for seconds in (5.0, 20.0, 1.0, 9.0) for _ in range(5)]
+    assert [len(texts) for texts in said if texts] == [1]
+    assert state.seconds_per_step == 9.0  # the plan follows all the same
+
+
 def test_steps_are_watched_for_some_seconds(start: Start) -> None:
     """Five steps of a small model are over in a moment, in which anything may be in the way."""
     trainer = start()

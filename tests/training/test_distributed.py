@@ -99,7 +99,7 @@ def test_gradients_are_summed_where_there_are_any(tmp_path: Path) -> None:
         model["wide"].grad = torch.full((3,), 10.0, dtype=torch.float64)
         if world.rank == 1:
             model["one"].grad = torch.full((2,), 5.0)
-        assert world.sum_gradients(model, 0.5 + world.rank) == 2.0
+        assert world.sum_gradients(model, [0.5 + world.rank, 4.0]) == [2.0, 8.0]
         assert model["all"].grad.tolist() == [3.0, 3.0]
         assert model["wide"].grad.tolist() == [20.0, 20.0, 20.0]
         assert model["one"].grad is not None

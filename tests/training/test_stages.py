@@ -14,7 +14,7 @@ from safetensors.torch import load, load_file
 from conftest import TINY, Jumok
 from jumok.config import TrainConfig
 from jumok.errors import ConfigError, ResumeError, RunError
-from jumok.runs.events import Eval, Event, Finish, Notice, Stage, Step
+from jumok.runs.events import Eval, Event, Finish, Notice, Stage, Step, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.settings import configurations, given_again
@@ -99,7 +99,9 @@ def test_weights_are_replaced_by_better_ones_alone(run: Path) -> None:
     metrics = config_of(run)["metrics"]
     events = list(resume(run, steps=8, learning_rate=3.0, matrix_learning_rate=3.0).run())
     assert [event.best for event in only(events, Eval)] == [True, False, False], "the first is of the parameters before"
-    assert "still those of step 8" in only(events, Notice)[-1].text
+    [verdict] = only(events, Verdict)
+    assert verdict.kind == "diverged"
+    assert "The parameters of step 8 are kept." in verdict.text
     assert (run / "model.safetensors").read_bytes() == before
     assert config_of(run)["metrics"] == metrics
     assert only(events, Finish)[0].figures["nats_per_char"] == metrics["nats_per_char"]
@@ -256,9 +258,12 @@ def test_a_finished_run_is_left_as_it_is(run: Path) -> None:
     before = contents(run)
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != "lock"}
     trainer = resume(run)
-    [finish] = list(trainer.run())
+    verdict, finish = list(trainer.run())
+    assert isinstance(verdict, Verdict)
     assert isinstance(finish, Finish)
     assert (finish.step, finish.reason) == (8, "done")
+    [recorded] = [event for event in RunFolder(run).logs.metrics() if event["event"] == "verdict"]
+    assert (verdict.kind, verdict.numbers) == (recorded["kind"], recorded["numbers"])
     assert contents(run) == before
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
@@ -306,7 +311,7 @@ def test_the_command_names_the_one_that_trains_further(jumok: Jumok, run: Path) 
     end = jumok("train", "--resume", "--out", "run", "--device=cpu")
     assert end.code == 0
     assert "run is finished; there is nothing to continue." in end.err
-    assert "jumok train --resume --steps 8 --out run" in end.err
+    assert "jumok train --resume --steps 200 --out run" in end.err  # 8 were too few
     end = jumok("train", "--resume", "--steps", "8", "--out", "run", "--json", "--device=cpu")
     assert (end.code, end.json["steps"], end.json["reason"]) == (0, 16, "done")
     assert "Training run further" in end.err

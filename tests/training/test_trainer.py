@@ -73,7 +73,8 @@ def test_it_learns(start: Start) -> None:
 def test_events_come_in_order(start: Start) -> None:
     events = list(start().run())
     steps = ["Step"] * 4
-    assert names(events) == ["Sample", *steps, "Eval", "Sample", *steps, "Eval", "Sample", "Save", "Finish"]
+    ending = ["Eval", "Save", "Sample", "Verdict", "Finish"]
+    assert names(events) == ["Sample", *steps, "Eval", "Sample", *steps, *ending]
     assert [step.step for step in only(events, Step)] == list(range(1, 9))
     assert [step.progress for step in only(events, Step)] == [n / 8 for n in range(1, 9)]
     assert [event.step for event in only(events, Eval)] == [4, 8]
@@ -101,7 +102,7 @@ def test_the_files_of_a_run(start: Start, tmp_path: Path) -> None:
             assert name == "event" or value == getattr(event, name)
     samples = only(events, Sample)
     assert (run / "samples.txt").read_text(encoding="utf-8") == "".join(
-        f"--- step {sample.step} ---\n{sample.text}\n\n" for sample in samples
+        f"--- step {sample.step}{' (kept)' if sample.kept else ''} ---\n{sample.text}\n\n" for sample in samples
     )
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert (run / "loss.png").stat().st_size > 5_000

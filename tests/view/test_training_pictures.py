@@ -73,6 +73,14 @@ def test_the_best_validation_is_not_always_that_of_the_least_loss(tmp_path: Path
     assert (tmp_path / "first.png").read_bytes() != (tmp_path / "second.png").read_bytes()
 
 
+def test_a_share_is_drawn_beside_the_loss(tmp_path: Path) -> None:
+    events = [step(1, 0.7), held_out(10, 0.6, accuracy=0.7), held_out(20, 0.5, accuracy=0.8)]
+    for name, beside in (("alone.png", None), ("beside.png", "accuracy"), ("lacking.png", "exact_match")):
+        draw_loss(events, tmp_path / name, beside=beside)
+    alone, beside, lacking = ((tmp_path / name).read_bytes() for name in ("alone.png", "beside.png", "lacking.png"))
+    assert alone == lacking != beside
+
+
 def test_a_picture_replaces_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "loss.png"
     path.write_text("old")

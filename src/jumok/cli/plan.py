@@ -12,7 +12,6 @@ import click
 
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
-from jumok.cli.process import let_waiting_threads_sleep
 from jumok.cli.train_options import FROM_THE_TEXT, field_options
 from jumok.config import (
     SIZES,
@@ -26,6 +25,7 @@ from jumok.config import (
 )
 from jumok.errors import ConfigError
 from jumok.messages import tr
+from jumok.processors import let_waiting_threads_sleep
 
 if TYPE_CHECKING:
     from jumok.training.planning.estimate import Estimate

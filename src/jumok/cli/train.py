@@ -15,13 +15,14 @@ from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.find_rate import find_rate as search_rate
 from jumok.cli.interrupts import INTERRUPTED, stopping
-from jumok.cli.process import let_waiting_threads_sleep, process_seconds
+from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
 from jumok.cli.train_options import FROM_THE_TEXT, field_options, read_toml
 from jumok.cli.train_request import TrainRequest
 from jumok.config import SIZES, TRAINABLE, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
+from jumok.processors import let_waiting_threads_sleep
 
 if TYPE_CHECKING:
     from jumok.training.subscribers.progress import TrainingView
@@ -131,17 +132,10 @@ def train(
     began = time.monotonic()
     if processes is not None and not in_launch(processes):
         raise click.exceptions.Exit(launch(processes))
-    waiting = let_waiting_threads_sleep()
     if rank_of_launch() > 0:
+        let_waiting_threads_sleep()
         raise click.exceptions.Exit(follow_quietly(device))
-    if waiting:
-        say(
-            tr(
-                "Other programs use the processors, so waiting threads sleep (OMP_WAIT_POLICY=PASSIVE). "
-                "Training is faster without those programs."
-            ),
-            quiet=quiet,
-        )
+    sleep_where_busy(quiet=quiet)
     with world_of(device) as (world, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
         request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world, verify=verify)
@@ -203,16 +197,12 @@ def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
     """The commands that use a finished run, and train it further."""
-    verb = "predict" if trainer.config.task == "classify" else "generate"
-    command = shell("jumok", verb, folder, trainer.task.example() or "...")
-    uses = {
-        "lm": tr("Generate text:\n  {command}", command=command),
-        "mlm": tr("Fill in masked tokens:\n  {command}", command=command),
-        "classify": tr("Classify texts:\n  {command}", command=command),
-        "seq2seq": tr("Generate an answer:\n  {command}", command=command),
-    }
-    view.say(uses[trainer.config.task])
-    if trainer.result is not None:
+    from jumok.training.verdict import USES, use_command
+
+    use, command = USES[trainer.config.task], use_command(trainer.task, trainer.config, folder)
+    if view.summary["verdict"]["command"] != command:
+        view.say(f"{tr(use)}\n  {command}")
+    if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
         config = trainer.config
         length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
         view.say(tr("Train further, for example for the same length again:"))

@@ -50,7 +50,6 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "classify": {
         "context_length": 128,
         "batch_size": 16,
-        "pooling": "mean",
         "n_layer": 2,
         "attention_dropout": 0.0,
         "lm_weight": 1.0,

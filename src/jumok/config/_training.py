@@ -76,6 +76,11 @@ class TrainConfig(Configuration):
     eval_every: int = setting(0, "steps between validations [12 validations per run]")
     eval_tokens: int = setting(0, "held-out tokens per validation [as many as 2% of the training time allows]")
     patience: int = setting(5, "validations without improvement before early stopping; 0: no early stopping")
+    keep: Literal["best", "last"] = setting(
+        "best",
+        "parameters to keep: best (of the best validation) or last (of the last step, without early stopping: to learn "
+        "a text by heart)",
+    )
     sample_tokens: int = setting(60, "tokens of the sample generated at each validation; 0: no sample")
     save_every: float = setting(60.0, "seconds between saves of the training state")
     seed: int = setting(0, "seed of the initial parameters, the order of the data, and dropout")

@@ -39,7 +39,8 @@ class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
     Attributes:
-        loss: of the step, in nats per token, per text (classify) or per masked token (mlm).
+        loss: of the step, in nats per token, per text (classify) or per masked token (mlm): what validations measure.
+        lm_loss: of a classifier that also learns the next token (`lm_weight`), in nats per token; otherwise None.
         rate: learning rate, as a share of its peak.
         grad_norm: norm of the gradient.
         skipped: whether the step was skipped.
@@ -58,6 +59,7 @@ class Step:
     seconds: float
     remaining: float
     tokens_per_second: float
+    lm_loss: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +82,16 @@ class Eval:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The model generated a sample."""
+    """The model generated a sample.
+
+    Attributes:
+        step: of its parameters. kept: whether these are the ones that the finished run keeps, from which the last
+            sample of a run comes.
+    """
 
     step: int
     text: str
+    kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +127,30 @@ class Alarm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A run that was not interrupted has ended, and this is what its figures mean. `Finish` follows, or an error.
+
+    Attributes:
+        kind: see `jumok.training.verdict` and docs/training.md.
+        numbers: `steps` of the stage; if there are figures, `kept_step` (of the kept parameters), `best_step` (of the
+            best validation), and `found` and `baseline`: a figure, and that of a table of counts.
+        text: a message for the user, in their language. command: what to type next. metrics.jsonl has neither.
+    """
+
+    step: int
+    kind: str
+    numbers: dict[str, float]
+    text: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finish:
     """The run is finished or was interrupted.
 
     Attributes:
         reason: "done", "early stop", "reached" (the goal of `stop_at`) or "interrupted".
-        figures: of the best parameters, on as much of the validation part as is affordable; empty if there is none.
+        figures: of the kept parameters, on as much of the validation part as is affordable; empty if there is none.
         headline: the figures as a short text.
         seconds: of the run.
         unit: "tokens" or "rows"; figures[unit] is the number of them that were read.
@@ -144,4 +170,4 @@ class Finish:
     more_context: bool
 
 
-Event = Stage | Student | Step | Eval | Sample | Save | Notice | Alarm | Finish
+Event = Stage | Student | Step | Eval | Sample | Save | Notice | Alarm | Verdict | Finish

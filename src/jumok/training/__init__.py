@@ -1,1 +1,9 @@
-"""Training: the plan, the loop, and what is learned."""
+"""Training: the plan, the loop, and what is learned.
+
+Whatever trains imports this package, from a terminal or from Python. Its first import, before torch is loaded, decides
+how threads wait on a busy machine.
+"""
+
+from jumok.processors import let_waiting_threads_sleep
+
+let_waiting_threads_sleep()

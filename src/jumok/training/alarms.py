@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -34,6 +34,11 @@ class Alarms:
             for event in run.folder.logs.metrics():
                 if event["event"] == "step" and event["step"] > run.first_step_of_model:
                     self._add(event["loss"], event["grad_norm"])
+
+    @property
+    def losses(self) -> Sequence[float]:
+        """The training losses of the steps of the model; NaN where one was not finite."""
+        return self._losses
 
     def watch(self, step: Step) -> None:
         """Keep the loss and the norm of a step."""
@@ -80,18 +85,17 @@ class Alarms:
         yield from slow
         if state.progress < JUDGED_FROM:
             return
-        if not slow:  # which says more
+        if not slow and not run.model_is_trained:  # the first says more, and after the last step the verdict tells
             yield from task.too_bad(figures)
         with run.evaluating():
             yield from probes.dead_parts(run.model, task)
 
     def _chance(self) -> float:
         """The training loss of a model that knows nothing, in nats: all tokens, or all labels, are equally likely."""
-        config, model = self._run.config, self._run.model.config
-        token = math.log(model.vocab_size)
-        if config.task == "classify" and not isinstance(model, EncoderDecoderConfig):
-            return math.log(len(model.labels)) + config.lm_weight * token
-        return token
+        model = self._run.model.config
+        if self._run.config.task == "classify" and not isinstance(model, EncoderDecoderConfig):
+            return math.log(len(model.labels))
+        return math.log(model.vocab_size)
 
     def _to_learn(self, figures: Mapping[str, float]) -> float:
         """How far the training loss of a first model is above that of the task's baseline; 0: not known."""

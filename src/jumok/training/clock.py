@@ -31,6 +31,7 @@ class Clock:
         self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
         self._watched: list[float] = []  # seconds of the newest steps
+        self._told = False  # that steps take another time than expected
         self.tokens_per_second = 0.0  # a running mean over the last steps
         # What is measured of the work between steps, for the reserve.
         self.evaluation_speed = 0.0  # tokens a second
@@ -48,7 +49,7 @@ class Clock:
         self._since, self._watched = (state.progress, self.stage_seconds), []
         if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress == 0:
             text = tr(
-                "{spent:.0f} of {budget:.0f} seconds are gone before training; give more {--minutes}.",
+                "{spent:.0f} of {budget:.0f} seconds are gone before training: the time is too short.",
                 spent=self.stage_seconds,
                 budget=self._budget,
             )
@@ -136,20 +137,22 @@ class Clock:
         before = state.seconds_per_step or now
         slower, faster = now > OTHERWISE * before, before > OTHERWISE * now
         state.seconds_per_step = now if slower or faster else before
+        if not (slower or faster):
+            return
         times = {"now": f"{now:.2g}", "before": f"{before:.2g}"}
-        if self._budget is not None and (slower or faster):
+        text = tr("A step takes {now} s, not {before} s as expected.", **times) if slower else ""
+        if self._budget is not None:
             planned, steps = self._plan_anew(self._budget)
-            if steps == planned:  # as many as the limit on passes allows, however long they are
-                return
             text = tr(
                 "A step takes {now} s, not {before} s as expected: about {steps} steps are planned now, not {planned}.",
                 **times,
                 steps=f"{steps:,}",
                 planned=f"{planned:,}",
             )
-            yield Notice(step=state.step, text=text)
-        elif slower:
-            text = tr("A step takes {now} s, not {before} s as expected.", **times)
+            if steps == planned:  # as many as the limit on passes allows, however long they are
+                return
+        if text and not self._told:  # how busy a machine is may change often; the time that is left is always shown
+            self._told = True
             yield Notice(step=state.step, text=text)
 
     def _plan_anew(self, budget: float) -> tuple[int, int]:

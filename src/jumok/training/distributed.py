@@ -197,36 +197,40 @@ class World:
                 rows=rows,
             )
 
-    def sum_gradients(self, model: nn.Module, loss: float) -> float:
-        """Add up the gradients of all ranks, with one all-reduce for each dtype, and return the sum of the losses.
+    def sum_gradients(self, model: nn.Module, losses: list[float]) -> list[float]:
+        """Add up the gradients of all ranks, with one all-reduce for each dtype, and return the sums of the losses.
 
         A parameter without a gradient in any rank has none afterwards, so that optimizers leave it as it is.
         """
         if self.size == 1:
-            return loss
+            return losses
+        totals: list[float] = []
         by_dtype: dict[torch.dtype, list[nn.Parameter]] = {}
         for parameter in model.parameters():
             if parameter.requires_grad:
                 by_dtype.setdefault(parameter.dtype, []).append(parameter)
         with self.connected(whole=True):
             for parameters in by_dtype.values():
-                # The loss and the numbers of ranks that have a gradient ride along.
+                # The losses and the numbers of ranks that have a gradient ride along.
                 used = [float(parameter.grad is not None) for parameter in parameters]
                 gradients = [p.new_zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in parameters]
-                flat = torch.cat([gradients[0].new_tensor([loss, *used]), *gradients])
+                flat = torch.cat([gradients[0].new_tensor([*losses, *used]), *gradients])
                 dist.all_reduce(flat)
-                head, *sums = flat.split([1 + len(parameters), *(parameter.numel() for parameter in parameters)])
-                total, *counts = head.tolist()
+                head, *sums = flat.split(
+                    [len(losses) + len(parameters), *(parameter.numel() for parameter in parameters)]
+                )
+                totals, counts = head.tolist()[: len(losses)], head.tolist()[len(losses) :]
                 for parameter, count, gradient in zip(parameters, counts, sums, strict=True):
                     parameter.grad = gradient.view_as(parameter) if count else None
-        return float(total)
+        return totals
 
-    def sum(self, value: float) -> float:
-        """The sum over all ranks."""
-        total = torch.tensor(value, dtype=torch.float64)
+    def sum(self, values: list[float]) -> list[float]:
+        """Add up values over all ranks."""
+        totals = torch.tensor(values, dtype=torch.float64)
         with self.connected():
-            dist.all_reduce(total)
-        return float(total)
+            dist.all_reduce(totals)
+        found: list[float] = totals.tolist()
+        return found
 
     def exchange(self, shares: Sequence[Tensor]) -> None:
         """Overwrite tensor r by that of rank r, for all ranks. Where rank r has nothing to send, it is empty."""

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from jumok.device import own_random
 from jumok.errors import ProcessLost
 from jumok.messages import tr
-from jumok.runs.events import Event, Finish, Notice, Step
+from jumok.runs.events import Event, Notice, Step
 from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
@@ -25,8 +25,9 @@ from jumok.training.saving import Saving
 from jumok.training.stages import begin_stage
 from jumok.training.state import TrainingRun
 from jumok.training.steps import Steps
-from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, require_finite_steps
+from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, steps_error
 from jumok.training.validation import Validation
+from jumok.training.verdict import pronounce
 
 
 class Loop:
@@ -49,6 +50,7 @@ class Loop:
         for text in (text for text in run.notices if text not in alarms):
             yield Notice(step=state.step, text=text)
         if run.result is not None:
+            yield pronounce(run, run.result.figures, run.result.reason, self.alarms.losses)
             yield run.result
             return
         yield from self.alarms.before_the_first_step()
@@ -64,9 +66,12 @@ class Loop:
             self.alarms.watch(step)
             yield step
             yield from self.clock.watch(seconds)
-            require_finite_steps(run, self.saving.save)
+            if error := steps_error(run):
+                self.saving.save()
+                yield pronounce(run, {}, "failed", self.alarms.losses)
+                raise error
             if self.validation.due(before):
-                yield from self._validate(with_sample=self.validation.sample_due(before))
+                yield from self._validate(with_sample=self.validation.sample_due(before) and not is_over(run))
             if self.saving.due and not (run.model_is_trained or self.stop):  # the state is saved below then
                 yield self.saving.save()
         if not is_over(run):
@@ -74,7 +79,7 @@ class Loop:
             return
         # A run that has reached its goal has its best parameters, unless their file was damaged and it was resumed.
         if state.validated != state.step and (not state.reached or state.best is None):
-            yield from self._validate(with_sample=True)
+            yield from self._validate(with_sample=False)
         if state.best is None and self.task.has_validation:
             run.write_parameters()
             text = tr(
@@ -82,12 +87,7 @@ class Loop:
             )
             yield Notice(step=state.step, text=text)
         yield self.saving.save()
-        if run.stages and state.best is not None and state.best_step <= run.first_step:
-            text = tr(
-                "Nothing better was found; the parameters are still those of step {step:,}.", step=state.best_step
-            )
-            yield Notice(step=state.step, text=text)
-        yield self._finish()
+        yield from self._finish()
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -101,12 +101,13 @@ class Loop:
             if lost.whole:
                 self.saving.rescue()
             raise
+        loss, *others = taken.losses
         state.failures = 0 if taken.updated else state.failures + 1
         state.step += 1
         self.clock.advance(began, tokens=self.task.tokens_per_batch * taken.cost)
         return Step(
             step=state.step,
-            loss=taken.loss,
+            loss=loss,
             rate=rate,
             grad_norm=taken.norm,
             skipped=not taken.updated,
@@ -114,6 +115,7 @@ class Loop:
             seconds=self.run.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
+            lm_loss=others[0] / self.config.lm_weight if others else None,
         )
 
     # --- between steps ------------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Loop:
                 yield from self.stopping_at.check(figures)
             yield from self.alarms.after_validation(figures)
             yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
-            if with_sample or self.state.reached:
+            if with_sample:
                 yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
 
@@ -193,8 +195,8 @@ class Loop:
         figures = metrics.get("validation", metrics)  # a confirmed goal and older runs have them by their names
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
-    def _finish(self) -> Finish:
-        """Take the last figures, of the best parameters, which the model has from then on, in eval mode."""
+    def _finish(self) -> Iterator[Event]:
+        """Take the last figures and sample, of the kept parameters, which the model has from then on, in eval mode."""
         run, state, wanted = self.run, self.state, self.config.stop_at
         run.report(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
@@ -206,4 +208,6 @@ class Loop:
         reason = "done" if state.cooldown is None else "early stop"
         if wanted is not None and figures and self.task.goal.reached(figures, wanted):
             reason = "reached"  # also at the very end
-        return run.finish(reason, figures)
+        yield from self.validation.sample(kept=True)
+        yield pronounce(run, figures, reason, self.alarms.losses)
+        yield run.finish(reason, figures)

@@ -38,11 +38,16 @@ class Objective(nn.Module):
         return self._task.sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
 
 
-def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:
-    """The loss, a scalar: each sum divided by its count, all added up.
+def mean_losses(sums: Sums, counts: Sequence[int]) -> Tensor:
+    """Divide each sum by its count, (losses,). They are added up to the loss that is minimised.
 
     Args:
         counts: of all batches of a step. Then the losses, and the gradients, of its batches add up to those of one
             batch of all their rows.
     """
-    return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)]).sum()
+    return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)])
+
+
+def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:
+    """Return the loss that is minimised, a scalar: the sum of `mean_losses`."""
+    return mean_losses(sums, counts).sum()

@@ -68,13 +68,14 @@ def range_test(run: TrainingRun, report: Callable[[float], None]) -> RangeTest:
             if not taken.updated:
                 diverged = True
                 break
-            mean = SMOOTHING * mean + (1 - SMOOTHING) * taken.loss
+            loss = sum(taken.losses)
+            mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
             smoothed = mean / (1 - SMOOTHING ** (number + 1))
             points.append(
                 Point(
                     learning_rate=share * config.learning_rate,
                     matrix_learning_rate=share * config.matrix_learning_rate,
-                    loss=taken.loss,
+                    loss=loss,
                     smoothed=smoothed,
                 )
             )

@@ -214,8 +214,9 @@ def _go_to_end(
     """To the best parameters of a finished run, in eval mode, and to its result."""
     run.read_best()
     run.model.eval()
-    run.state.step = ended["step"]
+    run.state.step, run.state.best_step = ended["step"], metrics.get("step", ended["step"])
     if saved is not None:
+        run.state.lowest_step = saved.numbers.get("lowest_step", run.state.best_step)
         run.began = time.monotonic() - _recorded(saved, "seconds")
         run.state.validation_read = saved.numbers.get("validation_read", 0)
     try:

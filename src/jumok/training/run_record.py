@@ -20,7 +20,7 @@ from jumok.training.tasks import TASKS, Task
 OF_A_STAGE = frozenset(
     [
         "steps", "minutes", "passes", "stop_at", "patience", "learning_rate", "matrix_learning_rate", "schedule",
-        "final_rate", "warmup", "compile",
+        "final_rate", "warmup", "compile", "keep",
     ]
 )  # fmt: skip
 # What a resumed run may have different: it changes where the numbers are, and not what they are.

@@ -66,6 +66,7 @@ class TrainingState:
     best_metrics: dict[str, Any] = field(default_factory=dict)  # of the best parameters, as config.json has them
     # stopping
     lowest: float | None = None  # `Task.to_minimise` of the best validation of this stage
+    lowest_step: int = 0
     worse: int = 0  # validations since that one
     cooldown: tuple[float, float] | None = None  # progress at which the decay of an early stop begins and ends
     reached: bool = False  # the goal, stop_at

@@ -9,15 +9,19 @@ from typing import NamedTuple
 from torch import Tensor
 
 from jumok.device import autocast, seed_random
-from jumok.training.objective import Objective, mean_loss
+from jumok.training.objective import Objective, mean_losses
 from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.state import TrainingRun
 
 
 class Taken(NamedTuple):
-    """What a step has done. cost: of its passes, in average batches. updated: the loss and the norm were finite."""
+    """What a step has done.
 
-    loss: float
+    losses: of the task, in the order of `Task.sums`; their sum was minimised. cost: of its passes, in average batches.
+    updated: the losses and the norm were finite.
+    """
+
+    losses: list[float]
     norm: float
     cost: float
     updated: bool
@@ -50,38 +54,38 @@ class Steps:
             for place, part in enumerate(task.parts(batch))
         ]
         counts = [sum(each) for each in zip(*(task.counts(part) for _, _, part in parts), strict=True)]
-        total = cost = 0.0
+        totals, cost = [0.0] * len(counts), 0.0
         for batch, place, part in parts:
             cost += task.share(part)
             mine = self._world.share(part)
             if len(mine[0]):
-                loss = self._loss(mine, counts, batch, place)
-                loss.backward()
-                total += float(loss.detach())
+                losses = self._losses(mine, counts, batch, place)
+                losses.sum().backward()
+                totals = [total + loss for total, loss in zip(totals, losses.tolist(), strict=True)]
             elif run.shards is not None:  # a pass gathers the parameters from all processes, so all take part
-                (0.0 * self._loss(tuple(each[:1] for each in part), counts, batch, place)).backward()
-        total = self._world.sum(total) if run.shards else self._world.sum_gradients(self._model, total)
+                (0.0 * self._losses(tuple(each[:1] for each in part), counts, batch, place).sum()).backward()
+        totals = self._world.sum(totals) if run.shards else self._world.sum_gradients(self._model, totals)
         norm = clip_gradients(self._model, run.config.clip)
-        finite = math.isfinite(total) and math.isfinite(norm)
+        finite = all(map(math.isfinite, [*totals, norm]))
         if finite:
             for optimizer in run.optimizers:
                 optimizer.step()
         self._model.zero_grad()
-        return Taken(total, norm, cost, finite)
+        return Taken(totals, norm, cost, finite)
 
     def try_a_pass(self) -> None:
         """A forward and a backward pass, without an update."""
         part = self._run.task.parts(0)[0]
         self._model.train()
         mine = self._world.share(part)
-        self._loss(mine if len(mine[0]) else part, list(self._run.task.counts(part)), batch=0).backward()
+        self._losses(mine if len(mine[0]) else part, list(self._run.task.counts(part)), batch=0).sum().backward()
         self._model.zero_grad()
 
-    def _loss(self, part: tuple[Tensor, ...], counts: list[int], batch: int, place: int = 0) -> Tensor:
-        """The share of a part of a batch, given by its number, in the loss of its step."""
+    def _losses(self, part: tuple[Tensor, ...], counts: list[int], batch: int, place: int = 0) -> Tensor:
+        """The share of a part of a batch, given by its number, in each loss of its step, (losses,)."""
         run, rank = self._run, self._world.rank
         # Dropout is the same after a resume, and another one for each part of a batch and for each process.
         seed_random(run.device, (run.config.seed * 1_000_003 + batch + (place << 40) + (rank << 52)) % 2**63)
         with autocast(run.device, run.config.precision):
             sums, _ = self.objective(*part)
-            return mean_loss(sums, counts)
+            return mean_losses(sums, counts)

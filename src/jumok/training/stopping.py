@@ -3,7 +3,7 @@ that are not finite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from jumok.errors import JumokError, TrainingError
 from jumok.messages import tr
@@ -30,7 +30,7 @@ class EarlyStopping:
     def check(self, times_as_often: int) -> Iterator[Event]:
         """Begin the decay if it is time. times_as_often: validations are, so patience counts as many more."""
         run, state = self._run, self._run.state
-        patience = run.config.patience * times_as_often
+        patience = run.config.patience * times_as_often if run.config.keep == "best" else 0
         if patience and state.worse >= patience and state.cooldown is None and not run.model_is_trained:
             begin, end = run.span
             state.cooldown = (state.progress, min(end, begin + (state.progress - begin) * (1 + COOLDOWN)))
@@ -89,11 +89,10 @@ class StoppingAt:
         return task.final(self._run.model, tokens), True
 
 
-def require_finite_steps(run: TrainingRun, save: Callable[[], object]) -> None:
-    """Save the state and raise TrainingError after three steps in a row without a finite loss."""
+def steps_error(run: TrainingRun) -> TrainingError | None:
+    """Return the error of a run after three steps in a row without a finite loss; None before."""
     if run.state.failures < FAILURES:
-        return
-    save()
+        return None
     facts = {
         "failures": FAILURES,
         "step": run.state.step,
@@ -102,13 +101,13 @@ def require_finite_steps(run: TrainingRun, save: Callable[[], object]) -> None:
         "matrix_rate": run.config.matrix_learning_rate / 3,
     }
     if run.config.precision == "float32":
-        raise TrainingError(
+        return TrainingError(
             "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
             "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
             "{--matrix-learning-rate {matrix_rate:.2g}}.",
             **facts,
         )
-    raise TrainingError(
+    return TrainingError(
         "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
         "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
         "{--matrix-learning-rate {matrix_rate:.2g}}, or with {--precision float32}.",

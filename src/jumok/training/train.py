@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ def train(
     Raises:
         JumokError: a setting, the text or the folder does not do, or the training failed; see `jumok.Trainer`.
     """
+    began = time.monotonic()
     names = columns_of(settings.get("task") or "lm") if columns is not None else ()
     trainer = Trainer.start(
         out,
@@ -58,6 +60,7 @@ def train(
         val_text=None if val_text is None else with_columns(val_text, columns, names),
         init=init,
         device=device,
+        began=began,
     )
     with TrainingView(trainer.folder.path, quiet=quiet) as view:
         for event in trainer.run():

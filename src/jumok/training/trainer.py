@@ -225,7 +225,7 @@ class Trainer:
             self.close()
 
     def _publish(self, event: Event) -> None:
-        if event is not self.result:  # which the log has already
+        if self.result is None:  # or the log has it already
             for subscriber in self.subscribers:
                 subscriber(event)
 

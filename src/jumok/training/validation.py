@@ -129,9 +129,12 @@ class Validation:
         found = run.task.to_minimise(figures)
         # A new stage is worse than the best parameters until its rate has fallen: patience counts in the stage alone.
         lower = state.lowest is None or found < state.lowest
-        state.lowest, state.worse = (found, 0) if lower else (state.lowest, state.worse + 1)
-        best = state.best is None or found < state.best
-        if best:
+        state.worse = 0 if lower else state.worse + 1
+        if lower:
+            state.lowest, state.lowest_step = found, state.step
+        keeps_last = run.config.keep == "last"
+        best = lower if keeps_last else state.best is None or found < state.best
+        if best or keeps_last:
             run.keep_best(figures)
         yield self.event(figures, best=best)
         return figures
@@ -142,8 +145,8 @@ class Validation:
             figures: dict[str, float] = self._run.task.final(self._run.model, self._run.final_tokens)
         return figures
 
-    def sample(self) -> Iterator[Event]:
-        """Let the model write a sample."""
+    def sample(self, *, kept: bool = False) -> Iterator[Event]:
+        """Let the model write a sample. kept: it has the parameters that the finished run keeps."""
         run, config = self._run, self._run.config
         self._sampled = run.state.progress
         if not config.sample_tokens:
@@ -154,7 +157,8 @@ class Validation:
         except JumokError as error:  # the logits are not finite; the training may still recover
             yield Notice(step=run.state.step, text=tr("No sample: {error}", error=error))
             return
-        yield Sample(step=run.state.step, text=text)
+        step = run.state.best_step if kept and run.state.best is not None else run.state.step
+        yield Sample(step=step, text=text, kept=kept)
 
     def event(self, figures: dict[str, float], *, best: bool) -> Eval:
         """The event of a validation."""

@@ -22,16 +22,19 @@ MOST_POINTS = 4_000  # of the training loss; the picture has fewer pixels
 FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
 
 
-def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "nats/char") -> None:
+def draw_loss(
+    events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "nats/char", beside: str | None = None
+) -> None:
     """Draw the learning curve of a run.
 
     Args:
         events: lines of metrics.jsonl; any of which may be missing. path: where the PNG goes. label: the unit of the
             loss of the validations. The training loss per token is converted to it if the validations have both.
+        beside: a share among the figures of the validations that is drawn, too, on an axis of its own at the right.
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, validated, stages, students = (array("d") for _ in range(6))
+    steps, losses, evals, validated, shares, stages, students = (array("d") for _ in range(7))
     figures: Mapping[str, Any] = {}
     best: tuple[float, float] | None = None  # step and loss, which is not always the least one
     last: float | None = None  # the last figure, of the best parameters
@@ -43,6 +46,7 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
             evals.append(event["step"])
             validated.append(event["figures"]["loss"])
             figures = event["figures"]
+            shares.append(figures.get(beside, math.nan) if beside else math.nan)
             best = (evals[-1], validated[-1]) if event["best"] else best
         elif event["event"] == "finish" and event.get("reason") != "interrupted":
             last = event.get("figures", {}).get("loss")
@@ -88,6 +92,13 @@ def draw_loss(events: Iterable[Mapping[str, Any]], path: Path, *, label: str = "
         axes.set_ylabel(f"loss ({label})" if evals else "loss (nats)")
         axes.grid(alpha=0.25)
         lines, names = axes.get_legend_handles_labels()
+        if beside and np.isfinite(shares).any():
+            right = axes.twinx()
+            look: dict[str, Any] = {"color": "#238b45", "linestyle": "--", "linewidth": 1.4, "marker": "s"}
+            lines += right.plot(evals, shares, markersize=3.5, **look)
+            names.append(f"validation: {beside}")
+            right.set_ylim(0, 1.02)
+            right.set_ylabel(beside)
         once = dict(zip(names, lines, strict=True))  # of several stages one entry
         if once:
             figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)

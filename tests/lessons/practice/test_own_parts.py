@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -131,14 +132,42 @@ def test_both_models_train_for_as_many_steps(tmp_path: Path, code: str, future: 
     told = explain_comparison(comparison)
     assert ("sees the future" in told) is future
     assert ("It is too early to compare them" in told) is not future
-    assert len(comparison.yours.curve[0]) == len(comparison.jumok.curve[0]) >= 2
+    assert comparison.yours.curve[0] == comparison.jumok.curve[0] == [1, 2, 3]  # both are validated at the same steps
+    assert comparison.yours.nats_per_char == comparison.yours.curve[1][-1]
     assert comparison.jumok.sample
 
 
-def trained(nats: float, *, sees_future: bool = False) -> Trained:
+@pytest.mark.long
+def test_the_second_model_stops_when_the_minutes_of_both_are_over(tmp_path: Path) -> None:
+    """The reader's model took 43 s, and that of jumok 553 s for as many steps, with --minutes 0.7."""
+    text = material_of("그날 밤 나는 집을 나섰다. 비가 왔다.\n" * 200, ())
+    comparison = Comparison(
+        read_part(written(tmp_path, HEAD)), text, minutes=0.001, began=time.monotonic() - 60, device="cpu"
+    )
+    list(comparison.run())
+    yours, other = comparison.yours, comparison.jumok
+    assert yours is not None
+    assert other is not None
+    assert (other.steps, comparison.compared_step) == (1, 1)
+    assert yours.nats_per_char == yours.curve[1][0]
+    told = explain_comparison(comparison)
+    assert ("Both losses are those after step 1." in told) is (yours.steps > 1)
+
+
+def test_other_parameters_are_explained(tmp_path: Path) -> None:
+    comparison = Comparison(read_part(written(tmp_path, HEAD)), material_of("가나다라 " * 300, ()), steps=1)
+    comparison.yours, comparison.jumok = trained(2.1, parameters=12), trained(2.0)
+    assert "3 parameters more than that of jumok: its Head has other layers" in explain_comparison(comparison)
+    comparison.yours = trained(2.1, parameters=7)
+    assert "2 parameters fewer" in explain_comparison(comparison)
+    comparison.yours = trained(2.1)
+    assert "parameters" not in explain_comparison(comparison)
+
+
+def trained(nats: float, *, parameters: int = 9, sees_future: bool = False) -> Trained:
     curve = ([1, 9], [6.0, nats])
     return Trained(
-        parameters=9,
+        parameters=parameters,
         steps=9,
         seconds=1,
         nats_per_char=nats,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Line
@@ -43,10 +45,8 @@ class ComparisonView(BarView):
                 )
             case Notice() if event.step > 0:  # before the first step it is advice on options that `use` does not have
                 self.say(f"{name}: {event.text}")
-            case Finish() if event.reason != "interrupted":
-                self.say(
-                    f"{name}: " + tr("done after {step:,} steps, {headline}", step=event.step, headline=event.headline)
-                )
+            case Finish():
+                self.say(f"{name}: " + tr("{steps:,} steps", steps=event.step))
 
 
 def show_comparison(yours: Trained, jumok: Trained) -> None:
@@ -66,6 +66,39 @@ def explain_comparison(comparison: Comparison) -> str:
     yours, jumok = comparison.yours, comparison.jumok
     assert yours is not None
     assert jumok is not None
+    return " ".join([_explain_losses(comparison, yours, jumok), *_explain_differences(comparison, yours, jumok)])
+
+
+def _explain_differences(comparison: Comparison, yours: Trained, jumok: Trained) -> Iterator[str]:
+    """What is not equal beside the part: the number of steps, and of parameters."""
+    if jumok.steps < yours.steps:
+        yield tr(
+            "In the time that was left jumok took {steps:,} steps, and yours {all:,}. Both losses are those after step "
+            "{step:,}.",
+            steps=jumok.steps,
+            all=yours.steps,
+            step=comparison.compared_step,
+        )
+    if yours.parameters != jumok.parameters:
+        difference = yours.parameters - jumok.parameters
+        yield (
+            tr(
+                "Your model has {count:,} parameters more than that of jumok: its {part} has other layers, widths or "
+                "biases, or shares fewer of them.",
+                count=difference,
+                part=comparison.part.name,
+            )
+            if difference > 0
+            else tr(
+                "Your model has {count:,} parameters fewer than that of jumok: its {part} has other layers, widths or "
+                "biases, or shares more of them.",
+                count=-difference,
+                part=comparison.part.name,
+            )
+        )
+
+
+def _explain_losses(comparison: Comparison, yours: Trained, jumok: Trained) -> str:
     gap = abs(comparison.gap)
     if yours.sees_future:
         text = tr(
@@ -85,7 +118,7 @@ def explain_comparison(comparison: Comparison) -> str:
         return tr(
             "After {steps:,} steps both losses are still above that of a bigram table ({bigram:.3f}). It is too early "
             "to compare them, and the samples are noise. Train longer, for example with --minutes 10.",
-            steps=yours.steps,
+            steps=comparison.compared_step,
             bigram=jumok.bigram,
         )
     if comparison.too_good:
@@ -103,6 +136,6 @@ def explain_comparison(comparison: Comparison) -> str:
     return tr(
         "Your {part} learns as that of jumok does: after {steps:,} steps the losses differ by {gap:.2f} nats.",
         part=comparison.part.name,
-        steps=yours.steps,
+        steps=comparison.compared_step,
         gap=gap,
     )

@@ -14,6 +14,7 @@ from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
 from jumok.cli.material import READING, read_texts, stories_text
+from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def run_ladder(
         out: folder; None: runs/ladder, or runs/ladder-N, the first that is free or holds the same ladder.
         minutes_per_rung, steps_per_rung: one of the two, the other None.
     """
+    sleep_where_busy(quiet=quiet)
     from jumok.cli.console.ladder import LadderView, show_ladder
     from jumok.lessons.ladder.results import command_of
     from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from jumok.cli.console.output import plain_floats, print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
 from jumok.cli.material import READING, read_texts, stories_text
+from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ MINUTES = 1.0
 )
 @click.argument("file")
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
-@option("--minutes", type=float, help="training time of your model in minutes [1]")
+@option("--minutes", type=float, help="time for both models in minutes, with preparation [1]")
 @option("--steps", type=int, help="training length of both models in optimizer steps")
 @option("--picture", type=click.Path(path_type=Path), help="where the curves go [FILE with the suffix .png]")
 @option("--encoding", help="encoding of the text files [detected]")
@@ -48,16 +50,20 @@ def use(
     quiet: bool,
     **reading: Any,
 ) -> None:
-    """Train a small GPT with your own code in it, and the same GPT of jumok for as many steps.
+    """Train a small GPT with your own code in it, and the same GPT of jumok.
 
     FILE is an exercise or any file with one of the classes GPT, Block, MultiHeadAttention, ParallelHeads, Head and MLP,
     or with a function `attention` of q, k and v. The largest of them replaces that part of the model. Without a TEXT,
     the built-in stories are used.
 
-    Both curves are drawn in one picture, and both models write a sample. A model that sees the future is recognised.
+    Both models take the same steps and are validated after the same ones. Your model has half of the --minutes; if that
+    of jumok is slower, it takes fewer steps in the rest, and both are compared after its last one. Both curves are
+    drawn in one picture, and both models write a sample. A model that sees the future is recognised.
     """
     if minutes is not None and steps is not None:
         raise click.UsageError(tr("--minutes and --steps were both given; give one."))
+    began = time.monotonic()
+    sleep_where_busy(quiet=quiet)
     from jumok.lessons.practice.comparison import Comparison
     from jumok.lessons.practice.own_parts import read_part
     from jumok.view.lesson_pictures import draw_lines
@@ -74,6 +80,7 @@ def use(
         steps=steps,
         seed=seed or 0,
         device=device,
+        began=began,
     )
     _show(comparison, quiet)
     if comparison.yours is None or comparison.jumok is None:
@@ -86,7 +93,15 @@ def use(
     draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
     if as_json:
         named = {"yours": _described(comparison.yours), "jumok": _described(comparison.jumok)}
-        print_json({"file": str(path), "part": part.name, **named, "picture": str(picture)})
+        print_json(
+            {
+                "file": str(path),
+                "part": part.name,
+                "compared_step": comparison.compared_step,
+                **named,
+                "picture": str(picture),
+            }
+        )
         return
     _report(comparison, picture, quiet)
 

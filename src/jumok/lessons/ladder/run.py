@@ -16,6 +16,7 @@ import dataclasses
 import math
 import re
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,7 +40,9 @@ from jumok.training.trainer import Trainer
 
 LOCK_FILE, STOP_FILE = ".lock", ".stop"  # the second ends a ladder that runs, as Ctrl-C does
 LEFTOVER = re.compile(r"\.lock|\.stop|\..+\.tmp")  # files of a process that was killed
-HELD_OUT_TOKENS = 262_144  # evaluated for the final figures, the same on every rung; every fourth is predicted
+# Evaluated for the final figures, the same on every rung; every fourth is predicted. With less than a minute for each
+# rung there are fewer of them, in proportion.
+HELD_OUT_TOKENS = 262_144
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,7 @@ class Ladder:
         self._stop = False
         self._trainer: Trainer | None = None
         self._tokenizer: Tokenizer | None = None
+        self._beyond = 0.0  # seconds that the last rung took beside those that its trainer was given
 
     def request_stop(self) -> None:
         """Stop after the current step and save the state. Safe in a signal handler."""
@@ -161,8 +165,8 @@ class Ladder:
         return False
 
     def _train_rung(self, number: int, rung: LadderRung) -> Iterator[LadderEvent]:
-        folder = self._folder(number, rung)
-        with self._make_trainer(rung, folder) as trainer:
+        folder, began = self._folder(number, rung), time.monotonic()
+        with self._make_trainer(rung, folder, began) as trainer:
             self._trainer = trainer
             self._note_start(rung, trainer)
             if self._stop:  # `request_stop` was called before there was a trainer
@@ -183,11 +187,15 @@ class Ladder:
                 result = self._measure(rung, trainer)
                 self.record = self.record.with_result(result)
                 self.record.write(self.out)
+                self._beyond = time.monotonic() - began - 60 * (trainer.config.minutes or 0.0)
                 yield self._finished(number, rung, earlier=False)
             self._trainer = None
 
-    def _make_trainer(self, rung: LadderRung, folder: Path) -> Trainer:
+    def _make_trainer(self, rung: LadderRung, folder: Path, began: float) -> Trainer:
         kind, settings = self.record.config.settings(rung)
+        if settings["minutes"] is not None:  # of which the figures and samples of the ladder take a part
+            beyond = min(max(0.0, self._beyond / 60), 0.5 * settings["minutes"])
+            settings["minutes"] -= beyond
         if self.record.precision is not None:  # that of the first rung
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
@@ -200,7 +208,7 @@ class Ladder:
         if choose_device(self.device).type == "cpu":
             settings["attention"] = "chunked"  # a measured choice could differ between rungs
         made = configurations(settings, kind=kind)
-        trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device)
+        trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device, began=began)
         trainer.notices.clear()  # advice on the size of the model and the length of the run, which are fixed here
         return trainer
 
@@ -227,7 +235,8 @@ class Ladder:
         metrics = RunFolder(trainer.folder.path).logs.metrics()
         evals = [event for event in metrics if event["event"] == "eval"]
         speeds = [event["tokens_per_second"] for event in metrics if event["event"] == "step"]
-        figures = trainer.task.final(trainer.model, HELD_OUT_TOKENS)
+        share = min(1.0, config.minutes_per_rung or 1.0)
+        figures = trainer.task.final(trainer.model, int(share * HELD_OUT_TOKENS))
         return RungResult(
             slug=rung.slug,
             parameters=trainer.model.parameter_count(),

@@ -176,6 +176,7 @@ export class RunView {
     return facts([
       [t("run.loss"), last ? nats(last.loss) : null],
       [t("run.held_out"), run.held_out || null],
+      [t("run.verdict"), run.verdict ? t(`run.verdict.${run.verdict}`) : null],
       [t("run.best"), run.best ? `${run.best.headline} (${t("run.sample", { n: count(run.best.step) })})` : null],
       [t("run.step"), last ? count(last.step) : null],
       [t("run.speed"), last ? speed(last.tokens_per_second) : null],
@@ -266,8 +267,11 @@ export class RunView {
     return element(
       "div",
       { class: "samples", tabindex: 0, role: "region", "aria-label": t("run.samples") },
-      samples.map(({ step, text }) =>
-        element("article", {}, [element("h4", { text: t("run.sample", { n: count(step) }) }), element("p", { text })]),
+      samples.map(({ step, text, kept }) =>
+        element("article", {}, [
+          element("h4", { text: t(kept ? "run.sample.kept" : "run.sample", { n: count(step) }) }),
+          element("p", { text }),
+        ]),
       ),
     );
   }

@@ -93,7 +93,14 @@ def shown(event: JSON) -> JSON | None:
                 "best": event.get("best") is True,
             }
         case "sample":
-            return {"event": "sample", "step": event["step"], "text": str(event.get("text", ""))[:LONGEST_SAMPLE]}
+            return {
+                "event": "sample",
+                "step": event["step"],
+                "text": str(event.get("text", ""))[:LONGEST_SAMPLE],
+                "kept": event.get("kept") is True,
+            }
+        case "verdict":
+            return {"event": "verdict", "step": event["step"], "kind": str(event.get("kind", ""))[:100]}
         case "finish" | "stage" as kind:
             reason, headline = (str(event.get(name, ""))[:200] for name in ("reason", "headline"))
             return {"event": kind, "step": event["step"], "reason": reason, "headline": headline}
@@ -139,6 +146,7 @@ class Curve:
     validations: list[JSON] = field(default_factory=list)
     samples: list[JSON] = field(default_factory=list)
     held_out: str = ""
+    verdict: str | None = None  # the kind of that on the newest stage, once it has ended
     _points: list[_Mean] = field(default_factory=list)
     _each: int = 1  # steps of a point
 
@@ -148,6 +156,7 @@ class Curve:
             if event is None:
                 self.last, self.validations, self.samples, self._points, self._each = None, [], [], [], 1
                 self.held_out = ""
+                self.verdict = None
             elif (known := shown(event)) is not None:
                 self._take(known)
 
@@ -169,8 +178,11 @@ class Curve:
                 self.validations.append(event)
             case "sample":
                 self.samples = [*self.samples, event][-SAMPLES:]
-            case "finish" | "stage":
+            case "verdict":
+                self.verdict = event["kind"]
+            case "finish" | "stage" as kind:
                 self.held_out = "" if event["reason"] == "interrupted" else event["headline"]
+                self.verdict = None if kind == "stage" else self.verdict
 
     def _add(self, event: JSON) -> None:
         new = _Mean(

@@ -125,6 +125,7 @@ class RunFolders:
             "train_curve": curve.train(),
             "validations": curve.validations,
             "samples": curve.samples,
+            "verdict": curve.verdict,
             "place": curve.tail.place,
         }
 

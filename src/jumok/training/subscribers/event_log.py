@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 
-from jumok.runs.events import Alarm, Event, Finish, Notice, Sample, Save
+from jumok.runs.events import Alarm, Event, Finish, Notice, Sample, Save, Step, Verdict
 from jumok.runs.folder import RunFolder
 
 
@@ -21,14 +21,19 @@ class EventLog:
         if isinstance(event, Notice | Save):
             return
         fields = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
-        if isinstance(event, Alarm):
+        if isinstance(event, Alarm | Verdict):
             del fields["text"]  # which is in the language of the user
+        if isinstance(event, Verdict):
+            del fields["command"]  # which names the folder
+        if isinstance(event, Step) and event.lm_loss is None:
+            del fields["lm_loss"]
         for name, value in fields.items():
             if isinstance(value, float) and not math.isfinite(value):
                 fields[name] = None  # JSON has no NaN
         self._folder.append("metrics.jsonl", json.dumps(fields, ensure_ascii=False) + "\n")
         if isinstance(event, Sample):
-            self._folder.append("samples.txt", f"--- step {event.step} ---\n{event.text}\n\n")
+            kept = " (kept)" if event.kept else ""
+            self._folder.append("samples.txt", f"--- step {event.step}{kept} ---\n{event.text}\n\n")
 
 
 class Ending:

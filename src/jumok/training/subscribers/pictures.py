@@ -63,6 +63,11 @@ class Pictures:
     def _draw_loss(self) -> None:
         began = time.monotonic()
         with self._folder.writing("loss.png"):
-            draw_loss(self._folder.logs.events(), self._folder.path / "loss.png", label=self._task.loss_label)
+            draw_loss(
+                self._folder.logs.events(),
+                self._folder.path / "loss.png",
+                label=self._task.loss_label,
+                beside=self._task.drawn_beside,
+            )
         now = time.monotonic()
         self._next = now + (DRAW_EVERY and max(DRAW_EVERY, (now - began) / DRAW_SHARE))

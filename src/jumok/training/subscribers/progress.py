@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step, Student
+from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step, Student, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import with_signs
 
@@ -94,6 +94,7 @@ class TrainingView(BarView):
         self._folder = folder
         self.summary: dict[str, Any] = {}
         self._held_out = ""
+        self._verdict: Verdict | None = None
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = moving_bar(self._console, disable=quiet or not self._console.is_terminal)
         self._task = self._bar.add_task(tr("preparing"), total=None)
@@ -149,12 +150,14 @@ class TrainingView(BarView):
                 self._held_out = tr("validation {headline}", headline=event.headline)
                 parts = [tr("step {step:,}", step=event.step), clock(event.seconds), self._held_out]
                 self.say(" · ".join([*parts, tr("best so far")] if event.best else parts))
-            case Sample():
+            case Sample() if not event.kept:  # which is shown at the end
                 self._sample(event)
             case Notice():
                 self.say(event.text)
             case Alarm():
                 self.say(tr("Warning: {text}", text=event.text))
+            case Verdict():
+                self._verdict = event
             case Finish():
                 self._finish(event)
 
@@ -190,13 +193,16 @@ class TrainingView(BarView):
             for line in events
             if line["event"] == "alarm"
         ]
+        if self._verdict is not None:
+            verdict = self._verdict
+            self.summary["verdict"] = {"kind": verdict.kind, **verdict.numbers, "command": verdict.command}
         if event.reason == "interrupted" or self.quiet:
             return
         samples = [line for line in events if line["event"] == "sample"]
-        rows = [
-            (tr("after") if line["step"] else tr("before"), on_one_line(line["text"]))
-            for line in (samples[:1] + samples[1:][-1:])
-        ]
+        rows = []
+        for line in samples[:1] + samples[1:][-1:]:
+            step = tr("(step {step:,})", step=line["step"]) + " " if line["step"] else ""
+            rows.append((tr("after") if line["step"] else tr("before"), step + on_one_line(line["text"])))
         if event.figures:
             held_out, floor = event.headline, event.figures.get("floor")
             if floor:
@@ -217,6 +223,8 @@ class TrainingView(BarView):
         self.say(f"\n{ended[event.reason]}")
         for name, text in rows:
             self._console.print(Line.assemble((f"  {set_cell_size(name, 9)}", "dim"), text))
+        if self._verdict is not None:
+            self.say(f"{self._verdict.text}\n  {self._verdict.command}")
 
 
 def _reading(finish: Finish) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
 from jumok.training.tasks.table_task import TableTask
+from jumok.training.tasks.task import Baseline
 from jumok.view.training_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
@@ -64,6 +67,7 @@ class Classification(TableTask[Any]):
     later_keys = frozenset(["repeated", "repeated_texts", "contradictory_labels", "characters"])
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     loss_label = "nats/text"
+    drawn_beside = "accuracy"
     columns = COLUMNS
 
     def __init__(
@@ -243,7 +247,7 @@ class Classification(TableTask[Any]):
         """
         self._final = self._judge(model, max_tokens, FINAL_ROWS)
         each = self._final.f1.items() if len(self.labels) <= NAMED else ()
-        baseline = {"baseline_accuracy": float(np.mean(self.val.truth == self.commonest))}
+        baseline = {"baseline_accuracy": self._commonest_share}
         return {**_figures(self._final), **baseline, **{f"f1[{label}]": value for label, value in each}}
 
     def final_reads(self, max_tokens: int) -> int:
@@ -273,6 +277,29 @@ class Classification(TableTask[Any]):
         part = self._shown
         rows = (part.rows[row] for row in range(len(part.rows)))
         return presentable(self.tokenizer.decode(self.framing.inside(ids)) for ids in rows)
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The accuracy of the most frequent label, and the loss of predicting each text by the shares of the labels.
+
+        Weighted classes count alike, so only the loss tells, and a model that knows nothing predicts all alike.
+        """
+        if not len(self.val.rows):
+            return ()
+        known = (message("the shares of the labels"), message("{value:.3f} nats per text"))
+        if self.class_weights is not None:
+            return (Baseline("loss", math.log(len(self.labels)), *known),)
+        counts = np.asarray(self.data["label_counts"]) + 1  # (labels,)
+        shares, usual = counts / counts.sum(), message("always the most frequent label")
+        return (
+            Baseline("accuracy", self._commonest_share, usual, message("accuracy {value:.3f}"), is_share=True),
+            Baseline("loss", float(-np.log(shares[self.val.truth]).mean()), *known),
+        )
+
+    @cached_property
+    def _commonest_share(self) -> float:
+        """The share of the held-out rows that have the most frequent label of the training part."""
+        return float(np.mean(self.val.truth == self.commonest))
 
     def comparison(self, material: Text | Table) -> dict[str, float]:
         """The share of the rows that are training rows, and the accuracy of the most frequent label."""

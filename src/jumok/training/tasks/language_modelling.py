@@ -43,6 +43,8 @@ PIECE = 1 << 18  # tokens that are decoded at a time
 CUT = 10  # characters of an opening without blanks
 OPENING = 400  # tokens among which a line begins, mostly
 
+NATS_PER_CHAR = message("{value:.3f} nats/char")
+
 
 class LanguageModelling(Task[GPT]):
     """Predict each next token of a text."""
@@ -223,7 +225,7 @@ class LanguageModelling(Task[GPT]):
     def baseline(self) -> Baseline | None:
         """That of a bigram."""
         nats = self.data.get("baseline_nats_per_char")
-        return None if nats is None else Baseline("nats_per_char", nats)
+        return None if nats is None else Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR)
 
     def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
         """A loss below the floor, or far below a bigram's while the held-out part is similar to the training part."""

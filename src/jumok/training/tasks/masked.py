@@ -174,7 +174,9 @@ class MaskedLanguageModelling(Task[BERT]):
         """That of the frequencies of the tokens."""
         if not len(self.val):
             return None
-        return Baseline("nats_per_hidden_token", self._baseline(self.val)["baseline_nats_per_hidden_token"])
+        nats = self._baseline(self.val)["baseline_nats_per_hidden_token"]
+        words = message("{value:.3f} nats per masked token")
+        return Baseline("nats_per_hidden_token", nats, message("the frequencies of the tokens"), words)
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.config import SENTENCE_DEFAULTS, WORD_DEFAULTS, EncoderDecoderConfig, TrainConfig
@@ -44,6 +46,7 @@ from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
 from jumok.training.tasks.pairs import read_pairs, write_pairs
 from jumok.training.tasks.table_task import TableTask
+from jumok.training.tasks.task import Baseline
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 # The fields of the configuration that hold ids, and the usual names of their tokens.
@@ -253,8 +256,26 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
         """As `validate`; and a baseline that always gives the most frequent answer of the training part."""
-        coded = [encode_pair(self.tokenizer, self.model, pair) for pair in self.held_out]
-        return {**self.validate(model, max_tokens), "baseline_exact_match": self._commonest_share(coded)}
+        return {**self.validate(model, max_tokens), "baseline_exact_match": self._commonest_share(self._coded)}
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The right tokens of the most frequent answer.
+
+        Its exact matches compare with those of words only: a model that answers in sentences may have none.
+        """
+        if not self.held_out:
+            return ()
+        usual, targets = self._commonest, [pair.target for pair in self._coded]
+        right = sum(int((target[: len(usual)] == usual[: len(target)]).sum()) for target in targets)
+        share = right / sum(map(len, targets))
+        name, words = message("always the most frequent answer"), message("right tokens {value:.3f}")
+        return (Baseline("token_accuracy", share, name, words, is_share=True),)
+
+    @cached_property
+    def _coded(self) -> list[CodedPair]:
+        """The held-out pairs as ids."""
+        return [encode_pair(self.tokenizer, self.model, pair) for pair in self.held_out]
 
     def final_reads(self, max_tokens: int) -> int:
         """The tokens of the pairs that are answered."""
@@ -309,9 +330,14 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     def _commonest_share(self, pairs: list[CodedPair]) -> float:
         """The share of some pairs whose target is the most frequent one of the training part."""
+        usual = self._commonest
+        return sum(np.array_equal(pair.target, usual) for pair in pairs) / max(1, len(pairs))
+
+    @cached_property
+    def _commonest(self) -> NDArray[np.int64]:
+        """The ids of the most frequent target of the training part."""
         counts = Counter(self.targets[row].tobytes() for row in range(len(self.targets)))
-        usual = max(counts, key=lambda target: counts[target])
-        return sum(pair.target.tobytes() == usual for pair in pairs) / max(1, len(pairs))
+        return np.frombuffer(max(counts, key=lambda target: counts[target]), dtype=self.targets[0].dtype)
 
     def _shown(self, row: int) -> Pair:
         """A held-out pair, or one of the training part if none are held out; row numbers wrap around."""

@@ -25,10 +25,21 @@ M = TypeVar("M", bound=Model)
 
 
 class Baseline(NamedTuple):
-    """What a table of counts reaches on the held-out part. figure: its name among those of a validation, in nats."""
+    """What counting, without a model, reaches on the held-out part.
+
+    figure: its name among those of a validation. name: of the baseline, a message. words: the figure in words, a
+    message with the field `value`. is_share: a share, of which more is better; otherwise a loss in nats.
+    """
 
     figure: str
     value: float
+    name: str
+    words: str
+    is_share: bool = False
+
+    def is_beaten(self, found: float) -> bool:
+        """Return True if a figure of a model is better."""
+        return found > self.value if self.is_share else found < self.value
 
 
 class Task(ABC, Generic[M]):
@@ -46,6 +57,7 @@ class Task(ABC, Generic[M]):
     unit: ClassVar[str] = "tokens"  # the figure that counts how much of the held-out part was read
     final_has_more_context: ClassVar[bool] = False  # `final` gives each token more context than `validate`
     loss_label: str  # unit of the "loss" among its figures, for the picture
+    drawn_beside: ClassVar[str | None] = None  # a share among the figures that is in the picture, too
     most_dropout: ClassVar[float] = 1.0  # unless more was given
     least_steps: ClassVar[int] = 500  # in a run by minutes, however often they pass over a small text
     columns: ClassVar[tuple[str, ...]] = ()  # of the table that it learns from; none: it learns from a text
@@ -143,6 +155,11 @@ class Task(ABC, Generic[M]):
     def baseline(self) -> Baseline | None:
         """What a model must beat to have learned more than counts; None where there is no such table."""
         return None
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """All that a model must beat to have learned anything, the best known first."""
+        return () if self.baseline is None else (self.baseline,)
 
     def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
         """Signs that the figures of a validation are better than they can be."""
