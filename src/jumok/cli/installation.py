@@ -96,7 +96,7 @@ def _packages() -> Iterator[Finding]:
     if missing:
         names = ", ".join(missing)
         text = tr("missing: {names}", names=names)
-        yield Finding(name="packages", condition="problem", text=text, remedy="pip install --upgrade jumok")
+        yield Finding(name="packages", condition="problem", text=text, remedy="pip install jumok")
     else:
         versions = ", ".join(f"{name} {metadata.version(name.replace('_', '-'))}" for name in NEEDED[1:])
         yield Finding(name="packages", condition="ok", text=versions)

@@ -71,8 +71,7 @@ def parse_config(path: Path) -> dict[str, Any]:
         needed = config.get("needs")
         if isinstance(needed, str) and VERSION.fullmatch(needed):
             raise RunError(
-                "{path} has format {found}, which needs jumok {needed} or newer; this is jumok {version}. Update it: "
-                "pip install --upgrade jumok.",
+                "{path} has format {found}, which needs jumok {needed} or newer; this is jumok {version}. Update it.",
                 path=path,
                 found=found,
                 needed=needed,
