@@ -117,7 +117,7 @@ def test_answers_keep_the_rules_of_the_folder(kind: str, rules: str, beam: int, 
         if beam == 1:
             assert list(one.ids) == wanted
         else:  # other ids are nearly as likely, and transformers adds in float32
-            assert one.score == pytest.approx(score, abs=1e-3)
+            assert one.score == pytest.approx(score, abs=5e-3)
         assert PAD not in one.ids
 
 

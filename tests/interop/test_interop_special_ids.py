@@ -72,7 +72,7 @@ def test_a_round_trip_keeps_special_ids(architecture: str, ends: Any, tmp_path: 
         found = settings(tmp_path / "back", name)
         assert (found["bos_token_id"], found["eos_token_id"]) == (256, ends)
     named = settings(tmp_path / "back", "tokenizer_config.json")
-    assert (named.get("bos_token"), named.get("eos_token")) == (BOS, None if ends is None else END)
+    assert (named.get("bos_token"), named.get("eos_token")) == (BOS, END)  # those of the tokenizer
     wanted, again = (transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("stock", "back"))
     assert {name: tensor.tolist() for name, tensor in again.state_dict().items()} == {
         name: tensor.tolist() for name, tensor in wanted.state_dict().items()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.errors import TokenizerError
+from jumok.messages import tr
 from tokenizers import Tokenizer as HFTokenizer
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
@@ -152,13 +153,14 @@ class _TemplateProcess:
     def render(self, template: str, values: Mapping[str, Any]) -> str:
         """Return the text; see `ChatTemplate.render`."""
         if len(template) > LARGEST_TEMPLATE:
-            raise _refused(f"it has {len(template):,} characters; at most {LARGEST_TEMPLATE:,} are allowed")
+            size = {"size": len(template), "most": LARGEST_TEMPLATE}
+            raise _refused(tr("it has {size:,} characters; at most {most:,} are allowed", **size))
         with self._lock:
             if self._process is None:
                 self._start()
             line = self._line(SECONDS, json.dumps({"template": template, "values": values}) + "\n")
         if not line:
-            raise _refused("it takes too much time or memory")
+            raise _refused(tr("it takes too much time or memory"))
         found = json.loads(line)
         if "text" not in found:
             raise _refused(found["error"])
@@ -166,7 +168,9 @@ class _TemplateProcess:
 
     def _start(self) -> None:
         if find_spec("jinja2") is None:
-            raise TokenizerError("a chat template needs jinja2, which is not installed. {install}", install=INSTALL)
+            raise TokenizerError(
+                "a chat template needs jinja2, which is not installed. Install it with: pip install 'jumok[serve]'"
+            )
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("_render.py"))],
             stdin=subprocess.PIPE,
@@ -175,7 +179,7 @@ class _TemplateProcess:
             encoding="ascii",
         )
         if not self._line(START_SECONDS):
-            raise _refused("the process that renders templates cannot be started")
+            raise _refused(tr("the process that renders templates cannot be started"))
 
     def _line(self, seconds: float, request: str = "") -> str:
         """Send a request and return the answer; the process is ended where none comes in time."""
@@ -208,9 +212,6 @@ class _TemplateProcess:
             with suppress(OSError):  # what it did not read
                 stream.close()  # type: ignore[union-attr]
         process.wait()
-
-
-INSTALL = "pip install 'jumok[serve]'"
 
 
 def _refused(reason: str) -> TokenizerError:
