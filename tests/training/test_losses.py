@@ -16,6 +16,7 @@ from conftest import TINY
 from jumok.config import BERTConfig, GPTConfig, ModelConfig
 from jumok.models import Model
 from jumok.models.losses import IGNORED
+from jumok.runs.events import Step
 from jumok.text import Table, Text, from_rows
 from jumok.training.objective import mean_loss
 from jumok.training.settings import configurations
@@ -77,6 +78,11 @@ def joined(batches: list[tuple[Tensor, ...]], filling: tuple[int, ...]) -> tuple
     return tuple(found)
 
 
+def minimised(trainer: Trainer, step: Step) -> float:
+    """The loss whose gradients a step has taken."""
+    return step.loss + trainer.config.lm_weight * (step.lm_loss or 0.0)
+
+
 @pytest.fixture
 def gradients_of_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer], tuple[Tensor, float]]:
     """What the optimizers are given by the next step of a run, all in one, and its loss."""
@@ -90,7 +96,7 @@ def gradients_of_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer], 
 
         monkeypatch.setattr("jumok.training.steps.clip_gradients", clip)
         trainer.loop.run.optimizers = []
-        loss = trainer.loop.take_step().loss
+        loss = minimised(trainer, trainer.loop.take_step())
         return seen[0], loss
 
     return step
@@ -132,7 +138,7 @@ def test_a_hook_sees_the_batch_and_the_sums_of_a_step(begin: Callable[..., Train
     assert [counts for _, (_, counts) in seen] == totals
     together = [max(1, sum(each)) for each in zip(*totals, strict=True)]
     parts = [total.item() / count for _, (sums, _) in seen for total, count in zip(sums, together, strict=True)]
-    assert sum(parts) == pytest.approx(step.loss, rel=1e-9)
+    assert sum(parts) == pytest.approx(minimised(trainer, step), rel=1e-9)
 
 
 @pytest.mark.parametrize("case", ["classify, class_weights", "seq2seq"])
