@@ -93,7 +93,15 @@ def use(
     draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
     if as_json:
         named = {"yours": _described(comparison.yours), "jumok": _described(comparison.jumok)}
-        print_json({"file": str(path), "part": part.name, "compared_step": comparison.compared_step, **named, "picture": str(picture)})
+        print_json(
+            {
+                "file": str(path),
+                "part": part.name,
+                "compared_step": comparison.compared_step,
+                **named,
+                "picture": str(picture),
+            }
+        )
         return
     _report(comparison, picture, quiet)
 
