@@ -125,13 +125,13 @@ def reason_of(run: Path) -> str:
 @pytest.mark.long
 def test_what_rank_0_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others have no clock, no validations and no goal; three steps without a finite sum end all of them."""
-    plain = Steps._loss
+    plain = Steps._losses
 
     def loss(self: Steps, *arguments: Any) -> Tensor:
         found = plain(self, *arguments)
         return found * float("nan") if world_rank() == 1 and self._run.config.seed == 9 else found
 
-    monkeypatch.setattr(Steps, "_loss", loss)
+    monkeypatch.setattr(Steps, "_losses", loss)
 
     def lead(world: World) -> None:
         finish(begin(tmp_path / "time", world, steps=None, minutes=0.03, val=0.1))
