@@ -22,6 +22,7 @@ from jumok.config import (
     SIZES,
     BERTConfig,
     EncoderDecoderConfig,
+    Frame,
     GPTConfig,
     GPTVariantConfig,
     RungConfig,
@@ -223,7 +224,7 @@ CHANGES: dict[str, Any] = {  # to values that fit the defaults of all the others
     "precision": "float32", "attention": "fused", "compile": "off", "mixing": "none", "head": "pooler",
     "embedding_width": 256, "minutes": 3.0, "labels": ("no", "yes"), "eos_ids": (1,), "rope_scaling": None,
     "sliding_layers": (0,), "norm": "layer", "architecture": "llama", "warmup": 0.5, "scale_embedding": True,
-    "rotary_dim": 32,
+    "rotary_dim": 32, "keep": "last", "frame": Frame(before=(1,)), "generation": None,
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.planning import plan
-from jumok.training.planning.plan import HALF, STEP_NUMBERS
+from jumok.training.planning.plan import NUMBER_BYTES, STEP_NUMBERS
 from jumok.training.trainer import Trainer
 from jumok.view.trace import trace
 
@@ -144,7 +144,7 @@ def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fewest(shape: ModelConfig, tokens: int) -> int:
     """The fewest bytes that a training step over a number of tokens needs."""
-    return 4 * STEP_NUMBERS * count_parameters(shape) + HALF * count_kept(shape) * tokens
+    return 4 * STEP_NUMBERS * count_parameters(shape) + NUMBER_BYTES["bfloat16"] * count_kept(shape) * tokens
 
 
 def test_usual_trainings_fit() -> None:
