@@ -420,3 +420,31 @@ def test_ctrl_c_may_come_while_a_line_is_printed() -> None:
     with stopping(Training(), lambda notice: free.append(lock.acquire(timeout=5))), lock:
         signal.raise_signal(signal.SIGINT)
     assert free == [True]
+
+
+NAMES = {  # that are no words of a language
+    "nats", "char", "token", "chrF", "jumok", "train", "generate", "predict", "evaluate", "run", "loss", "png", "tsv",
+    "txt", "UTF", "MASK", "--out", "--resume", "--minutes", "--steps", "minutes", "steps", "out", "resume",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["lm", "mlm", "classify", "seq2seq"])
+def test_figures_and_samples_of_each_task_are_korean(
+    task: str, jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`always '부정'`, `(label: ...)`, `source: ... answer:` and `floor` stood in Korean lines."""
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    rows = [("나무가 높다", "산"), ("물이 깊다", "강"), ("바위가 크다", "산"), ("배가 뜬다", "강")] * 12
+    columns = {"classify": "글\t갈래", "seq2seq": "물음\t대답"}
+    named = {"classify": ["--text=글", "--label=갈래"], "seq2seq": ["--source=물음", "--target=대답"]}.get(task, [])
+    file = Path("글.tsv" if task in columns else "글.txt")
+    lines = ["\t".join(row) for row in rows] if task in columns else [row[0] for row in rows] * 20
+    file.write_text("\n".join([*filter(None, [columns.get(task)]), *lines]), encoding="utf-8")
+    flags = {**TINY, "steps": 4, "eval_every": 2}
+    settings = [f"--{key.replace('_', '-')}={value}" for key, value in flags.items()]
+    end = jumok("train", str(file), "--task", task, "--out", "run", "--device", "cpu", *named, *settings)
+    assert end.code == 0, end.err
+    found = {word for word in re.findall(r"--[a-z-]+|[A-Za-z]{3,}", end.err) if word not in NAMES}
+    assert found == set()

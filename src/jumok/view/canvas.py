@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.errors import ConfigError
 from jumok.files import atomic_path
+from jumok.messages import speaking
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +59,7 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
     Letters of an SVG or a PDF are drawn or brought along, so that they show where no such font is installed. The same
     drawing gives the same bytes, on one machine. Raises `ConfigError` for another suffix, and if the folder of `path`
     is not there. Warns, with the remedy, if no installed font has a character of the drawing: it shows as an empty box.
+    Words are in the language of the user, but in English without a font with Hangul.
     """
     from matplotlib import rc_context, rcdefaults, rcParams  # slow to import, and not needed to use a model
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -65,7 +67,7 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
 
     path = require_drawable(path)
     metadata = FORMATS[path.suffix.lower()]
-    with rc_context():
+    with rc_context(), nullcontext() if hangul_font() else speaking("en", terminal=False):
         rcdefaults()  # whatever the settings of this person are, the picture is the same
         rcParams.update({"font.family": _families(), "axes.unicode_minus": False, "svg.hashsalt": "jumok"})
         figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jumok.messages import tr
 from jumok.view.canvas import canvas, line_look
 
 MOST_IN_ONE_COLUMN = 8  # names of lines
@@ -31,8 +32,8 @@ def draw_loss_by_position(curves: Mapping[str, tuple[Sequence[float], Sequence[f
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(x=0.02)
-        axes.set_xlabel("characters of context")
-        axes.set_ylabel("loss (nats/char)")
+        axes.set_xlabel(tr("characters of context"))
+        axes.set_ylabel(tr("loss ({unit})", unit="nats/char"))
         axes.grid(alpha=0.25)
         legend = axes.legend(frameon=False, fontsize=9, ncols=1 + (len(curves) - 1) // MOST_IN_ONE_COLUMN)
         for text in legend.get_texts():

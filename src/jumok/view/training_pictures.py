@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jumok.messages import tr
 from jumok.view.canvas import INK, canvas, line_look
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ def draw_loss(
     mean = [loss for part in parts for loss in _smoothed(training[part])]
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        student = "student: trained on text and predictions"  # which is another loss
-        for starts, style, name in ((stages, ":", "start of a stage"), (students, "-.", student)):
+        student = tr("student: trained on text and predictions")  # which is another loss
+        for starts, style, name in ((stages, ":", tr("start of a stage")), (students, "-.", student)):
             for step in starts:
                 axes.axvline(step, color="#999999", linestyle=style, linewidth=1.2, label=name)
         if x:
             for part in parts:
-                axes.plot(x[part], training[part], color="#b3d1e8", linewidth=0.6, label="training, each batch")
-                axes.plot(x[part], mean[part], color="#2171b5", linewidth=1.6, label="training, running mean")
+                axes.plot(x[part], training[part], color="#b3d1e8", linewidth=0.6, label=tr("training, each batch"))
+                axes.plot(x[part], mean[part], color="#2171b5", linewidth=1.6, label=tr("training, running mean"))
         shown: list[float] = []
         if validated:
             best = best or (evals[-1], validated[-1])
@@ -78,27 +79,25 @@ def draw_loss(
                 shown.append(last)
                 axes.plot(
                     best[:1], [last], linestyle="", marker="D", markersize=6, zorder=6, color="#54278f",
-                    markeredgecolor="white", label=f"held out: {last:.3f}",
+                    markeredgecolor="white", label=tr("held out: {value:.3f}", value=last),
                 )  # fmt: skip
         low, high = loss_limits([mean, validated], shown, figures.get("floor"))
         axes.set_ylim(low, high)
         if (floor := figures.get("floor")) is not None:
-            where = "" if floor >= low else " (below)"
-            axes.axhline(
-                floor, color=INK, linestyle="--", linewidth=1.2, label=f"floor of the text: {floor:.3f}{where}"
-            )
+            name = tr("floor of the text: {value:.3f}", value=floor) + ("" if floor >= low else tr(" (below)"))
+            axes.axhline(floor, color=INK, linestyle="--", linewidth=1.2, label=name)
         axes.margins(x=0.02)
-        axes.set_xlabel("step")
-        axes.set_ylabel(f"loss ({label})" if evals else "loss (nats)")
+        axes.set_xlabel(tr("step"))
+        axes.set_ylabel(tr("loss ({unit})", unit=label if evals else "nats"))
         axes.grid(alpha=0.25)
         lines, names = axes.get_legend_handles_labels()
         if beside and np.isfinite(shares).any():
             right = axes.twinx()
             look: dict[str, Any] = {"color": "#238b45", "linestyle": "--", "linewidth": 1.4, "marker": "s"}
             lines += right.plot(evals, shares, markersize=3.5, **look)
-            names.append(f"validation: {beside}")
+            names.append(tr("validation: {figure}", figure=tr(beside)))
             right.set_ylim(0, 1.02)
-            right.set_ylabel(beside)
+            right.set_ylabel(tr(beside))
         once = dict(zip(names, lines, strict=True))  # of several stages one entry
         if once:
             figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)
@@ -142,9 +141,16 @@ def _draw_validations(
     look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
     for part in parts:
         axes.plot(
-            steps[part], losses[part], marker="o", markersize=4.5, linewidth=2.0, zorder=4, label="validation", **look
+            steps[part],
+            losses[part],
+            marker="o",
+            markersize=4.5,
+            linewidth=2.0,
+            zorder=4,
+            label=tr("validation"),
+            **look,
         )
-    label = f"best validation: {best[1]:.3f} at step {best[0]:,.0f}"
+    label = tr("best validation: {loss:.3f} at step {step:,.0f}", loss=best[1], step=best[0])
     axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 
@@ -328,11 +334,11 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
         size = 10 if len(labels) <= ROOMY else 7
         axes.set_xticks(named, names, fontsize=size, **(slanted if max(map(len, names)) > 3 else {}))
         axes.set_yticks(named, names, fontsize=size)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("label")
+        axes.set_xlabel(tr("predicted"))
+        axes.set_ylabel(tr("label"))
         if len(labels) <= MOST_NUMBERED:
             _write_cells(axes, confusion, shares)
-        figure.colorbar(image, ax=axes, shrink=0.8, label="share of the label's texts")
+        figure.colorbar(image, ax=axes, shrink=0.8, label=tr("share of the label's texts"))
 
 
 def _write_cells(axes: Axes, confusion: Sequence[Sequence[int]], shares: Sequence[Sequence[float]]) -> None:

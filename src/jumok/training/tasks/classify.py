@@ -67,7 +67,7 @@ class Classification(TableTask[Any]):
     later_keys = frozenset(["repeated", "repeated_texts", "contradictory_labels", "characters"])
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     loss_label = "nats/text"
-    drawn_beside = "accuracy"
+    drawn_beside = message("accuracy")
     columns = COLUMNS
 
     def __init__(
@@ -256,10 +256,14 @@ class Classification(TableTask[Any]):
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Accuracy and F1."""
-        said = f"accuracy {figures['accuracy']:.3f}, F1 {figures['f1_macro']:.3f}"
+        said = tr("accuracy {accuracy:.3f}, F1 {f1:.3f}", accuracy=figures["accuracy"], f1=figures["f1_macro"])
         if "baseline_accuracy" not in figures:
             return said
-        return f"{said} (always {self.labels[self.commonest]!r}: accuracy {figures['baseline_accuracy']:.3f})"
+        return said + tr(
+            " (always {label!r}: accuracy {accuracy:.3f})",
+            label=self.labels[self.commonest],
+            accuracy=figures["baseline_accuracy"],
+        )
 
     def sample(self, model: Classifier, tokens: int, seed: int) -> str:
         """One text with the likeliest labels and the true one."""
@@ -270,7 +274,7 @@ class Classification(TableTask[Any]):
         text = self.tokenizer.decode(self.framing.inside(part.rows[row])[:tokens])
         best = shares.argsort(descending=True)[:SAMPLE_LABELS].tolist()
         said = ", ".join(f"{self.labels[i]} {float(shares[i]):.0%}" for i in best)
-        return f"{text} → {said} (label: {self.labels[int(part.truth[row])]})"
+        return f"{text} → {said}" + tr(" (label: {label})", label=self.labels[int(part.truth[row])])
 
     def example(self) -> str:
         """A text that fits into a line."""

@@ -267,9 +267,9 @@ class LanguageModelling(Task[GPT]):
         """
         if self.lost.too_much:
             return f"{figures['loss_per_token']:.3f} nats/token"
-        beside = [f"floor {figures['floor']:.3f}"] if "floor" in figures else []
+        beside = [tr("floor {value:.3f}", value=figures["floor"])] if "floor" in figures else []
         if "baseline_nats_per_char" in figures:
-            beside.append(f"bigram {figures['baseline_nats_per_char']:.3f}")
+            beside.append(tr("bigram {value:.3f}", value=figures["baseline_nats_per_char"]))
         return f"{figures['nats_per_char']:.3f} nats/char" + (f" ({', '.join(beside)})" if beside else "")
 
     def example(self) -> str:

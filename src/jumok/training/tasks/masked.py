@@ -27,7 +27,7 @@ from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
 from jumok.evaluation.masking import NOTHING, Masking
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
-from jumok.messages import message
+from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.bert import BERT
 from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
@@ -162,11 +162,17 @@ class MaskedLanguageModelling(Task[BERT]):
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Nats per masked token, and the accuracy."""
-        said = f"masked {figures['nats_per_hidden_token']:.2f} nats/token, {figures['accuracy']:.1%} right"
+        said = tr(
+            "masked {loss:.2f} nats/token, {share:.1%} right",
+            loss=figures["nats_per_hidden_token"],
+            share=figures["accuracy"],
+        )
         if "baseline_accuracy" not in figures:
             return said
-        return (
-            f"{said} (by frequency {figures['baseline_nats_per_hidden_token']:.2f}, {figures['baseline_accuracy']:.1%})"
+        return said + tr(
+            " (by frequency {loss:.2f}, {share:.1%})",
+            loss=figures["baseline_nats_per_hidden_token"],
+            share=figures["baseline_accuracy"],
         )
 
     @cached_property

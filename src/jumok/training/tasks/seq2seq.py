@@ -299,11 +299,16 @@ class Seq2Seq(TableTask[EncoderDecoder]):
     def headline(self, figures: Mapping[str, float]) -> str:
         """The shares of exact answers and right tokens, chrF if sacrebleu is installed, and the loss."""
         chrf = f", chrF {figures['chrf']:.1f}" if "chrf" in figures else ""
-        right = f"exact {figures['exact_match']:.1%}, tokens {figures['token_accuracy']:.1%}"
-        said = f"{right}{chrf}, loss {figures['loss']:.3f}"
+        said = tr(
+            "exact {exact:.1%}, tokens {tokens:.1%}{chrf}, loss {loss:.3f}",
+            exact=figures["exact_match"],
+            tokens=figures["token_accuracy"],
+            chrf=chrf,
+            loss=figures["loss"],
+        )
         if "baseline_exact_match" not in figures:
             return said
-        return f"{said} (always the most frequent answer: exact {figures['baseline_exact_match']:.1%})"
+        return said + tr(" (always the most frequent answer: exact {share:.1%})", share=figures["baseline_exact_match"])
 
     def sample(self, model: EncoderDecoder, tokens: int, seed: int) -> str:
         """A source, the answer to it, and the target."""
@@ -311,7 +316,8 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         source, target = self._shown(seed)
         ids = encode_pair(tokenizer, model.config, (source, target)).source
         search = Search(max_tokens=min(tokens, model.config.context_length))
-        return f"source: {source}\nanswer: {best(answer_ids(model, [ids], search)[0])}\ntarget: {target}"
+        answer = best(answer_ids(model, [ids], search)[0])
+        return tr("source: {source}\nanswer: {answer}\ntarget: {target}", source=source, answer=answer, target=target)
 
     def example(self) -> str:
         """A source that fits into a line."""
