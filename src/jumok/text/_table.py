@@ -94,9 +94,10 @@ class Table:
 
     def describe(self) -> str:
         """Return a few lines: number of rows, columns and empty cells, then the sources."""
-        line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.columns))
+        line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.names))
         if self.empty_cells:
-            counted = {name: self.column(name).count("") for name in self.columns}
+            cells = (self.column(column).count("") for column in self.columns)
+            counted = dict(zip(self.names, cells, strict=True))
             empty = (tr("{n:,} in {name}", n=n, name=name) for name, n in counted.items() if n)
             line += tr("; empty cells: {counts}", counts=", ".join(empty))
         return f"{line}\n{describe_sources(self.sources, sum(source.chars for source in self.sources))}"
