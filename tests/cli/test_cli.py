@@ -1275,3 +1275,16 @@ def test_a_signal_that_c_code_replaces_is_an_interruption(jumok: Jumok, monkeypa
     end = jumok("generate", "run", "--json")
     assert end.code == 130
     assert end.json["error"] == "interrupted"
+
+
+def test_a_busy_machine_is_told_of_only_where_something_is_trained(
+    jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notice stood before each message on a wrong use, too."""
+    monkeypatch.setattr("jumok.cli.process.let_waiting_threads_sleep", lambda: True)
+    notice = "waiting threads sleep"
+    for wrong in (["train", "nope.txt"], ["train", text, "--steps", "2", "--n-head", "0"], ["train", "--resume"]):
+        end = jumok(*wrong)
+        assert end.code != 0
+        assert notice not in end.err
+    assert jumok("train", text, "--out", "run", *FLAGS).err.count(notice) == 1

@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from jumok.cli.console.output import say
 from jumok.messages import tr
 from jumok.processors import let_waiting_threads_sleep
 
@@ -23,13 +22,15 @@ def process_seconds() -> float:
         return time.monotonic() - IMPORTED
 
 
-def sleep_where_busy(*, quiet: bool) -> None:
-    """Let waiting threads sleep if other programs use the processors, and say so. Call this before torch is loaded."""
-    if let_waiting_threads_sleep():
-        say(
-            tr(
-                "Other programs use the processors, so waiting threads sleep (OMP_WAIT_POLICY=PASSIVE). "
-                "Training is faster without those programs."
-            ),
-            quiet=quiet,
-        )
+def sleep_where_busy() -> str:
+    """Let waiting threads sleep if other programs use the processors. Call this before torch is loaded.
+
+    Returns:
+        A notice for the user, or "". Show it once it is known that there is something to train.
+    """
+    if not let_waiting_threads_sleep():
+        return ""
+    return tr(
+        "Other programs use the processors, so waiting threads sleep (OMP_WAIT_POLICY=PASSIVE). "
+        "Training is faster without those programs."
+    )

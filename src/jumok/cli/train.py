@@ -135,7 +135,7 @@ def train(
     if rank_of_launch() > 0:
         let_waiting_threads_sleep()
         raise click.exceptions.Exit(follow_quietly(device))
-    sleep_where_busy(quiet=quiet)
+    busy = sleep_where_busy()
     with world_of(device) as (world, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
         request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world, verify=verify)
@@ -145,13 +145,13 @@ def train(
             search_rate(request.start, out, world.size if world else 1, quiet=quiet, as_json=as_json)
             return
         if explain:
-            _explain(request.start, quiet, as_json)
+            _explain(request.start, busy, quiet, as_json)
             return
         if resume and out is None:
             raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
         if not resume and restarts(out, world):  # with the settings that the run has
             resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, world=world)
-        _run(request.resume if resume else request.start, out or _free_folder(texts), quiet, as_json)
+        _run(request.resume if resume else request.start, out or _free_folder(texts), busy, quiet, as_json)
 
 
 def _only_new(option: str) -> ConfigError:
@@ -170,7 +170,7 @@ def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]
     return settings | given
 
 
-def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
+def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> None:
     """Train with a progress bar, then print how to use or to continue the run."""
     from jumok.runs.stopping import stop_file
     from jumok.training.subscribers.progress import TrainingView
@@ -178,7 +178,8 @@ def _run(make: Making, folder: Path, quiet: bool, as_json: bool) -> None:
     summary: dict[str, Any] = {}
     with TrainingView(folder, quiet=quiet) as view:
         trainer, text_note = make(folder, view.doing)
-        view.say(text_note)
+        for note in filter(None, (busy, text_note)):
+            view.say(note)
         with stopping(trainer, view.say, stop_file=stop_file(folder)):
             for event in trainer.run():
                 view.show(event)
@@ -209,7 +210,7 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
         view.say(f"  {shell('jumok', 'train', '--resume', *length, '--out', folder)}")
 
 
-def _explain(make: Making, quiet: bool, as_json: bool) -> None:
+def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
     """Start the run in a temporary folder and print its plan."""
     from jumok.cli.console.explanation import show_explanation
     from jumok.training.planning.explanation import explain
@@ -228,7 +229,8 @@ def _explain(make: Making, quiet: bool, as_json: bool) -> None:
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
         print_json(plain_floats({**values, "notices": notices}))
         return
-    say(text_note, quiet=quiet)
+    for note in filter(None, (busy, text_note)):
+        say(note, quiet=quiet)
     show_explanation(found)
     for notice in notices:
         say(notice, quiet=quiet)

@@ -104,7 +104,8 @@ def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
     packages = {"jumok": own, **{package.replace("-", "_"): package for package in chapter.packages}}
     about = [_ABOUT[language]] if is_published() else [_ABOUT[language], _BESIDE[language].format(wheel=wheel)]
     code = _CODE.format(packages=packages, missing=_MISSING[language].format(wheel=wheel))
-    source = "\n".join(about) + code
+    speaking = "" if language == "en" else f'\nimport jumok\n\njumok.language("{language}")\n'
+    source = "\n".join(about) + code + speaking
     return {
         "cell_type": "code", "id": f"{name}-000", "metadata": {}, "execution_count": None, "outputs": [],
         "source": _lines(source.strip()),

@@ -115,7 +115,7 @@ def run_ladder(
         out: folder; None: runs/ladder, or runs/ladder-N, the first that is free or holds the same ladder.
         minutes_per_rung, steps_per_rung: one of the two, the other None.
     """
-    sleep_where_busy(quiet=quiet)
+    busy = sleep_where_busy()
     from jumok.cli.console.ladder import LadderView, show_ladder
     from jumok.lessons.ladder.results import command_of
     from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
@@ -125,7 +125,8 @@ def run_ladder(
     text = read_texts(texts, reading) if texts else stories_text()
     out = out or default_folder(text, config)
     ladder = Ladder(text, out, config, language=language, device=device, asked=texts, **reading)
-    say(text.describe(), quiet=quiet)
+    for note in filter(None, (busy, text.describe())):
+        say(note, quiet=quiet)
     with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say, stop_file=ladder.stop_file):
         for event in ladder.run():
             view.show(event)

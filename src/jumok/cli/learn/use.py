@@ -63,7 +63,7 @@ def use(
     if minutes is not None and steps is not None:
         raise click.UsageError(tr("--minutes and --steps were both given; give one."))
     began = time.monotonic()
-    sleep_where_busy(quiet=quiet)
+    busy = sleep_where_busy()
     from jumok.lessons.practice.comparison import Comparison
     from jumok.lessons.practice.own_parts import read_part
     from jumok.view.lesson_pictures import draw_lines
@@ -71,8 +71,9 @@ def use(
     path = Path(file) if Path(file).is_file() else located(file)[1]
     part = read_part(path)
     text = read_texts(texts, {name: reading[name] for name in READING}) if texts else stories_text()
-    say(tr("{file}: your {part} replaces that of jumok", file=path, part=part.name), quiet=quiet)
-    say(text.describe(), quiet=quiet)
+    replaced = tr("{file}: your {part} replaces that of jumok", file=path, part=part.name)
+    for note in filter(None, (busy, replaced, text.describe())):
+        say(note, quiet=quiet)
     comparison = Comparison(
         part,
         text,
