@@ -447,17 +447,20 @@ def prompts_of(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generate_takes_a_list_of_prompts(family: str, tales: str):
-    """Random weights, real text: for each prompt just what it gives alone, stop strings and all."""
+    """Random weights, real text: a prompt gives what it gives alone, stop strings and all, or beside other prompts."""
     tokenizer = train_tokenizer(tales, "char")
     torch.manual_seed(0)
     shape = {"context_length": 16, "n_layer": 2, "n_head": 2, "n_embd": 16}
     model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, family=family, **shape))
     model.tokenizer = tokenizer
     prompts = list(prompts_of(tales))
-    stop = [generate(model, prompts[1], seed=1, tokens=30)[0].text[4]]
-    together = generate(model, prompts, seed=1, tokens=30, samples=2, stop=stop)
-    assert together == [generate(model, prompt, seed=1, tokens=30, samples=2, stop=stop) for prompt in prompts]
+    how: dict[str, Any] = {"tokens": 30, "samples": 2, "temperature": 0}
+    stop = [generate(model, prompts[1], **how)[0].text[1]]
+    together = generate(model, prompts, stop=stop, **how)
+    assert together == [generate(model, prompt, stop=stop, **how) for prompt in prompts]
     assert together[1][0].finish == "stop"
+    drawn = generate(model, prompts, seed=1, tokens=30)  # with random numbers of its own for each prompt
+    assert generate(model, ["", *prompts[1:]], seed=1, tokens=30)[1:] == drawn[1:]
     assert generate(model, []) == []
     assert generate(model, tuple(prompts[:1]), seed=1, tokens=30) == [generate(model, prompts[0], seed=1, tokens=30)]
 
