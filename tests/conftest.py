@@ -69,6 +69,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def users_own_language() -> Iterator[None]:
+    """Whatever language a program in a test chooses, as the first cell of a Korean notebook does, ends with it."""
+    yield
+    jumok.language(None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """Two threads make models this small slower, not faster."""
