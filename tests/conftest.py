@@ -32,6 +32,7 @@ from jumok.files import write_atomic
 from jumok.inference.native import build
 from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
+from jumok.messages import language
 from jumok.models.checks import require_tokenizer
 from jumok.models.framing import frame_of
 from jumok.runs.checkpoints import Checkpoint
@@ -73,7 +74,7 @@ def pytest_collection_finish() -> None:
 def users_own_language() -> Iterator[None]:
     """Whatever language a program in a test chooses, as the first cell of a Korean notebook does, ends with it."""
     yield
-    jumok.language(None)
+    language(None)
 
 
 @pytest.fixture(scope="session", autouse=True)

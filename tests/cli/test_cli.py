@@ -373,7 +373,7 @@ def test_quiet_is_quiet(jumok: Jumok, text: Path, model: Path, monkeypatch: pyte
 def test_without_a_held_out_part(jumok: Jumok, text: Path) -> None:
     end = jumok("train", text, "--out", "run", "--json", "--val", 0, *FLAGS)
     assert end.code == 0, end.err
-    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason", "alarms"}
+    assert set(end.json) == {"run", "steps", "seconds", "process_seconds", "reason", "alarms", "verdict"}
     assert jumok("generate", "run", "--tokens", 3).code == 0
 
 

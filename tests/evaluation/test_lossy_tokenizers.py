@@ -150,7 +150,8 @@ def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: P
     assert lines[1].split()[2] == "≥"
     end = jumok("evaluate", "lossy", "whole", "글.txt", "--allow-lossy", "--json")
     assert end.json["models"][0]["by_position"]["nats_per_char"]
-    (own_folder / "loss-by-position.png").unlink()
     package.save(model_with(word_piece()), "other")
-    assert jumok("evaluate", "lossy", "other", "글.txt", "--json").json["picture"] is None
-    assert not (own_folder / "loss-by-position.png").exists()
+    drawn = jumok("evaluate", "lossy", "other", "글.txt", "--picture", "losses.png", "--json")
+    assert drawn.json["picture"] is None
+    assert not (own_folder / "losses.png").exists()
+    assert "losses.png is not drawn" in drawn.err

@@ -220,7 +220,8 @@ def compare(
         rows.append({"name": name, **row})
         if curve is not None:
             curves[name] = curve
-    if not curves:
+    if picture is not None and not curves:
+        say(tr("{path} is not drawn: no model has figures per character here.", path=picture), quiet=quiet)
         picture = None
     if picture is not None:
         draw(curves, picture, quiet=quiet)
