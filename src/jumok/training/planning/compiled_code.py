@@ -22,9 +22,10 @@ from jumok.files import cache_folder, parse_json, private_folder, write_atomic
 from jumok.processors import processors
 
 UNKNOWN = 30.0  # seconds, where nothing is known and nothing can be tried: on GPUs, and with the compiler of Microsoft
-# Compiling a step for the first time is as much work as so many compilations of SMALL_FILE: 16 s on two processors
-# against 0.18 s on one (bench/LOG.md). The compiler of C++ does most of it, on all processors.
-SMALL_FILES = 180
+# Compiling a step for the first time is as much work as so many compilations of SMALL_FILE: 13 to 18.5 s on two
+# processors against 0.12 s on one (bench/LOG.md). The longest counts, so that it never takes more of a run than it may.
+# The compiler of C++ does most of it, on all processors.
+SMALL_FILES = 310
 SMALL_FILE = """
 #include <algorithm>
 #include <vector>
