@@ -32,6 +32,7 @@ from rich.cells import cell_len
 from conftest import TINY, Jumok
 from jumok import cli
 from jumok.cli import material, process
+from jumok.cli.commands import GONE
 from jumok.cli.console.output import plain_floats
 from jumok.cli.train_options import FROM_THE_TEXT
 from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
@@ -702,7 +703,6 @@ INTERRUPTED_AT = {
     "share RUN": "jumok.view.model_page.packed_parameters",
     "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
-    "plan --size nano": "jumok.training.planning.machines.rehearse",
     "bench": "jumok.device.measure_machine",
     "serve RUN": "jumok.serve.server.serve",
     "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
@@ -1219,3 +1219,13 @@ def test_a_signal_that_c_code_replaces_is_an_interruption(jumok: Jumok, monkeypa
     end = jumok("generate", "run", "--json")
     assert end.code == 130
     assert end.json["error"] == "interrupted"
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_what_is_gone_names_what_to_use_instead(jumok: Jumok, text: Path, gone: str) -> None:
+    """One line, and nothing is done."""
+    arguments = ["train", str(text), f"{gone}=1"] if gone.startswith("--") else gone.split()
+    end = jumok(*arguments)
+    assert (end.code, end.out) == (2, "")
+    assert "is gone" in end.err.splitlines()[-1]
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]

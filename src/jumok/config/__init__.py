@@ -33,8 +33,6 @@ from jumok.config._size import (
     count_constants,
     count_kept,
     count_parameters,
-    matrices,
-    stacks,
 )
 from jumok.config._training import MOST_PASSES, Attention, Precision, TaskName, TrainConfig
 from jumok.config._variant import GPTVariantConfig, RopeScaling
@@ -84,12 +82,10 @@ __all__ = [
     "from_dict",
     "given_fields",
     "given_settings",
-    "matrices",
     "require_choice",
     "require_range",
     "require_type",
     "require_types",
     "resolve",
-    "stacks",
     "to_dict",
 ]

@@ -77,14 +77,6 @@ def stacks(config: ModelConfig) -> list[tuple[int, BlockConfig, bool]]:
     return [(layers, config.block(), False)]
 
 
-def matrices(block: BlockConfig, *, cross: bool) -> list[tuple[int, int]]:
-    """Return the shapes of the matrices of a block, inputs and outputs of each."""
-    c, queries, keys = block.width, block.n_head * block.head_dim, block.n_kv_head * block.head_dim
-    attention = [(c, queries), (c, keys), (c, keys), (queries, c)]
-    up = [(c, block.mlp_width)] * (2 if block.gated else 1)
-    return attention * (1 + cross) + ([*up, (block.mlp_width, c)] if block.mlp_width else [])
-
-
 def _width(config: ModelConfig) -> int:
     assert isinstance(config, GPTConfig | BERTConfig | EncoderDecoderConfig)
     return config.n_embd
