@@ -20,6 +20,7 @@ class _Context(click.Context):
 # Commands and options of earlier versions, and what to use instead.
 GONE = {
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
+    "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 
 
