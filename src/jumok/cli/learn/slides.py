@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def slides(lesson: str, out: Path | None, force: bool, language: Language | None, as_json: bool, quiet: bool) -> None:
     """Write a chapter as slides in Markdown for Marp (https://marp.app). CHAPTER is its number or name.
 
-    Paragraphs are shortened; their full text is in the speaker notes. The answer to a question is on the slide after it.
+    Paragraphs are shortened; their full text is in the speaker notes. The answer to a question is on the slide after
+    it.
     """
     from jumok.lessons.chapters import chapter
     from jumok.lessons.deck import deck
