@@ -145,7 +145,7 @@ def test_importing_is_cheap() -> None:
 def test_help_is_cheap() -> None:
     """`jumok --help` answers at once: nothing that takes long to import."""
     heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers", "fastapi"]
-    verbs = ([], ["train"], ["generate"], ["learn"], ["corpus"], ["serve"], ["plan"])
+    verbs = ([], ["train"], ["generate"], ["learn"], ["corpus"], ["serve"])
     out = python(
         "import sys\n"
         "from jumok.cli import main\n"

@@ -25,7 +25,6 @@ from jumok.runs.load import load, save
 from jumok.serve.playground.reading import Reading
 from jumok.serve.playground.step import step
 from jumok.tokenizers import train_tokenizer
-from jumok.training.planning.rehearsal import with_layers
 from jumok.view.model_page import ModelPage
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
@@ -456,8 +455,3 @@ def test_training_goes_on_with_a_shorter_context(tmp_path: Path) -> None:
     assert (config.context_length, config.sliding_window) == (16, 9)
     with pytest.raises(ConfigError, match="context_length=128 was given, and the model to begin with has 64"):
         jumok.train("나는. " * 99, out=tmp_path / "no", init=tmp_path / "stock", **{**settings, "context_length": 128})
-
-
-def test_a_plan_counts_windows_of_the_layers_that_are_left() -> None:
-    shape = GPTVariantConfig(vocab_size=9, n_layer=4, n_head=2, n_embd=16, sliding_window=5, sliding_layers=(1, 3))
-    assert with_layers(shape, 2) == dataclasses.replace(shape, n_layer=2, sliding_layers=(1,))

@@ -197,3 +197,10 @@ def test_a_stage_may_have_it(start: Start, tmp_path: Path) -> None:
     with Trainer.resume(tmp_path / "run", training=TrainConfig(steps=1, recompute=True), device="cpu") as trainer:
         assert trainer.config.recompute
         assert len([event for event in trainer.run() if isinstance(event, Step)]) == 1
+
+
+def test_memory_is_foreseen_with_recomputation(start: Start) -> None:
+    """One block at a time has all that it computes: of three blocks, two keep their inputs alone."""
+    settings: dict[str, Any] = {"n_layer": 3, "precision": "float32", "attention": "auto", "steps": 1}
+    plain, again = (start(str(on), recompute=on, **settings).plan.costs[0].kept for on in (False, True))
+    assert plain / 4 < again < plain

@@ -22,7 +22,6 @@ from jumok.cli import (
     evaluate,
     generate,
     learn,
-    plan,
     predict,
     serve,
     share,
@@ -56,7 +55,6 @@ def app() -> None:
 
 for verb in (
     train.train,
-    plan.plan,
     generate.generate,
     evaluate.evaluate,
     predict.predict,

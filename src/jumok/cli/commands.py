@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from jumok.cli.console.help import Help
+from jumok.messages import message, tr
 
 Command = Callable[..., None]
 
@@ -16,16 +17,42 @@ class _Context(click.Context):
     formatter_class = Help
 
 
+# Commands and options of earlier versions, and what to use instead.
+GONE = {
+    "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
+    "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
+}
+
+
 class Group(click.Group):
     """A group of commands, with help in the current language."""
 
     context_class = _Context
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for one that is gone, tell what to use instead."""
+        _refuse_gone(ctx, args[:1])
+        return super().resolve_command(ctx, args)
+
+
+def _refuse_gone(ctx: click.Context, words: list[str]) -> None:
+    """Raise UsageError for a command or an option of an earlier version."""
+    for word in words:
+        if gone := GONE.get(word.partition("=")[0]):
+            raise click.UsageError(tr(gone), ctx)
 
 
 class Verb(click.Command):
     """A command that lists its options under headings and keeps the line breaks of its examples."""
 
     context_class = _Context
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; for an option that is gone, tell what to use instead."""
+        _refuse_gone(ctx, [word for word in args if word.startswith("--")])
+        return super().parse_args(ctx, args)
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -35,12 +35,6 @@ def html_of(markdown: str) -> str:
     return rendered
 
 
-def inline_html(markdown: str) -> str:
-    """The same for one line, without a paragraph around it."""
-    rendered: str = _parser().renderInline(markdown)
-    return rendered
-
-
 def code_html(source: str) -> str:
     """Python code as HTML, its tokens in spans with the classes of pygments."""
     rendered: str = highlight(source.strip("\n"), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))

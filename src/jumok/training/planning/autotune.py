@@ -23,10 +23,10 @@ from jumok.device import autocast, keeping_memory, multiplies_bfloat16, own_rand
 from jumok.memory import is_out_of_memory
 from jumok.models import build
 from jumok.nn.attention import Implementation, ScaledDotProductAttention, train_attention_by
+from jumok.nn.blocks import Block
 from jumok.training.adapters import Adapters
 from jumok.training.objective import Objective, mean_loss
 from jumok.training.optim import make_optimizers
-from jumok.training.planning.activations import Pass, activations
 from jumok.training.recompute import recompute_blocks
 from jumok.training.tasks import Task
 
@@ -145,11 +145,10 @@ class _Trial:
         self.batch = tuple(tensor[:rows] for tensor in batch)
         self.scale, self.device = 1 / task.share(self.batch), device
         self.model = build(shape).to(device)
-        self.again = 0  # bytes of the block that is computed again
         if config.recompute:
             recompute_blocks(self.model)
-            work = Pass(rows=rows, length=batch[0].shape[1], gpu=device.type != "cpu", recompute=True)
-            self.again = activations(shape, config, work).working
+            whole = next(part for part in self.model.modules() if isinstance(part, Block))
+            del whole.forward  # in the backward pass one block at a time has all that it computes
         if config.lora is not None:
             Adapters(self.model, config.lora, seed=config.seed)
         self.objective = Objective(task, self.model)
@@ -195,7 +194,7 @@ class _Trial:
                 hook.remove()
         if math.isinf(seconds):
             return _FirstPass(seconds)
-        return _FirstPass(seconds, self.again + sum(kept.values()), any(choices))
+        return _FirstPass(seconds, sum(kept.values()), any(choices))
 
     def seconds(self, work: Callable[[], None]) -> float:
         """How long one call takes; infinity if there is too little memory."""
