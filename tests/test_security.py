@@ -78,7 +78,6 @@ ALLOWED = {
     ("bench/fuzz_files.py", "pickle"): "writes a checkpoint of tensors, of which jumok reads tensors only",
     ("bench/fuzz_targets.py", "connects"): "to answers that it makes itself, in place of the network",
     ("bench/hosts.py", "loads a library"): "the C library that the process has loaded already",
-    ("bench/plan.py", "pickle"): "between the processes of one run, which one person started",
     ("bench/llama.py", "connects"): "to the server that it has started on this machine",
     ("bench/endurance.py", "connects"): "to the server that it has started on this machine",
     ("bench/soak_use.py", "connects"): "to the server that it has started on this machine",
