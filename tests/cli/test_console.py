@@ -148,7 +148,8 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
     samples = [line["text"] for line in RunFolder(tmp_path / "run").logs.metrics() if line["event"] == "sample"]
     assert len(samples) == 3
     assert shown["before"] == with_signs(samples[0]).replace("\n", " ⏎ ")
-    assert shown["after"] == with_signs(samples[-1]).replace("\n", " ⏎ ")
+    kept = RunFolder(tmp_path / "run").read_config()["metrics"]["step"]
+    assert shown["after"] == f"(step {kept}) " + with_signs(samples[-1]).replace("\n", " ⏎ ")
     further, _ = summary_of(
         Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"steps": 4}), device="cpu"), capsys
     )

@@ -261,3 +261,11 @@ def test_an_answer_is_as_long_as_the_model_in_transformers(tmp_path: Path) -> No
     assert stock.generate(torch.tensor(SOURCES[:1])).shape == (1, 25)
     assert isinstance(model, EncoderDecoder)
     assert len(answer(model, ["t09"])[0][0].ids) == 24
+
+
+@pytest.mark.parametrize("name", ["forced_bos_token_id", "forced_eos_token_id"])
+def test_forced_ids_of_a_decoder_are_refused(name: str, tmp_path: Path) -> None:
+    """Those of an encoder–decoder are kept; those of a GPT were left out in silence."""
+    saved_gpt(tmp_path, **{name: 9})
+    with pytest.raises(JumokError, match=name):
+        from_hf(tmp_path)

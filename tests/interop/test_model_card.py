@@ -69,7 +69,7 @@ def test_the_card_tells_what_the_run_knows_in_two_languages(tmp_path: Path) -> N
         "language": ["ko"], "library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["jumok"],
         "license": "cc-by-sa-4.0",
     }  # fmt: skip
-    for words in ("# 소설", "novel.txt", "b.txt", "1,234,567", "2.346", "문자당 nats", "nats per character", "muon"):
+    for words in ("# 소설", "novel.txt", "b.txt", "1,234,567", "2.346", "글자당 nats", "nats per character", "muon"):
         assert words in readme
     for secret in ("비밀", "Users", "/srv", "가나다라"):
         assert secret not in readme

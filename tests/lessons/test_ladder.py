@@ -27,7 +27,7 @@ import jumok
 from conftest import Jumok
 from jumok import text as reader
 from jumok.cli.console.ladder import LadderView, show_ladder
-from jumok.config import GPTConfig, configure, resolve
+from jumok.config import Frame, GPTConfig, configure, resolve
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.lessons.chapters import LANGUAGES, Code, Language, Picture, check, ladder_page
@@ -126,7 +126,9 @@ def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEv
     types = [json.loads((folder / "config.json").read_text("utf-8"))["model"]["type"] for folder in folders]
     assert types == ["rung"] * 8 + ["gpt"] * 2
     vocab = jumok.load(folders[0]).config.vocab_size
-    shape = {"vocab_size": vocab, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16}
+    shape = {
+        "vocab_size": vocab, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "frame": Frame()
+    }  # fmt: skip
     classic, modern = jumok.load(folders[8]), jumok.load(folders[9])
     assert classic.config == GPTConfig(**shape, family="classic", dropout=0.1, tie_embeddings=False)
     assert modern.config == GPTConfig(**shape)

@@ -424,6 +424,7 @@ def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
         ("a.csv", unicodedata.normalize("NFD", "이름,수\n"), ("이름", "수")),
         ("a.tsv", "가\t나\n", ("가", "나")),
         ("a.jsonl", '{"가": 1}\n\n{"나": 2, "가": 3}\n', ("가", "나")),
+        ("a.jsonl", '{"가": 1, "\\udcff": 2}\n', ("가",)),  # a menu with it was an error in the server
     ],
 )
 def test_the_names_of_columns(tmp_path: Path, name: str, content: str, columns: tuple[str, ...]) -> None:

@@ -243,3 +243,12 @@ def test_a_tokenizer_of_jumok_has_none(tmp_path: Path) -> None:
     assert tokenizer.chat is None
     save(model, tmp_path / "run")
     assert not (tmp_path / "run/tokenizer_config.json").exists()
+
+
+def test_a_template_that_takes_a_message_apart_at_a_token_is_refused(tmp_path: Path) -> None:
+    """Marks around </think> kept what follows it from being stripped, so the ids were others than those of stock."""
+    stock_folder(tmp_path, "bytes", THINKING)
+    chat = chat_of(tmp_path)
+    with pytest.raises(TokenizerError, match="takes the text of a message apart at .*</think>"):
+        chat.encode(CHAT)
+    assert chat.encode(CHAT[:1])

@@ -326,7 +326,8 @@ def test_a_run_from_table_to_figures(kind: Any, start_run: Start, tmp_path: Path
     finish = events[-1]
     assert isinstance(finish, Finish)
     assert {"f1[긍정]", "f1[부정]"} <= set(finish.figures)
-    said = f"accuracy {finish.figures['accuracy']:.3f}, F1 {finish.figures['f1_macro']:.3f}"
+    accuracy, f1, loss = (finish.figures[name] for name in ("accuracy", "f1_macro", "loss"))
+    said = f"accuracy {accuracy:.3f}, F1 {f1:.3f}, loss {loss:.3f}"
     assert finish.headline == f"{said} (always '긍정': accuracy {finish.figures['baseline_accuracy']:.3f})"
     sample = next(event for event in events if isinstance(event, Sample))
     assert sample.text.startswith("이 영화 ")

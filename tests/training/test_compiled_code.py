@@ -14,7 +14,7 @@ import torch
 
 from jumok.config import GPTConfig, TrainConfig
 from jumok.training.planning import compiled_code
-from jumok.training.planning.compiled_code import CACHED_SHARE, UNKNOWN, CompileTimes, keep_code_private
+from jumok.training.planning.compiled_code import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
 
 SHAPE = GPTConfig(vocab_size=31, n_layer=1, n_head=2, n_embd=16, context_length=16)
 CONFIG = TrainConfig(steps=1, precision="float32", attention="chunked", compile="on")
@@ -83,10 +83,10 @@ def test_a_cache_that_cannot_be_written_costs_nothing(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("answer", "limit", "seconds"),
     [
-        ("exit 0", 60.0, 180 * 0.2 / 2),
+        ("exit 0", 60.0, SMALL_FILES * 0.2 / 2),
         ("exit 1", 60.0, UNKNOWN),
         (None, 60.0, UNKNOWN),
-        ("exec sleep 60", 0.01, 180 * 0.2 / 2),  # the time until then counts
+        ("exec sleep 60", 0.01, SMALL_FILES * 0.2 / 2),  # the time until then counts
     ],
 )
 def test_the_first_time_is_estimated_by_a_small_file(

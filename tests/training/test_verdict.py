@@ -22,8 +22,8 @@ from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, from_rows, from_string
 from jumok.training import verdict
-from jumok.training.settings import configurations
-from jumok.training.tasks.task import Baseline
+from jumok.training.settings import configurations, given_again
+from jumok.training.tasks.task import Baseline, error_of_share
 from jumok.training.trainer import Trainer
 from jumok.training.verdict import judge
 
@@ -93,7 +93,7 @@ def test_a_run_that_learned_nothing_says_so(start: Start) -> None:
     assert verdict.numbers["found"] == finish.figures["nats_per_char"]
     assert verdict.numbers["baseline"] == finish.figures["baseline_nats_per_char"] < verdict.numbers["found"]
     assert "2 steps are too few" in verdict.text
-    assert "no better than a bigram" in verdict.text
+    assert "not clearly better than a bigram" in verdict.text
     assert verdict.command.startswith("jumok train --resume --steps 200 --out ")
 
 
@@ -267,3 +267,25 @@ def test_every_kind_has_a_korean_text(start: Start) -> None:
         with speaking("ko"):
             text = verdict._text(kind, trainer.begun, numbers, trainer.task.baseline)
         assert not any(word in text for word in ("the ", "steps", "Held"))
+
+
+def test_a_figure_within_its_noise_is_not_better() -> None:
+    """One row of 200 more than the most frequent label was called learned."""
+    share = Baseline("accuracy", 0.49, "usual", "{value}", is_share=True, error=error_of_share(0.49, 200))
+    assert not share.is_beaten(0.495)
+    assert share.is_beaten(0.6)
+    loss = Baseline("loss", 3.0, "usual", "{value}")
+    assert not loss.is_beaten(2.99)
+    assert loss.is_beaten(2.9)
+
+
+def test_a_stage_that_keeps_the_last_is_compared_with_its_begin(start: Callable[..., Trainer], tmp_path: Path) -> None:
+    """Each validation that was worse than the parameters before was called the best so far."""
+    for _ in start(steps=8).run():
+        pass
+    harm = {"steps": 4, "keep": "last", "learning_rate": 0.5, "matrix_learning_rate": 0.5}
+    again = given_again(tmp_path / "run", harm)
+    events = list(Trainer.resume(tmp_path / "run", training=again, device="cpu").run())
+    best = [event.best for event in events if isinstance(event, Eval)]
+    assert len(best) > 1
+    assert not any(best)

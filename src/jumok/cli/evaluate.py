@@ -40,7 +40,7 @@ ONLY_JSON = {
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
+@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
 @option("--text", help="column of the texts, for a classifier [as in training]")
 @option("--label", help="column of the labels, for a classifier [as in training]")
 @option("--source", help="column of the sources, for an encoder-decoder [as in training]")

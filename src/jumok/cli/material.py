@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.errors import ConfigError
+from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
@@ -70,7 +71,7 @@ def built_in_material(task: str) -> Text | Table:
     if task == "seq2seq":
         from jumok.corpora import numbers
 
-        return reader.from_rows(("source", "target"), list(numbers.write(NUMBERS_ROWS)), name="numbers (built in)")
+        return reader.from_rows(("source", "target"), list(numbers.write(NUMBERS_ROWS)), name=tr("numbers (built in)"))
     return stories_text()
 
 
@@ -79,4 +80,4 @@ def stories_text() -> Text:
     from jumok import text as reader
     from jumok.corpora import stories
 
-    return reader.from_string("".join(stories.write(STORIES_CHARS)), name="stories (built in)")
+    return reader.from_string("".join(stories.write(STORIES_CHARS)), name=tr("stories (built in)"))

@@ -139,7 +139,7 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
         raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
     found: list[str] = []
     for argument in arguments:
-        is_named_like_a_table = "\n" not in argument and Path(argument).suffix.lower() in TABLES
+        is_named_like_a_table = "\n" not in argument and Path(argument).suffix.lower() in (*TABLES, ".json")
         if argument == "-" or is_named_like_a_table or os.path.isfile(argument):  # False for a text too long for a name
             found += read_column(argument, column, encoding=encoding, table=table_piped)
         else:

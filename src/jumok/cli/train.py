@@ -74,7 +74,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 )
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="encoding of the text files [detected]")
-@option("--column", section="Text", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
+@option("--column", section="Text", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
 @option("--text", section="Text", help="column of the texts (classify) [text]")
 @option("--label", section="Text", help="column of the labels (classify) [label]")
 @option("--source", section="Text", help="column of the sources (seq2seq) [source]")
@@ -126,8 +126,9 @@ def train(
     and --resume continues it.
 
     A finished run is trained further with --resume and --minutes or --steps. The new stage starts from the best
-    parameters, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes and --compile may
-    differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies to one stage.
+    parameters, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes, --keep and
+    --compile may differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies
+    to one stage.
     """
     began = time.monotonic()
     if processes is not None and not in_launch(processes):

@@ -1,10 +1,11 @@
 """A text as a model of each kind predicts it, and the loss.
 
 Losses are in nats per token, over the tokens that a model of this kind predicts:
-    GPT               each token of the text but the first one, from those before it; the first one, too, if the model
-                      reads a text after special tokens
-    BERT              each token of the text, masked together with every MASKED_EVERY-th other one, from the rest
-    encoder–decoder   each token of the target and its [EOS], from the source and the target before it
+
+- GPT: each token of the text but the first one, from those before it; the first one, too, if the model reads a text
+  after special tokens
+- BERT: each token of the text, masked together with every MASKED_EVERY-th other one, from the rest
+- encoder–decoder: each token of the target and its [EOS], from the source and the target before it
 
 Shapes use the legend of `jumok.nn.attention`.
 """

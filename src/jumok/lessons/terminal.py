@@ -27,7 +27,7 @@ _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
 _LADDER = {  # title and question
-    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어들까요?"),
+    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어드는가?"),
     "en": ("The ladder", "How much does each part improve the predictions for your own text?"),
 }
 _COMMANDS = {  # shown under the list

@@ -368,4 +368,7 @@ def no_run(path: Path) -> RunError:
 
 def _other_runs(path: Path) -> str:
     runs = sorted(p.parent for p in path.parent.glob("*/config.json")) if path.parent.is_dir() else []
-    return tr(" There is: {runs}.", runs=", ".join(map(str, runs[:5]))) if runs else ""
+    shown = ", ".join(map(str, runs[:5]))
+    if len(runs) > 5:
+        return tr(" There is: {runs}, and {more} more.", runs=shown, more=len(runs) - 5)
+    return tr(" There is: {runs}.", runs=shown) if runs else ""

@@ -110,6 +110,8 @@ def validation_error(error: RequestValidationError) -> APIError:
             return APIError(f"{path} is missing.", param=param)
         case "model_attributes_type" | "model_type" | "dict_type" if not where:
             return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
+    if first["type"] == "too_short":
+        return APIError(f"{path} should not be empty.", param=param)
     if first["type"] in ("model_attributes_type", "model_type"):
         return APIError(f"{path} should be an object.", param=param)
     wrong = first["msg"].removeprefix("Input ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from jumok.text._source import Place, Reading, Source, Sources, blank, describe_
 Row = tuple[str, ...]
 FIRST_ROWS = 100  # of a .jsonl file, whose rows may have different names
 
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates: JSON can hold it
 _EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
 
@@ -178,7 +180,8 @@ def column_names(path: str | Path) -> tuple[str, ...]:
             format = format_of(table, table=True)
             if format in ("jsonl", "json"):
                 rows = islice(json_rows(table, format), FIRST_ROWS)
-                return tuple(dict.fromkeys(name for _, row in rows for name in row))
+                names = dict.fromkeys(name for _, row in rows for name in row)
+                return tuple(name for name in names if not _HALF_PAIR.search(name))  # nobody can ask for such a name
             if format == "text":
                 raise _no_table(file.name)
             _, header = next(delimited_rows(table, format, ()), (1, []))

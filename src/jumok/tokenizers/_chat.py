@@ -73,6 +73,14 @@ class ChatTemplate:
             return self.render(changed, add_generation_prompt=add_generation_prompt)
 
         text = text_of(lambda content: self._control.sub(rf"{OPEN}\g<0>{CLOSE}", content))
+        if OPEN in text and re.sub(f"[{OPEN}{CLOSE}]", "", text) != self.render(
+            messages, add_generation_prompt=add_generation_prompt
+        ):
+            raise TokenizerError(
+                "the chat template of this model takes the text of a message apart at {tokens}; remove them from the "
+                "messages.",
+                tokens=", ".join(sorted({*self._control.findall("\n".join(one["content"] for one in messages))})),
+            )
         pieces = self._marked.split(text)  # text, a marked token (None for a lone mark), text, ...
         written, expected = self._written(pieces), self._written(self._marked.split(text_of(self._hidden)))
         if written != expected:

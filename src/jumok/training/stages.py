@@ -98,6 +98,8 @@ def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingA
     )
     if figures:
         state.best = run.task.to_minimise(figures)
-        yield validation.event(figures, best=True)
+        if config.keep == "last":  # the parameters of the stage are compared with those that it begins with
+            state.lowest, state.lowest_step = state.best, state.step
+        yield validation.event(figures, best=config.keep == "best")
         yield from stopping_at.check(figures)  # or the first parameters that reach it would replace better ones
     yield saving.save()

@@ -16,6 +16,7 @@ from jumok.training.state import TrainingRun
 from jumok.training.tasks import Task
 from jumok.training.tasks.task import Baseline
 
+FEW = 10  # steps, of which the place of the best validation says nothing
 EARLY = 0.5  # a best validation before this share of the steps lies far before the end
 RECENT = 0.1  # share of the steps whose mean training loss is compared
 LOWER = 3  # times lower rates are suggested after a divergence, as after losses that are not finite
@@ -79,7 +80,7 @@ def judge(
     """
     if not figures:
         return "diverged" if validates else "unvalidated"
-    if lowest < EARLY * steps:
+    if steps >= FEW and lowest < EARLY * steps:
         return "diverged" if _has_risen(losses, steps, lowest) else "overfitted"
     if _behind(figures, baselines):
         return "too_short" if steps < FEWEST_STEPS else "nothing_learned"
@@ -139,7 +140,7 @@ def _text(kind: str, run: TrainingRun, numbers: Mapping[str, float], compared: B
         found.append(
             tr("Held out: {found}, better than {name} ({baseline}).", **facts)
             if compared.is_beaten(numbers["found"])
-            else tr("Held out: {found}, no better than {name} ({baseline}).", **facts)
+            else tr("Held out: {found}, not clearly better than {name} ({baseline}).", **facts)
         )
     if kept and kind in ("overfitted", "diverged"):
         found.append(

@@ -143,3 +143,23 @@ def test_the_template_shows_how_earlier_parts_are_called() -> None:
 def test_the_file_says_where_to_read_and_how_to_check() -> None:
     head = exercise("head").template.splitlines()[:2]
     assert [all(f"jumok learn {verb}" in line for verb in ("4", "check 8", "hint 8")) for line in head] == [True, True]
+
+
+def test_a_file_that_cannot_be_read_is_explained_once(tmp_path: Path) -> None:
+    """The checks of its functions ran all the same, and told of an error of their own."""
+    path = tmp_path / exercise("averaging_matrix").file
+    for content in ("", exercise("averaging_matrix").solution + "\nx = (\n"):
+        path.write_text(content, encoding="utf-8")
+        verdict = judge(path, "averaging_matrix")
+        assert [fault["mistake"] for fault in verdict["faults"]] == ["empty-file" if not content else "syntax"]
+
+
+def test_a_wrong_file_that_another_one_uses_is_blamed_alone(tmp_path: Path) -> None:
+    """With jumok's solution in the place of what uses it, it was not reached, and all files were named."""
+    written(tmp_path, "block")
+    broken = written(tmp_path, "mlp", ("self.up_proj(x)", "self.up_proj(x * 2)"))
+    verdict = judge(written(tmp_path, "gpt"), "gpt")
+    assert [fault["mistake"] for fault in verdict["faults"]] == ["earlier-file"]
+    words = verdict["faults"][0]["words"]["en"]
+    assert broken.name in words
+    assert exercise("block").file not in words

@@ -39,7 +39,7 @@ MINUTES_PER_RUNG = 1.0
 @option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
 @option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
 @option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
+@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
 @common(seed=True)
 @click.pass_context
 def ladder(

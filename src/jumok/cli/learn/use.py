@@ -36,7 +36,7 @@ MINUTES = 1.0
 @option("--steps", type=int, help="training length of both models in optimizer steps")
 @option("--picture", type=click.Path(path_type=Path), help="where the curves go [FILE with the suffix .png]")
 @option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .jsonl, .parquet, .arrow) [text]")
+@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
 @common(seed=True)
 def use(
     file: str,

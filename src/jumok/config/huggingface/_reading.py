@@ -198,6 +198,7 @@ def _classes(stock: Stock, where: str) -> dict[str, Any]:
     The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
     """
     if not architecture(stock, where).endswith(CLASSIFIER):
+        refuse(where, {f"{name} {stock.get(name)!r}": stock.get(name) is not None for name in FORCED})
         return {**_special_ids(stock), **_generation(stock, where)}
     return {
         "labels": labels(stock, where),

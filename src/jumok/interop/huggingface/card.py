@@ -29,8 +29,8 @@ TASKS = {  # name on the Hub, class that loads it, and what it does in Korean an
     "embed": ("feature-extraction", "AutoModel", "글을 벡터로 나타냅니다", "turns a text into vectors"),
 }  # fmt: skip
 FIGURES = {  # of the best validation, shares from 0 to 1: name in Korean and in English
-    "nats_per_char": ("문자당 nats", "nats per character"),
-    "bits_per_char": ("문자당 비트", "bits per character"),
+    "nats_per_char": ("글자당 nats", "nats per character"),
+    "bits_per_char": ("글자당 비트", "bits per character"),
     "bits_per_byte": ("바이트당 비트", "bits per byte"),
     "perplexity": ("토큰당 퍼플렉시티", "perplexity per token"),
     "nats_per_hidden_token": ("가려진 토큰당 nats", "nats per masked token"),
@@ -42,12 +42,12 @@ FIGURES = {  # of the best validation, shares from 0 to 1: name in Korean and in
     "chrf": ("chrF (0–100)", "chrF (0–100)"),
     "bleu": ("BLEU (0–100)", "BLEU (0–100)"),
     "baseline_nats_per_char": (
-        "기준선(문자 바이그램): 문자당 nats",
+        "기준선(글자 바이그램): 글자당 nats",
         "baseline (bigrams of characters): nats per character",
     ),
     "baseline_accuracy": ("기준선의 정확도", "accuracy of the baseline"),
     "baseline_exact_match": ("기준선의 정확히 맞은 비율", "exact matches of the baseline"),
-    "floor": ("하한: 문자당 nats", "lower bound: nats per character"),
+    "floor": ("하한: 글자당 nats", "lower bound: nats per character"),
 }
 SETTINGS = {  # of the training: name in Korean and in English
     "minutes": ("학습 시간(분)", "minutes"),
@@ -129,7 +129,7 @@ def _part(model: Model, card: Card, stock_class: str, english: int) -> str:
         either("## 한국어", "## English"),
         "",
         either(
-            f"이 모델은 {does}. 파라미터는 {count}개, 문맥 길이는 {length}토큰이고, `transformers`의 "
+            f"이 모델은 {does}. 파라미터는 {count}개, 컨텍스트 길이는 {length}토큰이고, `transformers`의 "
             f"`{stock_class}` 클래스로 읽습니다. 파이썬 패키지 jumok으로 내보냈습니다.",
             f"This model {does}. It has {count} parameters and a context of {length} tokens, and loads as "
             f"`{stock_class}` of `transformers`. It was exported by the Python package jumok.",

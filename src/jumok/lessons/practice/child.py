@@ -52,7 +52,10 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
     alone = _judged(path, slug, replaced=used)
     if alone["status"] != "right":
         return alone
-    at_fault = [file for file in sorted(used) if _judged(path, slug, replaced=used - {file})["status"] != "right"]
+    # One wrong file: also those that use it help if they are replaced, and they come later.
+    at_fault = [file for file in sorted(used) if _judged(path, slug, replaced={file})["status"] == "right"][:1]
+    if not at_fault:  # several
+        at_fault = [file for file in sorted(used) if _judged(path, slug, replaced=used - {file})["status"] != "right"]
     files = at_fault or sorted(used)  # or several of them together
     values = {"files": ", ".join(files), "commands": ", ".join(f"`jumok learn check {file}`" for file in files)}
     words = Words(EARLIER.said("ko", **values), EARLIER.said("en", **values))
@@ -70,8 +73,7 @@ def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[
     with _noted(faults, path):
         source = _source(path)
         module = load(path, source)
-    checks = _checks(slug)
-    for name, check in checks.items():
+    for name, check in {} if faults else _checks(slug).items():
         if faults and not name:
             break
         with _noted(faults, path, name):

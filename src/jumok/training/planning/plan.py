@@ -370,18 +370,19 @@ def _small_text(
         return ()
     guard = (
         tr("The run stops early after {patience} validations that bring nothing better.", patience=config.patience)
-        if config.patience
+        if config.patience and config.keep == "best"
         else tr("The run never stops early.")
     )
     return (
         tr(
             "The text is small for this model: {tokens:,} training tokens for {parameters:.1f} M parameters, and the "
-            "run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, and the best parameters are kept. "
-            "{guard} More text, fewer steps or a smaller {--size} generalise better.",
+            "run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, and the {kept} parameters are "
+            "kept. {guard} More text, fewer steps or a smaller {--size} generalise better.",
             tokens=train_tokens,
             parameters=parameters / 1e6,
             passes=passes,
             dropout=dropout,
+            kept=tr("best") if config.keep == "best" else tr("last"),
             guard=guard,
         ),
     )

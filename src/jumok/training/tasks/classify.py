@@ -32,7 +32,7 @@ from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
 from jumok.training.tasks.table_task import TableTask
-from jumok.training.tasks.task import Baseline
+from jumok.training.tasks.task import Baseline, error_of_share
 from jumok.view.training_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
@@ -255,8 +255,13 @@ class Classification(TableTask[Any]):
         return min(self.validation_tokens, max(max_tokens, int(FINAL_ROWS * self.val.rows.lengths.mean())))
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Accuracy and F1."""
-        said = tr("accuracy {accuracy:.3f}, F1 {f1:.3f}", accuracy=figures["accuracy"], f1=figures["f1_macro"])
+        """Accuracy, F1, and the loss, which chooses the parameters."""
+        said = tr(
+            "accuracy {accuracy:.3f}, F1 {f1:.3f}, loss {loss:.3f}",
+            accuracy=figures["accuracy"],
+            f1=figures["f1_macro"],
+            loss=figures["loss"],
+        )
         if "baseline_accuracy" not in figures:
             return said
         return said + tr(
@@ -295,8 +300,10 @@ class Classification(TableTask[Any]):
             return (Baseline("loss", math.log(len(self.labels)), *known),)
         counts = np.asarray(self.data["label_counts"]) + 1  # (labels,)
         shares, usual = counts / counts.sum(), message("always the most frequent label")
+        share = self._commonest_share
+        error = error_of_share(share, len(self.val.rows))
         return (
-            Baseline("accuracy", self._commonest_share, usual, message("accuracy {value:.3f}"), is_share=True),
+            Baseline("accuracy", share, usual, message("accuracy {value:.3f}"), is_share=True, error=error),
             Baseline("loss", float(-np.log(shares[self.val.truth]).mean()), *known),
         )
 

@@ -46,7 +46,7 @@ from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
 from jumok.training.tasks.pairs import read_pairs, write_pairs
 from jumok.training.tasks.table_task import TableTask
-from jumok.training.tasks.task import Baseline
+from jumok.training.tasks.task import Baseline, error_of_share
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 # The fields of the configuration that hold ids, and the usual names of their tokens.
@@ -260,17 +260,21 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:
-        """The right tokens of the most frequent answer.
+        """The right tokens of the most frequent answer, or of the most frequent token if it is right more often.
 
-        Its exact matches compare with those of words only: a model that answers in sentences may have none.
+        Exact matches compare with those of words only: a model that answers in sentences may have none.
         """
         if not self.held_out:
             return ()
         usual, targets = self._commonest, [pair.target for pair in self._coded]
         right = sum(int((target[: len(usual)] == usual[: len(target)]).sum()) for target in targets)
-        share = right / sum(map(len, targets))
         name, words = message("always the most frequent answer"), message("right tokens {value:.3f}")
-        return (Baseline("token_accuracy", share, name, words, is_share=True),)
+        token = int(np.bincount(np.concatenate(targets)).max())
+        if token > right:
+            right, name = token, message("always the most frequent token")
+        share = right / sum(map(len, targets))
+        error = error_of_share(share, len(targets))
+        return (Baseline("token_accuracy", share, name, words, is_share=True, error=error),)
 
     @cached_property
     def _coded(self) -> list[CodedPair]:

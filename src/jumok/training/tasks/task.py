@@ -28,7 +28,8 @@ class Baseline(NamedTuple):
     """What counting, without a model, reaches on the held-out part.
 
     figure: its name among those of a validation. name: of the baseline, a message. words: the figure in words, a
-    message with the field `value`. is_share: a share, of which more is better; otherwise a loss in nats.
+    message with the field `value`. is_share: a share, of which more is better; otherwise a loss in nats. error: the
+    standard error of the share.
     """
 
     figure: str
@@ -36,10 +37,16 @@ class Baseline(NamedTuple):
     name: str
     words: str
     is_share: bool = False
+    error: float = 0.0
 
     def is_beaten(self, found: float) -> bool:
-        """Return True if a figure of a model is better."""
-        return found > self.value if self.is_share else found < self.value
+        """Return True if a figure of a model is clearly better: by two standard errors, or a hundredth of the loss."""
+        return found > self.value + 2 * self.error if self.is_share else found < 0.99 * self.value
+
+
+def error_of_share(share: float, count: int) -> float:
+    """Return the standard error of a share of so many."""
+    return (share * (1 - share) / max(1, count)) ** 0.5
 
 
 class Task(ABC, Generic[M]):
