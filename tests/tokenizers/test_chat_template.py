@@ -249,6 +249,6 @@ def test_a_template_that_takes_a_message_apart_at_a_token_is_refused(tmp_path: P
     """Marks around </think> kept what follows it from being stripped, so the ids were others than those of stock."""
     stock_folder(tmp_path, "bytes", THINKING)
     chat = chat_of(tmp_path)
-    with pytest.raises(TokenizerError, match="takes the text of a message apart at .*</think>"):
+    with pytest.raises(TokenizerError, match=r"takes the text of a message apart at .*</think>"):
         chat.encode(CHAT)
     assert chat.encode(CHAT[:1])

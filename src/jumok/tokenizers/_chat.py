@@ -73,7 +73,7 @@ class ChatTemplate:
             return self.render(changed, add_generation_prompt=add_generation_prompt)
 
         text = text_of(lambda content: self._control.sub(rf"{OPEN}\g<0>{CLOSE}", content))
-        if OPEN in text and re.sub(f"[{OPEN}{CLOSE}]", "", text) != self.render(
+        if CLOSE in text and re.sub(f"[{OPEN}{CLOSE}]", "", text) != self.render(
             messages, add_generation_prompt=add_generation_prompt
         ):
             raise TokenizerError(
