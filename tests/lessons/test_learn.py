@@ -862,7 +862,7 @@ def test_a_notebook_installs_what_is_missing(
     It asked the index for jumok==0.1.0, which it does not have; anybody could have put something else there.
     """
     if published:
-        monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://pypi.org/project/jumok/"})
+        monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://index.example/jumok/"})
     own = f"jumok=={version('jumok')}" if published else wheel.wheel_name()
     run: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, check: run.append(command[1:]))
@@ -882,7 +882,7 @@ def test_a_published_notebook_needs_no_wheel(library: Path, tmp_path: Path, monk
     chapter = chapter_of(library, "Words.")
     written = write_notebook(chapter, tmp_path / "a.ipynb")
     assert written == tmp_path / wheel.wheel_name()
-    monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://pypi.org/project/jumok/"})
+    monkeypatch.setattr(wheel, "addresses", lambda: {"Index": "https://index.example/jumok/"})
     (tmp_path / "b").mkdir()
     assert write_notebook(chapter, tmp_path / "b" / "b.ipynb") is None
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.ipynb"]
