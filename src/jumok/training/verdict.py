@@ -16,7 +16,7 @@ from jumok.training.state import TrainingRun
 from jumok.training.tasks import Task
 from jumok.training.tasks.task import Baseline
 
-FEW = 10  # steps, of which the place of the best validation says nothing
+FEW = 5  # steps, of which the place of the best validation says nothing
 EARLY = 0.5  # a best validation before this share of the steps lies far before the end
 RECENT = 0.1  # share of the steps whose mean training loss is compared
 LOWER = 3  # times lower rates are suggested after a divergence, as after losses that are not finite
