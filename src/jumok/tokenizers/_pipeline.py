@@ -100,19 +100,22 @@ def around(pipeline: HFTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     Raises:
         TokenizerError: it adds a token that is missing, or does something else with a text.
     """
-    steps = list(_processors(json.loads(pipeline.to_str())["post_processor"]))
+    steps = [part for part in parts_of(json.loads(pipeline.to_str())["post_processor"]) if part["type"] != "ByteLevel"]
     if len(steps) > 1:  # of these `tokenizers` applies the template of a pair to the result of the first
         raise _unusual(" + ".join(step["type"] for step in steps))
     return _around(steps[0]) if steps else ((), ())
 
 
-def _processors(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a post-processor that can add tokens."""
-    if step is not None and step["type"] == "Sequence":
-        for part in step["processors"]:
-            yield from _processors(part)
-    elif step is not None and step["type"] != "ByteLevel":
+def parts_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """Yield a step of a tokenizer.json (normalizer, pre-tokenizer, post-processor), or the steps of a sequence."""
+    if step is None:
+        return
+    if step["type"] != "Sequence":
         yield step
+        return
+    for name in ("normalizers", "pretokenizers", "processors"):
+        for part in step.get(name) or ():
+            yield from parts_of(part)
 
 
 def _around(step: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

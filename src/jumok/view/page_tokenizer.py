@@ -13,7 +13,7 @@ from typing import Any
 
 from jumok.errors import ViewError
 from jumok.tokenizers import Tokenizer
-from jumok.tokenizers._pipeline import BYTE_LETTERS
+from jumok.tokenizers._pipeline import BYTE_LETTERS, parts_of
 
 NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # Escapes and quantifiers of Oniguruma that JavaScript has too, once \s, \S and \d are replaced.
@@ -50,10 +50,10 @@ def _strange_parts(content: dict[str, Any]) -> Iterator[str]:
             yield name
     if not model["vocab"].keys() >= set(BYTE_LETTERS):
         yield "BPE without bytes"
-    for part in _parts(content["normalizer"]):
+    for part in parts_of(content["normalizer"]):
         if part["type"] not in NORMAL_FORMS:
             yield part["type"]
-    cuts = list(_parts(content["pre_tokenizer"]))
+    cuts = list(parts_of(content["pre_tokenizer"]))
     if [part["type"] for part in cuts][-1:] != ["ByteLevel"]:
         yield "BPE without ByteLevel"
     for i, part in enumerate(cuts):
@@ -71,17 +71,6 @@ def _strange_parts(content: dict[str, Any]) -> Iterator[str]:
             or (token["normalized"] and content["normalizer"])
         ):
             yield token["content"]
-
-
-def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The parts of a normalizer or pre-tokenizer, which may be a sequence."""
-    if part is None:
-        return
-    if part["type"] == "Sequence":
-        for inner in part.get("normalizers") or part.get("pretokenizers") or ():
-            yield from _parts(inner)
-    else:
-        yield part
 
 
 def _is_common(pattern: dict[str, str]) -> bool:

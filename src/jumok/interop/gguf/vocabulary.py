@@ -25,7 +25,7 @@ from gguf import GGUFWriter, TokenType
 from jumok.config import GPTConfig
 from jumok.errors import JumokError
 from jumok.tokenizers import Tokenizer
-from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS, PIECES
+from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS, PIECES, parts_of
 
 LOWER_BLOCK = "\u2581"  # what SentencePiece writes for a space
 NEVER = 0xFF  # a byte that occurs in no text in UTF-8
@@ -237,11 +237,11 @@ def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: 
 
 
 def _is_byte_level(content: dict[str, Any]) -> bool:
-    return any(part["type"] == "ByteLevel" for part in _parts(content["pre_tokenizer"]))
+    return any(part["type"] == "ByteLevel" for part in parts_of(content["pre_tokenizer"]))
 
 
 def _is_spaced(content: dict[str, Any]) -> bool:
-    parts = [*_parts(content["normalizer"]), *_parts(content["pre_tokenizer"])]
+    parts = [*parts_of(content["normalizer"]), *parts_of(content["pre_tokenizer"])]
     return any(part["type"] == "Prepend" or part.get("prepend_scheme") in ("always", "first") for part in parts)
 
 
@@ -264,7 +264,7 @@ def _obstacles(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _byte_level_obstacles(content: dict[str, Any]) -> Iterator[str]:
-    for part in _parts(content["normalizer"]):
+    for part in parts_of(content["normalizer"]):
         if part["type"] != "NFC":
             yield part["type"]
     if not content["model"]["vocab"].keys() >= set(BYTE_LETTERS):
@@ -275,7 +275,7 @@ def _byte_level_obstacles(content: dict[str, Any]) -> Iterator[str]:
 
 def _pieces(content: dict[str, Any]) -> str | None:
     """The name that llama.cpp has for the way in which a byte-level tokenizer cuts a text."""
-    *cuts, last = _parts(content["pre_tokenizer"])
+    *cuts, last = parts_of(content["pre_tokenizer"])
     way = {(): GPT2, ("Digits",): DIGITS}.get(tuple(cut["type"] for cut in cuts)) if last["use_regex"] else None
     if len(cuts) == 1 and cuts[0]["type"] == "Split" and not last["use_regex"]:
         whole = cuts[0]["behavior"] == "Isolated" and not cuts[0]["invert"]
@@ -292,12 +292,12 @@ def _sentencepiece_obstacles(content: dict[str, Any]) -> Iterator[str]:
     if model.get("ignore_merges"):
         yield "ignore_merges"
     blocks = False  # whether spaces become U+2581
-    for part in _parts(content["normalizer"]):
+    for part in parts_of(content["normalizer"]):
         replaces = part["type"] == "Replace" and (part["pattern"], part["content"]) == ({"String": " "}, LOWER_BLOCK)
         blocks = blocks or replaces
         if not replaces and not (part["type"] == "Prepend" and part["prepend"] == LOWER_BLOCK):
             yield part["type"]
-    for part in _parts(content["pre_tokenizer"]):
+    for part in parts_of(content["pre_tokenizer"]):
         whole = part["type"] == "Metaspace" and part["replacement"] == LOWER_BLOCK and not part.get("split", True)
         blocks = blocks or whole
         if not whole:
@@ -324,13 +324,3 @@ def _unmerged(content: dict[str, Any]) -> str | None:
         ),
         None,
     )
-
-
-def _parts(part: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The parts of a normalizer or pre-tokenizer, which may be a sequence."""
-    if part is None:
-        return []
-    if part["type"] != "Sequence":
-        return [part]
-    inner = part.get("normalizers") or part.get("pretokenizers") or []
-    return [deep for one in inner for deep in _parts(one)]

@@ -19,6 +19,7 @@ from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.messages import tr
 from jumok.tokenizers import ROLES
+from jumok.tokenizers._pipeline import parts_of
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -242,7 +243,7 @@ def with_settings(pipeline: HFTokenizer, settings: TokenizerSettings) -> HFToken
             "strip_accents": settings.flag("strip_accents", None),  # None: as lowercase
             "handle_chinese_chars": settings.flag("tokenize_chinese_chars", True),
         }
-        for part in _parts(content["normalizer"]):
+        for part in parts_of(content["normalizer"]):
             if part["type"] == "BertNormalizer":
                 part |= flags
     _set_prefix(content, settings)
@@ -263,7 +264,7 @@ def _set_prefix(content: dict[str, Any], settings: TokenizerSettings) -> None:
         RunError: the settings contradict the file, and versions 4 and 5 of `transformers` differ in which they follow.
     """
     wanted = settings.flag("add_prefix_space", None)
-    parts = list(_parts(content["pre_tokenizer"]))
+    parts = list(parts_of(content["pre_tokenizer"]))
     if settings.chosen in BYTE_LEVEL:
         for part in parts:
             if part["type"] == "ByteLevel":
@@ -272,7 +273,7 @@ def _set_prefix(content: dict[str, Any], settings: TokenizerSettings) -> None:
     found: bool | None
     if settings.chosen in METASPACE:
         schemes = [part["prepend_scheme"] for part in parts if part["type"] == "Metaspace"]
-        schemes += [part["type"] for part in _parts(content["normalizer"]) if part["type"] == "Prepend"]
+        schemes += [part["type"] for part in parts_of(content["normalizer"]) if part["type"] == "Prepend"]
         found = any(scheme != "never" for scheme in schemes)
     else:  # of a ByteLevel that is not in a sequence; version 5 follows the file
         found = (content["pre_tokenizer"] or {}).get("add_prefix_space", wanted)
@@ -284,14 +285,3 @@ def _set_prefix(content: dict[str, Any], settings: TokenizerSettings) -> None:
             wanted=json.dumps(wanted),
             found=json.dumps(found),
         )
-
-
-def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield a normalizer or pre-tokenizer, or the parts of a sequence."""
-    if part is None:
-        return
-    if part["type"] == "Sequence":
-        for inner in part.get("normalizers") or part.get("pretokenizers") or ():
-            yield from _parts(inner)
-    else:
-        yield part
