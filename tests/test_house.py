@@ -95,6 +95,70 @@ def test_imports_go_down(path: Path) -> None:
     assert upward == []
 
 
+# --- circles ---
+
+# Files that import each other, which is to be mended: a circle may shrink, and none may be added.
+KNOWN_CIRCLES = (
+    {"jumok/config/_gpt.py", "jumok/config/_variant.py"},
+    {"jumok/training/sharding.py", "jumok/training/state.py"},
+    {"jumok/runs/folder.py", "jumok/runs/integrity.py"},
+    {"jumok/interop/onnx/__init__.py", "jumok/interop/onnx/write.py"},
+    {"fuzz.py", "fuzz_server.py", "fuzz_targets.py"},
+)
+
+
+def imported_files(path: Path, root: Path = ROOT / "src") -> set[str]:
+    """Return the names, relative to the root, of the files that a file imports anywhere, without jumok/__init__.py."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            names = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        for module, name in names:
+            place = module.replace(".", "/")
+            files = (f"{place}/{name}.py", f"{place}/{name}/__init__.py", f"{place}.py", f"{place}/__init__.py")
+            found |= set([file for file in files if is_file(root / file)][:1])
+    return found - {"jumok/__init__.py"}
+
+
+@cache
+def is_file(path: Path) -> bool:
+    return path.is_file()
+
+
+def circles(root: Path) -> list[set[str]]:
+    """Return the groups of files below the root that reach each other by imports."""
+    files = [path for path in root.rglob("*.py") if path.parent != EXERCISES]
+    edges = {path.relative_to(root).as_posix(): imported_files(path, root) for path in files}
+    reached: dict[str, set[str]] = {}
+    for name in edges:
+        seen, waiting = set(), [name]
+        while waiting:
+            new = edges.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        reached[name] = seen
+    groups = {frozenset(other for other in seen if name in reached.get(other, ())) for name, seen in reached.items()}
+    return [set(group) for group in groups if group]
+
+
+@pytest.mark.parametrize("root", ["src", "bench", "tests"])
+def test_no_files_import_each_other(root: str) -> None:
+    """Also inside a room, and by imports inside functions."""
+    assert [sorted(group) for group in circles(ROOT / root) if not any(group <= known for known in KNOWN_CIRCLES)] == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import b")
+    (tmp_path / "b.py").write_text("def f():\n    from c import x")
+    (tmp_path / "c.py").write_text("from a import y\nimport d")
+    (tmp_path / "d.py").write_text("")
+    assert circles(tmp_path) == [{"a.py", "b.py", "c.py"}]
+
+
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:
     """messages, errors, files, text and config load neither torch nor any other heavy library."""
     for path in modules():
