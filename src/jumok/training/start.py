@@ -62,6 +62,7 @@ class Start:
     report: Callable[[str], None]
     world: World = field(default_factory=World)
     verify: bool = True
+    make_model: Callable[[ModelConfig], Model] = build
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
@@ -199,6 +200,7 @@ class Start:
                     self.began,
                     self.report,
                     self.world,
+                    self.make_model,
                 )
                 run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
                 if math.isfinite(plan.seconds_per_step):
@@ -252,11 +254,12 @@ def new_run(
     began: float,
     report: Callable[[str], None],
     world: World,
+    make_model: Callable[[ModelConfig], Model] = build,
 ) -> TrainingRun:
     """A run before its first step, with the first parameters of its model, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
-        model = build(shape)
+        model = make_model(shape)
     model.tokenizer = tokenizer
     if not config.shard or world.size == 1:  # shards are moved to their devices one by one
         model = model.to(device)

@@ -13,6 +13,7 @@ from typing import Any, Self
 from jumok.config import ModelConfig, TrainConfig
 from jumok.device import choose_device, keeping_memory
 from jumok.errors import JumokError, RunError
+from jumok.models import Model, build
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
@@ -73,6 +74,7 @@ class Trainer:
         report: Callable[[str], None] | None = None,
         world: World | None = None,
         verify: bool = True,
+        make_model: Callable[[ModelConfig], Model] = build,
     ) -> Trainer:
         """Begin a run in a new folder.
 
@@ -96,6 +98,7 @@ class Trainer:
             report: called with what is being done, in a few words, before anything that may take long.
             world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
             verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
+            make_model: makes the model of a configuration; with one of your own the run cannot be resumed.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError; TrainingError: too little memory. See their messages.
@@ -115,6 +118,7 @@ class Trainer:
             report=world.reporting(report or _silent),
             world=world,
             verify=verify,
+            make_model=make_model,
         )
         return cls._led(begun.run())
 

@@ -13,8 +13,8 @@ from jumok.cli.console.comparison import ComparisonView, explain_comparison
 from jumok.config import GPTConfig
 from jumok.errors import LessonError
 from jumok.lessons.practice.comparison import Comparison, Trained, sees_future
-from jumok.lessons.practice.own_parts import production_with, read_part
-from jumok.models import MODELS, build
+from jumok.lessons.practice.own_parts import build_with, read_part
+from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.runs.events import Finish, Notice, Step
 from jumok.text import material_of
@@ -60,10 +60,7 @@ def written(tmp_path: Path, code: str) -> Path:
 
 
 def built(path: Path) -> GPT:
-    with production_with(read_part(path)):
-        model = build(CONFIG)
-    assert isinstance(model, GPT)
-    return model.eval()
+    return build_with(read_part(path), CONFIG).eval()
 
 
 @pytest.mark.parametrize(("code", "name"), [(HEAD, "Head"), (FUNCTION, "attention"), (WHOLE, "GPT")])
@@ -74,7 +71,6 @@ def test_a_part_takes_its_place(tmp_path: Path, code: str, name: str) -> None:
     ids = torch.randint(50, (2, 9))
     assert model(ids).shape == (2, 9, 50)
     assert not sees_future(model)
-    assert MODELS[GPTConfig] is GPT  # afterwards the production model is built again
 
 
 def test_a_function_at_the_seam_computes_what_the_production_model_computes(tmp_path: Path) -> None:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Collection, Generator, Iterator
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from torch import nn
 
-from jumok.config import GPTConfig, TrainConfig
+from jumok.config import GPTConfig, ModelConfig, TrainConfig
 from jumok.errors import JumokError, LessonError
-from jumok.lessons.practice.own_parts import Part, production_with
+from jumok.lessons.practice.own_parts import Part, build_with
+from jumok.models import Model, build
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Event, Finish, Step
@@ -153,8 +155,8 @@ class Comparison:
         """Train one of the two. at: the steps to validate after; None: evenly spread ones, the first and the last."""
         with ExitStack() as held:
             folder = Path(held.enter_context(TemporaryDirectory(prefix="jumok-use-"))) / "run"
-            held.enter_context(production_with(self.part) if which == "yours" else nullcontext())
-            trainer = self._start(folder, minutes, steps)
+            make_model = partial(build_with, self.part) if which == "yours" else build
+            trainer = self._start(folder, minutes, steps, make_model)
             held.enter_context(trainer)
             self._trainer = trainer
             if self._stop:  # asked before there was a trainer
@@ -189,14 +191,18 @@ class Comparison:
             self._ending = time.monotonic() - last_step_at
             return trained
 
-    def _start(self, folder: Path, minutes: float | None, steps: int | None) -> Trainer:
+    def _start(
+        self, folder: Path, minutes: float | None, steps: int | None, make_model: Callable[[ModelConfig], Model]
+    ) -> Trainer:
         training = TrainConfig(
             steps=steps, minutes=minutes, seed=self.seed, batch_size=16, learning_rate=1e-3, optimizer="adamw",
             compile="off", precision="float32", sample_tokens=0, eval_tokens=EVAL_TOKENS, eval_every=NEVER, keep="last",
             teacher=0.0,
         )  # fmt: skip
         model = GPTConfig(family="classic", dropout=0.0, n_layer=4, n_head=4, n_embd=128, context_length=CONTEXT)
-        return Trainer.start(folder, self.text, model, training, tokenizer="char", device=self.device)
+        return Trainer.start(
+            folder, self.text, model, training, tokenizer="char", device=self.device, make_model=make_model
+        )
 
 
 def _add_point(curve: tuple[list[int], list[float]], step: int, trainer: Trainer) -> None:

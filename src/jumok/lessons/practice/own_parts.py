@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jumok import models
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, ModelConfig
 from jumok.errors import LessonError
 from jumok.lessons.practice.carry import load, read
 from jumok.lessons.practice.known_errors import explained, line_of
@@ -130,51 +129,50 @@ def readers_errors(path: Path) -> Iterator[None]:
         raise LessonError("{path}, line {line}: {reason}", path=path, line=line, reason=reason) from error
 
 
-@contextmanager
-def production_with(part: Part) -> Iterator[None]:
-    """Within the block, a GPTConfig builds the production GPT with the reader's part in it."""
+class _Own(GPT):
+    """The production GPT with the reader's part in each block."""
 
-    class Own(GPT):
-        def __init__(self, config: GPTConfig) -> None:
-            super().__init__(config)
-            put_in(self, part, config)
+    def __init__(self, part: Part, config: GPTConfig) -> None:
+        super().__init__(config)
+        self._part = part
+        put_in(self, part, config)
 
-        def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-            with readers_errors(part.path):
-                return super().hidden(ids, cache)
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        with readers_errors(self._part.path):
+            return super().hidden(ids, cache)
 
-    class Whole(GPT):
-        """The reader's GPT. Its logits take the place of the hidden states, and the output layer is the identity."""
 
-        def __init__(self, config: GPTConfig) -> None:
-            nn.Module.__init__(self)
-            self.config = config
-            self.cos = self.sin = self.pooling = self.classifier = None
-            self.own = part.make(config)
-            initialise_as_gpt2(self.own)
-            self.head = nn.Linear(config.vocab_size, config.vocab_size, bias=False)
-            self.head.weight = nn.Parameter(torch.eye(config.vocab_size), requires_grad=False)
+class _Whole(GPT):
+    """The reader's GPT. Its logits take the place of the hidden states, and the output layer is the identity."""
 
-        @property
-        def token_embedding(self) -> nn.Linear:  # type: ignore[override]
-            return self.head  # for those who ask for the device
+    def __init__(self, part: Part, config: GPTConfig) -> None:
+        nn.Module.__init__(self)
+        self.config, self._part = config, part
+        self.cos = self.sin = self.pooling = self.classifier = None
+        self.own = part.make(config)
+        initialise_as_gpt2(self.own)
+        self.head = nn.Linear(config.vocab_size, config.vocab_size, bias=False)
+        self.head.weight = nn.Parameter(torch.eye(config.vocab_size), requires_grad=False)
 
-        def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-            with readers_errors(part.path):
-                logits = self.own(ids)
-            logits = logits[0] if isinstance(logits, tuple) else logits  # (logits, loss) in some courses
-            _require_shape(part, logits, (*ids.shape, self.config.vocab_size))
-            return logits
+    @property
+    def token_embedding(self) -> nn.Linear:  # type: ignore[override]
+        return self.head  # for those who ask for the device
 
-        def parameter_count(self) -> int:
-            return sum(p.numel() for p in self.own.parameters())
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        with readers_errors(self._part.path):
+            logits = self.own(ids)
+        logits = logits[0] if isinstance(logits, tuple) else logits  # (logits, loss) in some courses
+        _require_shape(self._part, logits, (*ids.shape, self.config.vocab_size))
+        return logits
 
-    before = models.MODELS[GPTConfig]
-    models.MODELS[GPTConfig] = Whole if part.name == "GPT" else Own
-    try:
-        yield
-    finally:
-        models.MODELS[GPTConfig] = before
+    def parameter_count(self) -> int:
+        return sum(p.numel() for p in self.own.parameters())
+
+
+def build_with(part: Part, config: ModelConfig) -> GPT:
+    """Build the production GPT with the reader's part in it; see `make_model` of `Trainer.start`."""
+    assert isinstance(config, GPTConfig)
+    return (_Whole if part.name == "GPT" else _Own)(part, config)
 
 
 def put_in(model: GPT, part: Part, config: GPTConfig) -> None:
