@@ -28,8 +28,8 @@ from jumok.device import autocast, measure_machine, wait
 from jumok.inference.generate import generate
 from jumok.interop.huggingface.convert import to_hf
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import start_ids
 from jumok.runs.events import Step
 from jumok.training.optim import rate
 from jumok.training.settings import configurations

@@ -34,7 +34,7 @@ from jumok.lessons.practice.child import judge
 from jumok.lessons.practice.course import exercise
 from jumok.messages import language
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_of
+from jumok.models.special_ids import frame_of
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text

@@ -13,8 +13,8 @@ from jumok.config import GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.by_position import loss_by_position
 from jumok.evaluation.language_model import evaluate_text
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import start_ids
 from jumok.tokenizers import train_tokenizer
 
 pytestmark = pytest.mark.slow

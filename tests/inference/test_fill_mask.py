@@ -21,7 +21,7 @@ from jumok.inference.fill_mask import FilledText, fill_mask
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.bert import BERT
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as HFTokenizer

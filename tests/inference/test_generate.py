@@ -28,8 +28,8 @@ from jumok.inference.generate import generate, stream, write_all
 from jumok.inference.packed import PackedGPT
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import start_ids
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from tokenizers import Tokenizer as Pipeline

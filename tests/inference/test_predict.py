@@ -22,8 +22,8 @@ from jumok.errors import JumokError, TextError
 from jumok.evaluation.classification import evaluate_classes, judge
 from jumok.inference.classify import class_logits, predict
 from jumok.models import build
-from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.runs.load import save
 from jumok.text import from_rows
 from jumok.tokenizers import train_tokenizer

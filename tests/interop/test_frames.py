@@ -61,7 +61,7 @@ from jumok.interop.onnx import to_onnx
 from jumok.interpret.heads import repetition
 from jumok.interpret.text_loss import Passage
 from jumok.models import Model
-from jumok.models.framing import Framing, prompt_ids
+from jumok.models.special_ids import Framing, prompt_ids
 from jumok.text import Table, from_rows
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.settings import configurations

@@ -28,8 +28,8 @@ from jumok.errors import ConfigError, JumokError, RunError
 from jumok.inference.generate import generate
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.interop.huggingface.folder import FILES
-from jumok.models.framing import Framing
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import Framing
 from jumok.tokenizers import train_tokenizer
 
 pytestmark = pytest.mark.slow

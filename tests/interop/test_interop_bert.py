@@ -32,7 +32,7 @@ from jumok.config.huggingface import our_config
 from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models.bert import BERT
-from jumok.models.framing import start_ids
+from jumok.models.special_ids import start_ids
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.slow

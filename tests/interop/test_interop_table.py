@@ -18,7 +18,7 @@ from jumok.interop.gguf import to_gguf
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.interop.onnx import to_onnx
 from jumok.models import Model, build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.model_page import ModelPage
 from tokenizers import Tokenizer as HFTokenizer

@@ -22,8 +22,8 @@ from jumok.inference.generate import generate
 from jumok.interop.onnx import to_onnx
 from jumok.models import Model, build
 from jumok.models.bert import BERT
-from jumok.models.framing import SPECIAL_TOKENS, Framing
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import SPECIAL_TOKENS, Framing
 from jumok.runs.load import save
 from jumok.tokenizers import train_tokenizer
 from tokenizers import Tokenizer as HFTokenizer

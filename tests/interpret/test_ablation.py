@@ -21,7 +21,7 @@ from jumok.interpret.record import record
 from jumok.interpret.rollout import attention_rollout
 from jumok.interpret.text_loss import MASKED_EVERY, Passage
 from jumok.models import build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer
 
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다. "

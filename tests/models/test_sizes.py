@@ -85,7 +85,9 @@ def test_numbers_are_counted_without_building(config: ModelConfig) -> None:
     assert count_blocks(config) == len(blocks)
     if isinstance(model, GPT):
         cache = model.new_cache(3)
-        held = sum(2 * layer.held()[0][:, :, :1].shape[0:2].numel() * model.config.head_dim for layer in cache.layers)
+        held = sum(
+            2 * layer.keys_values()[0][:, :, :1].shape[0:2].numel() * model.config.head_dim for layer in cache.layers
+        )
         assert 3 * count_cached(config) == held or config.mixing == "none"  # type: ignore[attr-defined]
 
 

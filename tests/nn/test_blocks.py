@@ -241,11 +241,11 @@ def test_cached_equals_uncached(pre_norm: bool, steps: list[int], kv_heads: int)
 
 def test_a_cache_shows_what_it_holds():
     cache = LayerCache(5, torch.zeros(1, 2, 0, 3))
-    assert cache.held()[0].shape == (1, 2, 0, 3)
+    assert cache.keys_values()[0].shape == (1, 2, 0, 3)
     k, v = torch.randn(1, 2, 4, 3), torch.randn(1, 2, 4, 3)
     cache.append(k[:, :, :3], v[:, :, :3])
     cache.append(k[:, :, 3:], v[:, :, 3:])
-    assert all(torch.equal(found, wanted) for found, wanted in zip(cache.held(), (k, v), strict=True))
+    assert all(torch.equal(found, wanted) for found, wanted in zip(cache.keys_values(), (k, v), strict=True))
 
 
 # --- what cannot be -----------------------------------------------------------------------------------------------

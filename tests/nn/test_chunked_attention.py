@@ -37,7 +37,7 @@ MASKS = {
 @pytest.mark.parametrize(("t", "s"), [(40, 40), (35, 70), (9, 4)])
 def test_gradients_are_those_of_the_formula(t, s, mask, causal, tile, longest, monkeypatch):
     """In float64, over several chunks of queries and several parts of the batch."""
-    monkeypatch.setattr(chunked_attention_module, "LONGEST_KEPT", longest)
+    monkeypatch.setattr(chunked_attention_module, "LONGEST_STORED", longest)
     monkeypatch.setattr(chunked_attention_module, "TILE", tile)
     b, h, d = 3, 2, 5
     q, k, v = heads(b, h, t, d, 1), heads(b, h, s, d, 2), heads(b, h, s, d, 3)
@@ -123,7 +123,7 @@ def test_compiled_is_equal():
 @pytest.mark.parametrize(("b", "t", "most"), [(1, 600, 2**25), (64, 40, 1000)], ids=["long", "many"])
 def test_long_contexts_and_large_batches_keep_no_weights(b, t, most, monkeypatch):
     """The weights would take 2 GB for 8,192 keys, and 10 GB for 256 sequences of 512."""
-    monkeypatch.setattr(chunked_attention_module, "MOST_KEPT", most)
+    monkeypatch.setattr(chunked_attention_module, "MOST_STORED", most)
     q, k, v = (heads(b, 8, t, 4, n, torch.float32) for n in range(3))
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: (saved.append(x.numel()), x)[1], lambda x: x):

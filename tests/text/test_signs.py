@@ -20,7 +20,7 @@ from jumok.config import BERTConfig, GPTConfig
 from jumok.lessons.ladder.run import RungStarted
 from jumok.lessons.ladder.rungs import RUNGS
 from jumok.models import build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.runs.events import Notice, Sample
 from jumok.text import with_signs
 from jumok.tokenizers import train_tokenizer

@@ -28,9 +28,9 @@ from jumok.inference.classify import class_logits, predict
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models import Model, build
 from jumok.models.bert import BERT
-from jumok.models.framing import SPECIAL_TOKENS, Framing
 from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
+from jumok.models.special_ids import SPECIAL_TOKENS, Framing
 from jumok.runs.events import Eval, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table

@@ -32,8 +32,8 @@ from jumok.interop.huggingface import to_hf
 from jumok.interop.huggingface.tokenizer import read_tokenizer
 from jumok.models import build
 from jumok.models.bert import BERT
-from jumok.models.framing import SPECIAL_TOKENS
 from jumok.models.losses import IGNORED
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.runs.events import Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text

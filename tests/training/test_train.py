@@ -22,7 +22,7 @@ from jumok.evaluation.language_model import evaluate_text
 from jumok.evaluation.masked import evaluate_masked
 from jumok.evaluation.seq2seq import evaluate_pairs
 from jumok.models import Model, build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.text import from_rows, from_string, read
 from jumok.tokenizers import train_tokenizer
 from jumok.training.settings import configurations

@@ -26,7 +26,7 @@ from jumok.inference.fill_mask import fill_mask
 from jumok.inference.generate import generate
 from jumok.inference.sampling import Sampling, filtered
 from jumok.models import Model, build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.bundle import bundle, packaged
 from jumok.view.live import live

@@ -21,7 +21,7 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.interop.huggingface import to_hf
 from jumok.interpret.ablation import ablation
 from jumok.models import build
-from jumok.models.framing import SPECIAL_TOKENS
+from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer
 from jumok.view.weight_encoding import decode_weights
 

@@ -100,7 +100,7 @@ class ModelConfig(Configuration):
     vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
     context_length: int = setting(256, "maximum number of tokens that the model sees at once")
     dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
-    frame: Frame | None = setting(None, "ids before and after each text; none: see `jumok.models.framing`")
+    frame: Frame | None = setting(None, "ids before and after each text; none: see `jumok.models.special_ids`")
 
     def _read_frame(self) -> None:
         """Make a frame of the plain values of JSON, and check its ids."""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from jumok.data.rows import evenly_spread
 from jumok.evaluation.language_model import encoded, hidden_states, require_whole, windows
 from jumok.models.checks import require_finite_losses, require_tokenizer
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import start_ids
 from jumok.text import Text
 from jumok.text.hangul import nfc
 from jumok.tokenizers import lost_text

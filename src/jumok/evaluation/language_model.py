@@ -42,10 +42,10 @@ from jumok.data.ids import IdSequence, tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError, TokenizerError
 from jumok.models.checks import require_finite_losses, require_tokenizer
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import start_ids
 from jumok.text import Text
 from jumok.text.hangul import nfc
 from jumok.tokenizers import LostText, Tokenizer, lost_text

@@ -35,9 +35,9 @@ from jumok.inference.fill_mask import require_masked_model
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite_losses, require_tokenizer
-from jumok.models.framing import Framing
 from jumok.models.losses import IGNORED, cross_entropies
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import Framing
 from jumok.text import Text
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides

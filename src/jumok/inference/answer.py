@@ -29,8 +29,8 @@ from jumok.inference.writer import Continuation
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import frame_of
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import frame_of
 from jumok.tokenizers import Ids, Tokenizer
 
 LARGEST_BATCH = 128  # targets in one batch

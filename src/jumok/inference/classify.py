@@ -30,9 +30,9 @@ from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import finite_rows, not_finite, require_tokenizer
-from jumok.models.framing import Framed, Framing
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import Framed, Framing
 from jumok.text import Text, from_rows, string_of
 
 Classifier = GPT | BERT

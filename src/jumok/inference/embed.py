@@ -20,9 +20,9 @@ from jumok.inference.classify import BATCH_TOKENS, length_mask
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite, require_tokenizer
-from jumok.models.framing import Framing
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import Framing
 from jumok.tokenizers import Ids
 
 

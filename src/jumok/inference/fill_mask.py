@@ -24,8 +24,8 @@ from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite, require_tokenizer
-from jumok.models.framing import Framing
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import Framing
 from jumok.tokenizers import ROLES, Tokenizer
 
 LARGEST_BATCH = 32  # windows of a long text that are read at once

@@ -22,8 +22,8 @@ from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.inference.writer import Continuation, stop_strings
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
-from jumok.models.framing import prompt_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import prompt_ids
 
 LARGEST_BATCH = 128  # texts that are written side by side
 BUILT_FROM = 2_000  # tokens of a text, from which the C++ step is built if it is not there

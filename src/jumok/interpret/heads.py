@@ -16,9 +16,9 @@ from jumok.errors import ViewError
 from jumok.interpret.record import record, stacks_of
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_of
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import frame_of
 from jumok.nn.attention import MultiHeadAttention
 
 

@@ -26,9 +26,9 @@ from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Framing, prompt_ids
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
+from jumok.models.special_ids import Framing, prompt_ids
 
 MASKED_EVERY = 7  # of a BERT's text every seventh token is masked at once, about as many as in its training
 

@@ -28,7 +28,7 @@ from jumok.lessons.positions import embed
 from jumok.lessons.projections import project
 from jumok.lessons.three_models import encode
 from jumok.models.bert import BERT
-from jumok.models.framing import frame_of
+from jumok.models.special_ids import frame_of
 from jumok.nn.blocks import Block
 from jumok.runs.load import load
 

@@ -236,7 +236,7 @@ class MultiHeadAttention(nn.Module):
         if rotary is not None:
             q = rotate(q, *rotary)
         if context is not None and cache is not None and cache.length:
-            k, v = cache.held()  # (B, G, S, D) each
+            k, v = cache.keys_values()  # (B, G, S, D) each
         else:
             k, v = self.keys_and_values(x if context is None else context, rotary)  # (B, G, S, D) each
             if cache is not None:

@@ -21,10 +21,11 @@ class LayerCache:
     def __init__(self, capacity: int, empty: Tensor) -> None:
         self.capacity = capacity
         self.length = 0
-        self.places: tuple[Tensor, Tensor] | None = None  # rows, (B, 1), and positions, (B, T); see `KVCache.begin_at`
+        # Rows, (B, 1), and positions, (B, T), see `KVCache.begin_at`; None: all from `length` on.
+        self.write_positions: tuple[Tensor, Tensor] | None = None
         self._keep(empty.repeat(1, 2, 1, 1))
 
-    def held(self) -> tuple[Tensor, Tensor]:
+    def keys_values(self) -> tuple[Tensor, Tensor]:
         """Return the keys and values, (B, G, length, D) each."""
         return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
 
@@ -34,26 +35,26 @@ class LayerCache:
         Raises:
             ValueError: the capacity is exceeded.
         """
-        if self.places is not None:
+        if self.write_positions is not None:
             return self.append_joined(torch.cat((k, v), dim=1))
         start, stop = self.length, self.length + k.shape[2]
         self._make_room(stop)
         self._keys[:, :, start:stop] = k
         self._values[:, :, start:stop] = v
         self.length = stop
-        return self.held()
+        return self.keys_values()
 
     def append_joined(self, kv: Tensor) -> tuple[Tensor, Tensor]:
         """As `append`, for keys and values in one tensor, (B, 2G, T, D), the keys first."""
         start, added = self.length, kv.shape[2]
         self._make_room(start + added)
-        if self.places is None:
+        if self.write_positions is None:
             self._kept.narrow(2, start, added).copy_(kv)
         else:
-            rows, positions = self.places
+            rows, positions = self.write_positions
             self._kept[rows, :, positions] = kv.transpose(1, 2).to(self._kept.dtype)  # (B, T, 2G, D)
         self.length = start + added
-        return self.held()
+        return self.keys_values()
 
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
@@ -74,8 +75,8 @@ class LayerCache:
             self._keep(larger)
 
     @classmethod
-    def over(cls, kept: Tensor, capacity: int) -> LayerCache:
-        """An empty cache in given memory, (B, 2G, room, D), whose room suffices."""
+    def from_memory(cls, kept: Tensor, capacity: int) -> LayerCache:
+        """Return an empty cache in given memory, (B, 2G, room, D), whose room suffices."""
         cache = cls(capacity, kept[:, :0, :0])
         cache._keep(kept)
         return cache
@@ -114,16 +115,16 @@ class KVCache:
 
         After a call with different positions, this is needed before the next one.
         """
-        longest, places = max(starts), None
+        longest, write_positions = max(starts), None
         self.positions = self.mask = None
         if min(starts) < longest:
-            device = self.layers[0].held()[0].device
+            device = self.layers[0].keys_values()[0].device
             first = torch.tensor(starts, device=device)[:, None]  # (B, 1)
             self.positions = first + torch.arange(tokens, device=device)  # (B, T)
             self.mask = (torch.arange(longest + tokens, device=device) <= self.positions[:, :, None])[:, None]
-            places = (torch.arange(len(starts), device=device)[:, None], self.positions)
+            write_positions = (torch.arange(len(starts), device=device)[:, None], self.positions)
         for layer in self.layers:
-            layer.length, layer.places = longest, places
+            layer.length, layer.write_positions = longest, write_positions
 
     def clear(self) -> None:
         """Remove all positions; the memory stays allocated."""
@@ -152,12 +153,14 @@ class RaggedCache:
     def __init__(self, like: KVCache, rows: int) -> None:
         self.lengths = [0] * rows
         self._capacity = like.layers[0].capacity
-        self._empty = like.layers[0].held()[0]  # (0, G, 0, D)
-        self._kept = torch.stack([torch.cat(layer.held(), dim=1) for layer in like.layers])  # (L, rows, 2G, room, D)
+        self._empty = like.layers[0].keys_values()[0]  # (0, G, 0, D)
+        self._kept = torch.stack(
+            [torch.cat(layer.keys_values(), dim=1) for layer in like.layers]
+        )  # (L, rows, 2G, room, D)
         self._views: dict[tuple[int, int], KVCache] = {}
 
     def view(self, first: int, starts: Sequence[int], tokens: int) -> KVCache:
-        """A cache of neighbouring rows, from `first` on, that shares their memory.
+        """Return a cache of neighbouring rows, from `first` on, that shares their memory.
 
         The caller appends so many tokens to each row from its own position, as with `KVCache.begin_at`.
         """
@@ -171,7 +174,7 @@ class RaggedCache:
         place = (first, first + len(starts))
         if place not in self._views:
             self._views[place] = view = KVCache(0, self._capacity, self._empty)
-            view.layers = [LayerCache.over(kept[slice(*place)], self._capacity) for kept in self._kept]
+            view.layers = [LayerCache.from_memory(kept[slice(*place)], self._capacity) for kept in self._kept]
         self._views[place].begin_at(starts, tokens)
         return self._views[place]
 

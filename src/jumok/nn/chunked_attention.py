@@ -3,8 +3,9 @@
 On CPUs the backward pass of PyTorch's fused kernel is slower than matrix products with stored weights. Here the queries
 are processed in chunks. In causal attention a chunk uses only the keys that it may attend to, which saves more than a
 third of the operations. The weights of a chunk are small enough to stay in the cache of the processor until they are
-used. Up to LONGEST_KEPT keys, the weights are stored for the backward pass. With more keys they are recomputed, so that
-the memory grows linearly with the length (https://arxiv.org/abs/2205.14135, section 3, without the tiling over keys).
+used. Up to LONGEST_STORED keys, the weights are stored for the backward pass. With more keys they are recomputed, so
+that the memory grows linearly with the length (https://arxiv.org/abs/2205.14135, section 3, without the tiling over
+keys).
 
 For `torch.compile` both passes are custom operators, which it does not trace. A custom operator imports the compiler at
 its first call, which takes more than a second, so an uncompiled model calls them through a plain autograd function.
@@ -21,8 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-LONGEST_KEPT = 512  # keys; up to this number the weights are stored for the backward pass
-MOST_KEPT = 2**25  # weights of one layer; above this number they are recomputed
+LONGEST_STORED = 512  # keys; up to this number the weights are stored for the backward pass
+MOST_STORED = 2**25  # weights of one layer; above this number they are recomputed
 TILE = 2**20  # weights computed at a time, about; two megabytes in bfloat16
 
 
@@ -79,25 +80,22 @@ def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
             yield slice(row, min(b, row + rows)), slice(head, min(h, head + heads))
 
 
-def kept_weights(b: int, h: int, t: int, s: int, causal: bool) -> int:
+def _stored_count(q: Tensor, k: Tensor, causal: bool) -> int:
     """Return the number of weights that a layer stores: those of all chunks, or 0 if there are too many."""
-    count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
-    return count if s <= LONGEST_KEPT and count <= MOST_KEPT else 0
-
-
-def _kept(q: Tensor, k: Tensor, causal: bool) -> int:
     b, h, t, _ = q.shape
-    return kept_weights(b, h, t, k.shape[2], causal)
+    s = k.shape[2]
+    count = b * h * sum((chunk.last - chunk.first) * chunk.keys for chunk in _chunks(t, s, causal))
+    return count if s <= LONGEST_STORED and count <= MOST_STORED else 0
 
 
-def _next(kept: Tensor, start: int, heads: int, chunk: _Chunk) -> tuple[Tensor, int]:
+def _take_view(stored: Tensor, start: int, heads: int, chunk: _Chunk) -> tuple[Tensor, int]:
     """Return the view of a chunk in the stored weights, (N, c, keys), and the start of the next one."""
     shape = (heads, chunk.last - chunk.first, chunk.keys)
     stop = start + shape[0] * shape[1] * shape[2]
-    return kept[start:stop].view(shape), stop
+    return stored[start:stop].view(shape), stop
 
 
-def _part_of(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Tensor:
+def _tile(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Tensor:
     """Return positions first..last-1 of a tile, (N, last - first, D), contiguous.
 
     A product copies a slice that is not contiguous, and so would each of several products.
@@ -105,7 +103,7 @@ def _part_of(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Ten
     return x[rows, heads, first:last].flatten(0, 1).contiguous()
 
 
-def _part(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
+def _mask_tile(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
     """Return the mask of some sequences and heads, (N or 1, T or 1, S)."""
     if mask is None or mask.shape[0] == mask.shape[1] == 1:
         return None if mask is None else mask[0]
@@ -149,29 +147,29 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool)
     b, h, t, d = q.shape
     s = k.shape[2]
     out = q.new_empty(b, t, h, d).transpose(1, 2)  # (B, H, T, D), in the memory order of (B, T, H, D)
-    kept, end = q.new_empty(_kept(q, k, causal)), 0
+    stored, end = q.new_empty(_stored_count(q, k, causal)), 0
     for rows, some in _tiles(q, k):
-        seen = _part(mask, rows, some)
+        seen = _mask_tile(mask, rows, some)
         for chunk in _chunks(t, s, causal):
-            queries = _part_of(q, rows, some, chunk.first, chunk.last)  # (N, c, D)
+            queries = _tile(q, rows, some, chunk.first, chunk.last)  # (N, c, D)
             if causal or chunk.first == 0:  # otherwise they are the same for all chunks
-                keys, values = (_part_of(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
+                keys, values = (_tile(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
             place = None
-            if len(kept):
-                place, end = _next(kept, end, len(queries), chunk)
+            if len(stored):
+                place, end = _take_view(stored, end, len(queries), chunk)
             weights = _weights(queries, keys, seen, chunk, s - t, causal, place)  # (N, c, keys)
             heads = torch.bmm(weights, values)  # (N, c, D)
             out[rows, some, chunk.first : chunk.last] = heads.unflatten(0, (rows.stop - rows.start, -1))
-    return out, kept
+    return out, stored
 
 
 def _empty_output(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     b, h, t, d = q.shape
-    return q.new_empty(b, t, h, d).transpose(1, 2), q.new_empty(_kept(q, k, causal))
+    return q.new_empty(b, t, h, d).transpose(1, 2), q.new_empty(_stored_count(q, k, causal))
 
 
 def _backward(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, stored: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, t, d = q.shape
     s, scale, end = k.shape[2], d**-0.5, 0
@@ -179,14 +177,14 @@ def _backward(
     dk, dv = (k.new_empty(b, s, h, d).transpose(1, 2) for _ in range(2))  # (B, H, S, D)
     for rows, some in _tiles(q, k):
         heads = (rows.stop - rows.start) * (some.stop - some.start)
-        seen = _part(mask, rows, some)
+        seen = _mask_tile(mask, rows, some)
         to_keys, to_values = k.new_zeros(heads, s, d), k.new_zeros(heads, s, d)
         for chunk in _chunks(t, s, causal):
-            queries, above = (_part_of(x, rows, some, chunk.first, chunk.last) for x in (q, gradient))  # (N, c, D)
+            queries, above = (_tile(x, rows, some, chunk.first, chunk.last) for x in (q, gradient))  # (N, c, D)
             if causal or chunk.first == 0:  # otherwise they are the same for all chunks
-                keys, values = (_part_of(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
-            if len(kept):
-                weights, end = _next(kept, end, heads, chunk)  # (N, c, keys)
+                keys, values = (_tile(x, rows, some, 0, chunk.keys) for x in (k, v))  # (N, keys, D)
+            if len(stored):
+                weights, end = _take_view(stored, end, heads, chunk)  # (N, c, keys)
             else:
                 weights = _weights(queries, keys, seen, chunk, s - t, causal)  # (N, c, keys)
             # Products that add to their result round once. In bfloat16 they are as exact as sums in float32 of products
@@ -202,7 +200,7 @@ def _backward(
 
 
 def _empty_gradients(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, kept: Tensor
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, stored: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, t, d = q.shape
     dk, dv = (k.new_empty(b, k.shape[2], h, d).transpose(1, 2) for _ in range(2))
@@ -219,8 +217,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
 def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if gradient is None:
         return (None,) * 5
-    q, k, v, mask, kept = ctx.saved_tensors
-    return (*torch.ops.jumok.chunked_attention_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
+    q, k, v, mask, stored = ctx.saved_tensors
+    return (*torch.ops.jumok.chunked_attention_backward(gradient, q, k, v, mask, ctx.causal, stored), None, None)
 
 
 _operator = torch.library.custom_op("jumok::chunked_attention", _forward, mutates_args=(), device_types="cpu")
@@ -243,5 +241,5 @@ class _ChunkedAttention(torch.autograd.Function):
         """Return the gradients of q, k and v."""
         if gradient is None:
             return (None,) * 5
-        q, k, v, mask, kept = ctx.saved_tensors
-        return (*_backward(gradient, q, k, v, mask, ctx.causal, kept), None, None)
+        q, k, v, mask, stored = ctx.saved_tensors
+        return (*_backward(gradient, q, k, v, mask, ctx.causal, stored), None, None)

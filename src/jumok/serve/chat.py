@@ -29,7 +29,7 @@ from jumok.inference.requests import Event, Request
 from jumok.inference.sampling import Sampling
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import prompt_ids
+from jumok.models.special_ids import prompt_ids
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served

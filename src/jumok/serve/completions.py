@@ -10,8 +10,8 @@ from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.scoring import score
 from jumok.inference.writer import stream_after
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_of, start_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import frame_of, start_ids
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
 from jumok.serve.schemas import CompletionBody

@@ -22,7 +22,7 @@ from jumok.errors import ConfigError, EncoderLost
 from jumok.messages import tr
 from jumok.models import Model, build, kind_name
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_to_train
+from jumok.models.special_ids import frame_to_train
 from jumok.nn.attention import train_attention_by
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder

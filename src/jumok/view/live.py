@@ -20,8 +20,8 @@ from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import start_ids
 from jumok.view.predictions import token_predictions
 from jumok.view.schema import prediction_json, to_json
 from jumok.view.token_text import Pieces, Reader

@@ -23,8 +23,8 @@ from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import Framing, prompt_ids
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import Framing, prompt_ids
 from jumok.tokenizers import ROLES, Tokenizer
 
 

@@ -33,7 +33,7 @@ from jumok.inference.sampling import Sampling
 from jumok.messages import tr
 from jumok.models import Model, build_blank, kind_of, task_of
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_of, start_ids
+from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, visible

@@ -15,8 +15,8 @@ from jumok.interpret.text_loss import Passage, require_language_head
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.framing import frame_of
 from jumok.models.gpt import GPT
+from jumok.models.special_ids import frame_of
 from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
 from jumok.view.weight_encoding import Floats, encode_weights

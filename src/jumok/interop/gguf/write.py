@@ -23,7 +23,7 @@ from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import frame_of
+from jumok.models.special_ids import frame_of
 
 TYPES = {
     "f32": (LlamaFileType.ALL_F32, GGMLQuantizationType.F32),

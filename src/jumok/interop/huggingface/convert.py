@@ -40,7 +40,7 @@ from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, 
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
-from jumok.models.framing import frame_of_file
+from jumok.models.special_ids import frame_of_file
 
 FORMATS: dict[str, Format[Any]] = {
     **{

@@ -13,7 +13,7 @@ from jumok.errors import RunError
 from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
 from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
-from jumok.models.framing import frame_of, frame_of_file
+from jumok.models.special_ids import frame_of, frame_of_file
 from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors

@@ -17,7 +17,7 @@ from jumok.inference.requests import Drawn, Request
 from jumok.inference.sampling import Sampling, drawn, filtered
 from jumok.inference.writer import Continuation
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_ids
+from jumok.models.special_ids import start_ids
 from jumok.serve.playground.reading import Off, Reading, Units, require_gpt
 
 JSON = dict[str, Any]

@@ -22,9 +22,9 @@ from jumok.evaluation.seq2seq import whole_pairs
 from jumok.inference.classify import Classifier, length_mask, log_probabilities
 from jumok.messages import message, tr
 from jumok.models.checks import require_finite
-from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import cross_entropies
+from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer

@@ -19,7 +19,7 @@ from jumok.evaluation.seq2seq import Pair
 from jumok.files import atomic_path
 from jumok.inference.classify import listed
 from jumok.messages import tr
-from jumok.models.framing import Framing
+from jumok.models.special_ids import Framing
 from jumok.tokenizers import Tokenizer
 
 

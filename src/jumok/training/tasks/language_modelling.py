@@ -21,8 +21,8 @@ from jumok.inference.generate import generate
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_tokenizer
-from jumok.models.framing import start_ids
 from jumok.models.gpt import GPT, taught_losses, token_losses
+from jumok.models.special_ids import start_ids
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start

@@ -30,8 +30,8 @@ from jumok.inference.fill_mask import fill_ids, mask_token
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.bert import BERT
-from jumok.models.framing import SPECIAL_TOKENS, Framing, pad_id
 from jumok.models.losses import IGNORED
+from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
