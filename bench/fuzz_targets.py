@@ -289,7 +289,7 @@ def prepare_ladder(folder: Path) -> dict[str, bytes]:
 
 
 def open_ladder(folder: Path) -> Read:
-    from jumok.lessons.ladder.results import LadderRecord
+    from jumok.course.ladder.results import LadderRecord
     from jumok.serve.desk import ladders
     from jumok.serve.desk.folders import RunFolders
     from jumok.serve.streaming import to_json

@@ -18,10 +18,10 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import rst
 
-from jumok.lessons.chapter_page import PIECES
-from jumok.lessons.chapters import chapters, ladder_page
-from jumok.lessons.notebook import write_notebook
-from jumok.lessons.wheel import addresses, is_published, wheel_name
+from jumok.course.pages.chapter import chapters, ladder_page
+from jumok.course.pages.chapter_page import PIECES
+from jumok.course.pages.notebook import write_notebook
+from jumok.course.pages.wheel import addresses, is_published, wheel_name
 from jumok.view.bundle import script
 
 DOCS = Path(__file__).parent

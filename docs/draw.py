@@ -11,9 +11,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from jumok.lessons.chapters import LANGUAGES, Language
-from jumok.lessons.practice.map import draw_map, table
-from jumok.view.drawings import ARCHITECTURES, draw_architecture
+from jumok.course.drawings import ARCHITECTURES, draw_architecture
+from jumok.course.pages.chapter import LANGUAGES, Language
+from jumok.course.practice.map import draw_map, table
 
 DOCS = Path(__file__).resolve().parent
 TABLE = re.compile(r"^\| (?:번호|No\.) \|.*?\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)

@@ -28,10 +28,10 @@ import jumok
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.course.practice.child import judge
+from jumok.course.practice.course import exercise
 from jumok.files import write_atomic
 from jumok.inference.native import build
-from jumok.lessons.practice.child import judge
-from jumok.lessons.practice.course import exercise
 from jumok.messages import language
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_of

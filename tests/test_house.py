@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "jumok"
 
 TOP = {"__init__", "__main__"}  # modules above all rooms
-EXERCISES = SOURCE / "lessons" / "practice" / "exercises"  # files for readers, not modules
+EXERCISES = SOURCE / "course" / "practice" / "exercises"  # files for readers, not modules
 
 PUBLIC = {
     "BERT", "BERTConfig", "EncoderDecoder", "EncoderDecoderConfig", "GPT", "GPTConfig", "JumokError", "TrainConfig",

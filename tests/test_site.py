@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from jumok.lessons.wheel import wheel_name
+from jumok.course.pages.wheel import wheel_name
 
 pytest.importorskip("sphinx", reason="the site is built with Sphinx: pip install 'jumok[docs]'")
 pytestmark = pytest.mark.slow

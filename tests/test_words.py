@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("README.ko.md", "docs", "src/jumok")
-DATA = ("src/jumok/corpora/", "src/jumok/text/", "src/jumok/lessons/text/")  # the last is a link to docs/learn
+DATA = ("src/jumok/corpora/", "src/jumok/text/", "src/jumok/course/chapters/text/")  # the last is a link to docs/learn
 SUFFIXES = {".md", ".py", ".toml", ".js", ".html"}
 OUTPUT = re.compile(r"^```text\n.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -66,9 +66,9 @@ def test_what_is_searched() -> None:
     """Each kind of text that readers see, so that a moved folder does not silently leave the search."""
     for name in (
         "README.ko.md", "docs/ko/training.md", "docs/learn/README.md", "docs/learn/ko/03-queries-keys-values.md",
-        "docs/learn/ko/ladder.md", "src/jumok/messages/ko.toml", "src/jumok/lessons/ladder/words.toml",
-        "src/jumok/lessons/practice/exercises/softmax.py", "src/jumok/lessons/practice/hints/dot_product.toml",
-        "src/jumok/lessons/practice/checks/dot_product.py", "src/jumok/view/assets/viewer/words.js",
+        "docs/learn/ko/ladder.md", "src/jumok/messages/ko.toml", "src/jumok/course/ladder/words.toml",
+        "src/jumok/course/practice/exercises/softmax.py", "src/jumok/course/practice/hints/dot_product.toml",
+        "src/jumok/course/practice/checks/dot_product.py", "src/jumok/view/assets/viewer/words.js",
     ):  # fmt: skip
         assert re.search("[가-힣]", FILES[name]), name
 

@@ -696,8 +696,8 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
 def test_a_ladder_of_a_text_whose_name_is_not_utf_8(tmp_path: Path, tales: str) -> None:
     """Its record could not be written."""
     from jumok import text as reader
-    from jumok.lessons.ladder.results import LadderRecord, TextFacts
-    from jumok.lessons.ladder.rungs import LadderConfig
+    from jumok.course.ladder.results import LadderRecord, TextFacts
+    from jumok.course.ladder.rungs import LadderConfig
 
     Path(f"{ODD}.txt").write_text(tales, encoding="utf-8")
     facts = TextFacts.of(reader.read(f"{ODD}.txt"))
@@ -750,8 +750,8 @@ INTERRUPTED_AT = {
     "corpus get novels": "jumok.corpora.catalogue.get",
     "bench": "jumok.device.measure_machine",
     "serve RUN": "jumok.serve.server.serve",
-    "learn 3 --notebook 3.ipynb": "jumok.lessons.notebook.write_notebook",
-    "learn ladder tales.txt": "jumok.lessons.ladder.run.Ladder.run",
+    "learn 3 --notebook 3.ipynb": "jumok.course.pages.notebook.write_notebook",
+    "learn ladder tales.txt": "jumok.course.ladder.run.Ladder.run",
 }
 
 

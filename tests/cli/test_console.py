@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from conftest import TINY
 from jumok.cli.console.ladder import LadderView
-from jumok.lessons.chapters import LANGUAGES, Language
-from jumok.lessons.ladder.run import RungStarted
-from jumok.lessons.ladder.rungs import RUNGS
+from jumok.course.ladder.run import RungStarted
+from jumok.course.ladder.rungs import RUNGS
+from jumok.course.pages.chapter import LANGUAGES, Language
 from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs

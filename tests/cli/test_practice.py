@@ -12,11 +12,11 @@ import pytest
 from rich.cells import cell_len
 
 from jumok.cli.console.practice import show_verdict
-from jumok.lessons.practice import folder, sandbox
-from jumok.lessons.practice.child import judge
-from jumok.lessons.practice.course import Exercise, Words, exercise, exercises
-from jumok.lessons.practice.folder import Practice
-from jumok.lessons.practice.sandbox import Fault, Verdict
+from jumok.course.practice import folder, sandbox
+from jumok.course.practice.child import judge
+from jumok.course.practice.course import Exercise, Words, exercise, exercises
+from jumok.course.practice.folder import Practice
+from jumok.course.practice.sandbox import Fault, Verdict
 
 FILE = "practice/04_softmax.py"
 ONE = exercise("softmax")
@@ -25,7 +25,7 @@ WRONG = ONE.solution.replace("e.sum(dim=-1", "e.sum(dim=-2").replace("scores.max
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks without a process for each; tests/lessons/practice/test_sandbox.py has those."""
+    """Checks without a process for each; tests/course/practice/test_sandbox.py has those."""
 
     def check(path: Path, one: Exercise, **_: object) -> Verdict:
         found = judge(path, one.slug)

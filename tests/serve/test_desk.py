@@ -21,10 +21,10 @@ from served_runs import random_model
 import jumok
 from jumok.cli import interrupts
 from jumok.config import GPTConfig
+from jumok.course.ladder.results import LadderRecord, TextFacts
+from jumok.course.ladder.rungs import LadderConfig
 from jumok.errors import ConfigError
 from jumok.files import is_locked, locked
-from jumok.lessons.ladder.results import LadderRecord, TextFacts
-from jumok.lessons.ladder.rungs import LadderConfig
 from jumok.runs.folder import RunFolder
 from jumok.runs.stopping import is_training, stop_file
 from jumok.serve.app import create_app

@@ -18,9 +18,9 @@ from served_runs import random_model
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok.course.ladder.results import LadderRecord, TextFacts
+from jumok.course.ladder.rungs import LadderConfig
 from jumok.files import locked
-from jumok.lessons.ladder.results import LadderRecord, TextFacts
-from jumok.lessons.ladder.rungs import LadderConfig
 from jumok.serve.app import create_app
 from jumok.serve.desk.folders import RunFolders
 from jumok.serve.limits import limited

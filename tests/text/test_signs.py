@@ -17,8 +17,8 @@ from jumok.cli.console import output
 from jumok.cli.console.ladder import LadderView
 from jumok.cli.fill import run_fill
 from jumok.config import BERTConfig, GPTConfig
-from jumok.lessons.ladder.run import RungStarted
-from jumok.lessons.ladder.rungs import RUNGS
+from jumok.course.ladder.run import RungStarted
+from jumok.course.ladder.rungs import RUNGS
 from jumok.models import build
 from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.runs.events import Notice, Sample

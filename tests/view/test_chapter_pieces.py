@@ -14,10 +14,10 @@ import torch
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig
-from jumok.lessons import speed
-from jumok.lessons.chapters import LANGUAGES, Language, Picture, chapter, chapters
-from jumok.lessons.notebook import notebook
-from jumok.lessons.terminal import render
+from jumok.course.chapters import speed
+from jumok.course.pages.chapter import LANGUAGES, Language, Picture, chapter, chapters
+from jumok.course.pages.notebook import notebook
+from jumok.course.pages.terminal import render
 from jumok.nn.attention import attention_weights
 from jumok.nn.positions import rotary, rotate
 

@@ -177,7 +177,7 @@ class GPTConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RungConfig(GPTConfig):
-    """A GPT with components removed, for the ladder of `jumok.lessons`: a series of models that adds them one by one.
+    """A GPT with components removed, for the ladder of `jumok.course`: a series of models that adds them one by one.
 
     With the default values it is the GPT of its family. `transformers` has no class for the others.
 

@@ -12,7 +12,7 @@ from jumok.nn.blocks import Block
 
 
 class Rung(GPT):
-    """A model of the ladder (`jumok.lessons.ladder.run`), a series that adds the components of GPT one by one.
+    """A model of the ladder (`jumok.course.ladder.run`), a series that adds the components of GPT one by one.
 
     - mixing="none" has no blocks: the embedding of each token alone predicts the next one. This is a bigram model of
       rank n_embd.

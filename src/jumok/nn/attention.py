@@ -13,7 +13,7 @@ default initialisation. It draws no other random numbers. This is guaranteed, be
 `torch.manual_seed(n)` depend on it. A model applies its own initialisation afterwards.
 
 The following calls, directly after setting the seed, reproduce such tables. Variants that no model uses are in
-`jumok.lessons`::
+`jumok.course.chapters`::
 
     three nn.Linear, one head     MultiHeadAttention(d_in, d_out, 1, project=False)(x, causal=True)
     three torch.rand matrices     projections.step_by_step(projections.layer_of(w_query, w_key, w_value), x)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.lessons.practice.comparison import Comparison, Trained
+from jumok.course.practice.comparison import Comparison, Trained
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.text import with_signs

@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.lessons.chapters import Language
-from jumok.lessons.ladder.report import table as table_of
-from jumok.lessons.ladder.results import LadderRecord
-from jumok.lessons.ladder.run import LadderEvent, RungFinished, RungStarted
-from jumok.lessons.ladder.rungs import RUNGS
-from jumok.lessons.ladder.words import say
+from jumok.course.ladder.report import table as table_of
+from jumok.course.ladder.results import LadderRecord
+from jumok.course.ladder.run import LadderEvent, RungFinished, RungStarted
+from jumok.course.ladder.rungs import RUNGS
+from jumok.course.ladder.words import say
+from jumok.course.pages.chapter import Language
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
 from jumok.training.subscribers.progress import BarView, beside_bar, clock, moving_bar, on_one_line

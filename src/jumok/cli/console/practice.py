@@ -11,11 +11,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.lessons.chapters import Language
-from jumok.lessons.practice.course import Exercise, exercises
-from jumok.lessons.practice.folder import Practice
-from jumok.lessons.practice.map import place_of
-from jumok.lessons.practice.sandbox import Verdict
+from jumok.course.pages.chapter import Language
+from jumok.course.practice.course import Exercise, exercises
+from jumok.course.practice.folder import Practice
+from jumok.course.practice.map import place_of
+from jumok.course.practice.sandbox import Verdict
 from jumok.messages import tr
 from jumok.text import with_signs
 

@@ -15,7 +15,7 @@ from jumok.cli.console.output import print_json, say
 from jumok.messages import did_you_mean, shell, tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.lessons.chapters import Chapter, Language
+    from jumok.course.pages.chapter import Chapter, Language
 
 LANGUAGE = option(
     "--lang",
@@ -95,26 +95,26 @@ def _other_commands() -> list[str]:
 
 
 def _list(language: Language, as_json: bool) -> None:
-    from jumok.lessons.chapters import chapters
+    from jumok.course.pages.chapter import chapters
 
     found = chapters(language)
     if as_json:
         print_json({"language": language, "chapters": [described(chapter) for chapter in found], "ladder": "ladder"})
         return
-    from jumok.lessons.terminal import render_list
+    from jumok.course.pages.terminal import render_list
 
     show(render_list(found, language, width=_width(), colour=in_colour()))
 
 
 def read(chapter: Chapter) -> None:
     """Show a chapter, with a pager if it is longer than the terminal."""
-    from jumok.lessons.terminal import render
+    from jumok.course.pages.terminal import render
 
     show(render(chapter, width=_width(), colour=in_colour()))
 
 
 def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool) -> None:
-    from jumok.lessons.notebook import write_notebook
+    from jumok.course.pages.notebook import write_notebook
 
     wheel = write_notebook(chapter, path, force=force)
     say(
@@ -129,7 +129,7 @@ def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool
 
 def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:
     """Open the page of a chapter in a browser."""
-    from jumok.lessons.chapter_page import ChapterPage
+    from jumok.course.pages.chapter_page import ChapterPage
 
     path = ChapterPage(chapter).show()
     say(tr("Opened {path}.", path=path), quiet=quiet)
@@ -143,7 +143,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
     Raises:
         ConfigError: there is none; the message names the command, the file or the chapter that may be meant.
     """
-    from jumok.lessons.chapters import chapter
+    from jumok.course.pages.chapter import chapter
 
     hint = did_you_mean(lesson, _other_commands())
     if Path(lesson).exists():

@@ -14,7 +14,7 @@ from jumok.cli.learn.chapter import LANGUAGE
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.lessons.chapters import Language
+    from jumok.course.pages.chapter import Language
 
 SEEDS = 1_000_000  # a seed that is drawn is below this
 
@@ -53,7 +53,7 @@ def exam(
     if names is not None and students is not None:
         raise click.UsageError(tr("--students and --names were both given; give one."))
     from jumok.config import require_range
-    from jumok.lessons.exam.sheets import MOST_STUDENTS, make_exam, read_names, write_exam
+    from jumok.course.exam.sheets import MOST_STUDENTS, make_exam, read_names, write_exam
 
     students = 1 if students is None else students
     require_range("students", students, 1, MOST_STUDENTS)

@@ -18,8 +18,8 @@ from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.lessons.chapters import Language
-    from jumok.lessons.ladder.run import LadderFinished
+    from jumok.course.ladder.run import LadderFinished
+    from jumok.course.pages.chapter import Language
 
 
 MINUTES_PER_RUNG = 1.0
@@ -79,7 +79,7 @@ def ladder(
 
 def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
     """Show the page on the ladder, and the command that trains it."""
-    from jumok.lessons.chapters import ladder_page
+    from jumok.course.pages.chapter import ladder_page
 
     page = ladder_page(language)
     if as_json:
@@ -117,9 +117,9 @@ def run_ladder(
     """
     busy = sleep_where_busy()
     from jumok.cli.console.ladder import LadderView, show_ladder
-    from jumok.lessons.ladder.results import command_of
-    from jumok.lessons.ladder.run import Ladder, LadderFinished, default_folder
-    from jumok.lessons.ladder.rungs import LadderConfig
+    from jumok.course.ladder.results import command_of
+    from jumok.course.ladder.run import Ladder, LadderFinished, default_folder
+    from jumok.course.ladder.rungs import LadderConfig
 
     config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
     text = read_texts(texts, reading) if texts else stories_text()

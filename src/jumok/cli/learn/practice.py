@@ -16,10 +16,10 @@ from jumok.errors import LessonError
 from jumok.messages import shell, tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.lessons.chapters import Language
-    from jumok.lessons.practice.course import Exercise
-    from jumok.lessons.practice.folder import Practice
-    from jumok.lessons.practice.sandbox import Verdict
+    from jumok.course.pages.chapter import Language
+    from jumok.course.practice.course import Exercise
+    from jumok.course.practice.folder import Practice
+    from jumok.course.practice.sandbox import Verdict
 
 FOLDER = "practice"
 MAP = "map.svg"  # in the folder
@@ -48,9 +48,9 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     the progress. Open it in a browser.
     """
     from jumok.cli.console.practice import show_course
-    from jumok.lessons.practice.course import exercise, exercises
-    from jumok.lessons.practice.folder import Practice
-    from jumok.lessons.practice.map import part_of
+    from jumok.course.practice.course import exercise, exercises
+    from jumok.course.practice.folder import Practice
+    from jumok.course.practice.map import part_of
 
     chosen = language or users_language()
     course = Practice(folder or _folder())
@@ -103,7 +103,7 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
     FILE is a file, or the number or the name of an exercise. Without a FILE, all exercises that were begun are checked.
     The exit code is 0 if all is right, and 1 otherwise.
     """
-    from jumok.lessons.practice.folder import Practice
+    from jumok.course.practice.folder import Practice
 
     chosen = language or users_language()
     if file is not None:
@@ -144,7 +144,7 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
 
     Each exercise has three hints, from a direction to nearly the code.
     """
-    from jumok.lessons.practice.folder import Practice
+    from jumok.course.practice.folder import Practice
 
     chosen = language or users_language()
     one, path = located(file)
@@ -173,7 +173,7 @@ def solution(file: str, language: Language | None, as_json: bool, quiet: bool) -
     The file must have been checked at least once with something of your own in it.
     """
     from jumok.cli.console.practice import show_code
-    from jumok.lessons.practice.folder import Practice
+    from jumok.course.practice.folder import Practice
 
     one, path = located(file)
     if not Practice(path.parent).progress[one.slug].attempts:
@@ -191,7 +191,7 @@ def _check(
 ) -> dict[str, Any]:
     """Check a file, record the attempt and show the verdict. Returns the verdict as --json has it."""
     from jumok.cli.console.practice import show_verdict
-    from jumok.lessons.practice.sandbox import check as run
+    from jumok.course.practice.sandbox import check as run
 
     verdict = run(path, one)
     try:
@@ -255,7 +255,7 @@ def _changed(path: Path) -> tuple[int, int] | None:
 
 def _draw_map(course: Practice, language: Language) -> Path:
     """Draw the map with the progress, and return its path."""
-    from jumok.lessons.practice.map import draw_map
+    from jumok.course.practice.map import draw_map
 
     path = course.path / MAP
     done = {slug for slug, entry in course.progress.items() if entry.right}
@@ -265,13 +265,13 @@ def _draw_map(course: Practice, language: Language) -> Path:
 
 def _folder() -> Path:
     """The folder of the exercises: the current one if it holds their progress, else `practice`."""
-    from jumok.lessons.practice.folder import PROGRESS
+    from jumok.course.practice.folder import PROGRESS
 
     return Path() if Path(PROGRESS).exists() else Path(FOLDER)
 
 
 def _existing() -> Practice:
-    from jumok.lessons.practice.folder import PROGRESS, Practice
+    from jumok.course.practice.folder import PROGRESS, Practice
 
     folder = _folder()
     if not (folder / PROGRESS).exists():
@@ -285,7 +285,7 @@ def _existing() -> Practice:
 
 def located(file: str) -> tuple[Exercise, Path]:
     """The exercise of a file, a number or a name, and the reader's file."""
-    from jumok.lessons.practice.course import exercise
+    from jumok.course.practice.course import exercise
 
     one = exercise(file)
     path = Path(file)

@@ -24,7 +24,7 @@ def script(as_json: bool, quiet: bool) -> None:
 
     The file needs nothing but PyTorch. With the same parameters it computes what the classic GPT of jumok computes.
     """
-    source = resources.files("jumok.lessons").joinpath("gpt_script.py").read_text(encoding="utf-8")
+    source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
     if as_json:
         print_json({"script": source})
     else:

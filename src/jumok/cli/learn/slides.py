@@ -13,7 +13,7 @@ from jumok.cli.learn.chapter import LANGUAGE, described
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.lessons.chapters import Language
+    from jumok.course.pages.chapter import Language
 
 
 @click.command(
@@ -35,9 +35,9 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
     Paragraphs are shortened; their full text is in the speaker notes. The answer to a question is on the slide after
     it.
     """
-    from jumok.lessons.chapters import chapter
-    from jumok.lessons.deck import deck
-    from jumok.lessons.new_files import write_new
+    from jumok.course.pages.chapter import chapter
+    from jumok.course.pages.deck import deck
+    from jumok.course.pages.new_files import write_new
 
     found = chapter(lesson, language or users_language())
     path = out or Path(f"{found.path.stem}.md")

@@ -17,7 +17,7 @@ from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr
 
 if TYPE_CHECKING:
-    from jumok.lessons.practice.comparison import Comparison, Trained
+    from jumok.course.practice.comparison import Comparison, Trained
 
 MINUTES = 1.0
 
@@ -64,9 +64,9 @@ def use(
         raise click.UsageError(tr("--minutes and --steps were both given; give one."))
     began = time.monotonic()
     busy = sleep_where_busy()
-    from jumok.lessons.practice.comparison import Comparison
-    from jumok.lessons.practice.own_parts import read_part
-    from jumok.view.lesson_pictures import draw_lines
+    from jumok.course.pictures import draw_lines
+    from jumok.course.practice.comparison import Comparison
+    from jumok.course.practice.own_parts import read_part
 
     path = Path(file) if Path(file).is_file() else located(file)[1]
     part = read_part(path)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jumok.config import count_parameters
+from jumok.course.ladder import results
+from jumok.course.ladder.run import LOCK_FILE
 from jumok.errors import JumokError, RunError
 from jumok.files import is_locked
-from jumok.lessons.ladder import results
-from jumok.lessons.ladder.run import LOCK_FILE
 from jumok.messages import message
 from jumok.runs.config import model_config_of, parse_config
 from jumok.runs.stopping import is_training

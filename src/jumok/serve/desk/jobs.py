@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jumok.lessons.ladder.results import LadderRecord
-from jumok.lessons.ladder.run import STOP_FILE
+from jumok.course.ladder.results import LadderRecord
+from jumok.course.ladder.run import STOP_FILE
 from jumok.messages import Language, message
 from jumok.runs.stopping import is_training, stop_file
 from jumok.serve.desk.bodies import LadderBody, PlanBody, StartBody

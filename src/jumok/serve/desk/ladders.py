@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jumok.lessons.ladder.results import LadderRecord
-from jumok.lessons.ladder.rungs import RUNGS
+from jumok.course.ladder.results import LadderRecord
+from jumok.course.ladder.rungs import RUNGS
 from jumok.serve.desk.curves import JSON, thinned
 from jumok.serve.desk.folders import RunFolders, ladder_is_running
 

@@ -1,6 +1,6 @@
 // @ts-check
 // The sums of the pieces in the chapters. Names and shapes are those of jumok.nn.attention, jumok.nn.positions and
-// jumok.lessons.speed; vectors and matrices are plain arrays, because every number of them is shown.
+// jumok.course.chapters.speed; vectors and matrices are plain arrays, because every number of them is shown.
 
 /** @typedef {number[]} Vector */
 /** @typedef {number[][]} Matrix */

@@ -1,0 +1,1 @@
+"""The course: chapters, exercises with their checks, the ladder, drawings and exams."""

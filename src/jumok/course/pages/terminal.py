@@ -1,0 +1,219 @@
+"""A chapter or the list of chapters as text for a terminal: in colour, or plain for a file or a pipe.
+
+Widths are in terminal columns; a Hangul syllable takes two.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from html import unescape
+
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, TableDataElement
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from jumok.course.pages.chapter import Chapter, Code, Language, Picture, Prose, Question, offline
+
+WIDEST = 96  # columns; longer lines are hard to follow
+
+_NUMBER = re.compile(r"\d+\. ")
+_INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+# rich's default backgrounds and underlines suit only dark terminals.
+_THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
+_LADDER = {  # title and question
+    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어드는가?"),
+    "en": ("The ladder", "How much does each part improve the predictions for your own text?"),
+}
+_COMMANDS = {  # shown under the list
+    "ko": {
+        "jumok learn 3": "3장 읽기",
+        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
+        "jumok learn practice": "연습 파일 만들기",
+        "jumok learn script > gpt.py": "한 파일로 된 GPT 저장하기",
+        "jumok learn ladder": "사다리 설명 읽기",
+        "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
+    },
+    "en": {
+        "jumok learn 3": "read chapter 3",
+        "jumok learn 3 --notebook 3.ipynb": "save it as a notebook",
+        "jumok learn practice": "write the files of the exercises",
+        "jumok learn script > gpt.py": "save a GPT in one file",
+        "jumok learn ladder": "read about the ladder",
+        "jumok learn ladder novel.txt": "run the ladder on your own text",
+    },
+}
+_PICTURE = {"ko": "그림", "en": "Picture"}
+_ANSWERS = {"ko": "답", "en": "Answers"}
+
+
+def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
+    """A chapter as text.
+
+    Args:
+        chapter: the chapter.
+        width: columns of the terminal; lines of prose have at most 96. Lines of code and output are not broken, so
+            that they can be copied. Answers stand after the last of several questions.
+        colour: whether to use ANSI codes for colours and bold text; without them, code in prose has its backquotes.
+    """
+    console = _console(width, colour)
+    asked: list[Question] = []  # the questions since the last other part
+    for part in [*chapter.parts(), None]:
+        if isinstance(part, Question):
+            asked.append(part)
+            continue
+        pieces = [*(_questions(asked, chapter.language, colour) if asked else ())]
+        pieces += [] if part is None else [*_pieces(part, chapter.language, colour), Text("")]
+        asked = []
+        for piece in pieces:
+            console.print(piece, soft_wrap=isinstance(piece, _WholeLines), crop=False)
+    return _printed(console)
+
+
+def render_list(chapters: Sequence[Chapter], language: Language, *, width: int = 80, colour: bool = False) -> str:
+    """All chapters with their questions, the ladder, and further commands. Arguments as for `render`."""
+    console = _console(width, colour)
+    contents = _table()
+    for chapter in chapters:
+        contents.add_row(str(chapter.number), _entry(chapter.title, chapter.slug, chapter.question))
+    title, question = _LADDER[language]
+    contents.add_row("↑", _entry(title, "ladder", question))
+    console.print(contents)
+    console.print()
+    commands = _table()
+    for command, meaning in _COMMANDS[language].items():
+        commands.add_row(command, Text(meaning, style="dim"))
+    console.print(commands)
+    return _printed(console)
+
+
+def _table() -> Table:
+    """Two columns without lines."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", style="bold")
+    table.add_column(overflow="fold")
+    return table
+
+
+class _LeftHeading(Heading):
+    """A heading that is aligned left and underlined; rich would centre it, which is hard to see in plain text."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        if self.tag != "h1":
+            yield Text("")
+        yield self.text
+        yield Rule(characters="═" if self.tag == "h1" else "─", style="dim")
+
+
+class _WholeCell(TableDataElement):
+    """A table cell that breaks lines without dropping text.
+
+    When rich removes the space at the end of a broken line, it counts characters instead of columns. A Hangul syllable
+    takes two columns, so the space stays, the line is too long, and its last word is replaced by an ellipsis.
+    """
+
+    def __init__(self, justify: JustifyMethod) -> None:
+        super().__init__(justify)
+        self.content.overflow = "fold"
+
+
+class _WholeCode(CodeBlock):
+    """A fence in another language, such as a command: its lines are not broken, so that they can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = _indented(str(self.text).rstrip("\n"), "" if console.color_system else "    ")
+        yield Text(code, style="markdown.code", no_wrap=True, overflow="ignore")
+
+
+class _Prose(Markdown):
+    """Markdown with left-aligned headings, complete tables and whole lines of code."""
+
+    elements = {  # noqa: RUF012  # as rich declares it
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _WholeCode,
+        "td_open": _WholeCell,
+        "th_open": _WholeCell,
+    }
+
+
+class _WholeLines(Text):
+    """Lines that are not broken here, so that code, output and paths can be copied."""
+
+
+def _markdown(text: str, colour: bool, style: str = "none") -> _Prose:
+    text = offline(text)
+    return _Prose(text if colour else _INLINE_CODE.sub(r"`` `\1` ``", text), hyperlinks=False, style=style)
+
+
+def _questions(asked: Sequence[Question], language: Language, colour: bool) -> Iterator[RenderableType]:
+    """All questions, and then all answers, so that a reader can think first."""
+    for each in asked:
+        yield _markdown(unescape(re.sub(r"</?code>", "`", each.question)), colour)
+    yield Text(f"\n{_ANSWERS[language]}", style="bold")
+    for each in asked:
+        yield _markdown(_numbered(each), colour, style="dim")
+    yield Text("")
+
+
+def _numbered(asked: Question) -> str:
+    """The answer with the number of its question, as an item of a Markdown list."""
+    number = _NUMBER.match(asked.question)
+    if number is None:
+        return asked.answer
+    return number[0] + asked.answer.replace("\n", "\n" + " " * len(number[0]))
+
+
+def _pieces(part: Prose | Code | Picture, language: Language, colour: bool) -> Iterator[RenderableType]:
+    match part:
+        case Prose():
+            yield _markdown(part.text, colour)
+        case Code():
+            code = part.source.rstrip("\n")
+            if colour:  # at the margin, so that it runs as it is copied
+                yield _WholeLines.assemble(
+                    Syntax("", "python", theme="ansi_light", background_color="default").highlight(code)
+                )
+            else:
+                yield _WholeLines(_indented(code, "    "))
+            if part.shown:
+                yield Text("")
+                yield _WholeLines(_indented(part.shown.rstrip("\n"), "    │ "), style="dim")
+        case Picture():
+            yield Text.assemble((f"[{_PICTURE[language]}] ", "bold"), part.title)
+            yield _WholeLines(f"    {part.path}", style="dim")
+
+
+def _entry(title: str, name: str, question: str) -> Text:
+    return Text.assemble((title, "bold"), (f"  {name}\n", "dim"), question)
+
+
+def _indented(text: str, margin: str) -> str:
+    return "\n".join(f"{margin}{line}".rstrip() for line in text.split("\n"))
+
+
+def _console(width: int, colour: bool) -> Console:
+    """A console that writes to a string, in 256 colours or in none."""
+    return Console(
+        file=io.StringIO(),
+        width=min(width, WIDEST),
+        force_terminal=colour,
+        color_system="256" if colour else None,
+        no_color=not colour,
+        theme=_THEME,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+def _printed(console: Console) -> str:
+    """The printed text without trailing spaces and without empty lines at its start and end."""
+    assert isinstance(console.file, io.StringIO)  # `_console` made it
+    lines = [line.rstrip() for line in console.file.getvalue().split("\n")]
+    return "\n".join(lines).strip("\n") + "\n"

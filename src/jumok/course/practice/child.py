@@ -1,0 +1,157 @@
+"""The process that checks one file:   python -m jumok.course.practice.child FILE EXERCISE RESULT SECONDS
+
+It writes its verdict to RESULT as JSON: {"status", "right": [words], "faults": [{"words", "mistake", "line"}]}. Words
+are {"ko", "en"}. RESULT.where gets the stack if SECONDS pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jumok.course.practice.carry import REPLACED, USED, is_open, load, read
+from jumok.course.practice.checking import Checks, Code, Wrong
+from jumok.course.practice.course import Words, exercise
+from jumok.course.practice.known_errors import explained, line_of
+from jumok.course.practice.ready_made import require_own_code
+
+MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
+
+
+def main(path: Path, slug: str, result: Path, seconds: float) -> None:
+    """Check a file and write the verdict."""
+    _limit_memory()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    _checks(slug)  # imported before the time begins
+    with result.with_name(result.name + ".where").open("w", encoding="utf-8") as where:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=where)
+        verdict = judge(path, slug)
+        faulthandler.cancel_dump_traceback_later()
+    result.write_text(json.dumps(verdict), encoding="utf-8")
+
+
+def judge(path: Path, slug: str) -> dict[str, Any]:
+    """Run a file and its checks in this process.
+
+    Where a check fails and the file uses earlier files of the reader, the checks run again with jumok's solutions in
+    their place. So an earlier file is blamed only if this one is right with them.
+    """
+    first = _judged(path, slug)
+    used = set(USED)
+    if first["status"] != "wrong" or not used:
+        return first
+    alone = _judged(path, slug, replaced=used)
+    if alone["status"] != "right":
+        return alone
+    # One wrong file: also those that use it help if they are replaced, and they come later.
+    at_fault = [file for file in sorted(used) if _judged(path, slug, replaced={file})["status"] == "right"][:1]
+    if not at_fault:  # several
+        at_fault = [file for file in sorted(used) if _judged(path, slug, replaced=used - {file})["status"] != "right"]
+    files = at_fault or sorted(used)  # or several of them together
+    values = {"files": ", ".join(files), "commands": ", ".join(f"`jumok learn check {file}`" for file in files)}
+    words = Words(EARLIER.said("ko", **values), EARLIER.said("en", **values))
+    known = [fault for fault in first["faults"] if fault["mistake"] not in (None, "earlier-exercise")]
+    return {**first, "faults": [_fault(words, "earlier-file", None), *known]}
+
+
+def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[str, Any]:
+    """Run a file and its checks. replaced: the earlier files of the reader in whose place jumok's solutions stand."""
+    right: list[dict[str, str]] = []
+    faults: list[dict[str, Any]] = []
+    USED.clear()
+    REPLACED.clear()
+    REPLACED.update(replaced)
+    with _noted(faults, path):
+        source = _source(path)
+        module = load(path, source)
+    for name, check in {} if faults else _checks(slug).items():
+        if faults and not name:
+            break
+        with _noted(faults, path, name):
+            for words in check(Code(module)):
+                right.append(vars(words))
+    if not faults:
+        with _noted(faults, path):
+            require_own_code(slug, source)
+    is_left = bool(faults) and all(fault["mistake"] == NOT_WRITTEN for fault in faults)
+    return {"status": "open" if is_left else "wrong" if faults else "right", "right": right, "faults": faults}
+
+
+@contextlib.contextmanager
+def _noted(faults: list[dict[str, Any]], path: Path, function: str = "") -> Iterator[None]:
+    """Add what goes wrong in the block to the faults. function: of the file; its name then stands before the words."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and RecursionError, too: the reader's code may raise anything
+        reason: BaseException | None = error
+        if isinstance(error, Wrong):
+            words, mistake, reason = error.words, error.mistake, error.__cause__
+        elif isinstance(error, NotImplementedError) and is_open(read(path)):
+            words, mistake = OPEN, NOT_WRITTEN
+        else:
+            words, mistake = explained(error)
+        if function:
+            words = Words(f"{function}: {words.ko}", f"{function}: {words.en}")
+        faults.append(_fault(words, mistake, line_of(reason, path)))
+
+
+def _fault(words: Words, mistake: str | None, line: int | None) -> dict[str, Any]:
+    return {"words": vars(words), "mistake": mistake, "line": line}
+
+
+def _source(path: Path) -> str:
+    try:
+        source = read(path)
+    except UnicodeDecodeError:
+        raise Wrong(NOT_UTF8, mistake="encoding") from None
+    if not source.strip():
+        raise Wrong(EMPTY, mistake="empty-file", file=path.name)
+    return source
+
+
+def _checks(slug: str) -> Checks:
+    """The checks of an exercise by the functions of its file; "" for the only one, and for all functions together."""
+    module = importlib.import_module(f"jumok.course.practice.checks.{exercise(slug).part}")
+    found = getattr(module, slug)
+    return found if isinstance(found, Mapping) else {"": found}
+
+
+NOT_WRITTEN = "not-written"
+EARLIER = Words(
+    "이 파일은 맞지만, 이 파일이 쓰는 앞의 파일이 틀렸습니다: {files}. 그 파일을 먼저 확인하세요: {commands}",
+    "This file is right, but a file that it uses is wrong: {files}. Check that one first: {commands}",
+)
+EMPTY = Words(
+    "파일이 비어 있습니다. `jumok learn practice --restore {file}`로 다시 받으세요.",
+    "The file is empty. Get it back with `jumok learn practice --restore {file}`.",
+)
+NOT_UTF8 = Words(
+    "파일의 인코딩이 UTF-8이 아닙니다. 편집기에서 UTF-8로 저장하세요.",
+    "The file is not encoded in UTF-8. Save it as UTF-8 in your editor.",
+)
+OPEN = Words("아직 채우지 않은 부분이 있습니다.", "A part of the file is not written yet.")
+
+
+def _limit_memory() -> None:
+    """Limit the address space, where the system can: Linux."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,97 @@
+"""The list of exercises, and what all of them have in common."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from jumok.course.practice.course import HERE, PARTS, Exercise, exercise, exercises
+from jumok.errors import ConfigError
+
+ALL = pytest.mark.parametrize("one", exercises(), ids=lambda one: one.slug)
+
+
+@ALL
+def test_the_solution_passes(one: Exercise, judged) -> None:
+    verdict = judged(one.slug)
+    assert verdict["status"] == "right", verdict
+    assert verdict["right"]
+
+
+@ALL
+def test_the_template_has_a_hole_and_is_open(one: Exercise, judged, tmp_path: Path) -> None:
+    from jumok.course.practice.child import judge
+
+    assert one.template.count("raise NotImplementedError") >= 1
+    assert "<solution>" not in one.template + one.solution
+    path = tmp_path / one.file
+    path.write_text(one.template, encoding="utf-8")
+    assert judge(path, one.slug)["status"] == "open"
+
+
+@ALL
+def test_the_task_and_the_hints_are_in_both_languages(one: Exercise) -> None:
+    assert len(one.hints) == 3
+    for words in (one.title, one.task, *one.hints):
+        assert any("가" <= c <= "힣" for c in words.ko)
+        assert words.en
+        assert not any("가" <= c <= "힣" for c in words.en)
+
+
+@ALL
+def test_an_empty_file_is_explained(one: Exercise, tmp_path: Path) -> None:
+    from jumok.course.practice.child import judge
+
+    path = tmp_path / one.file
+    path.write_text("\n", encoding="utf-8")
+    assert judge(path, one.slug)["faults"][0]["mistake"] == "empty-file"
+
+
+@ALL
+def test_a_result_of_none_is_explained(one: Exercise, tmp_path: Path) -> None:
+    """A file whose functions and methods return nothing is wrong, and no exception of the check passes."""
+    from jumok.course.practice.child import judge
+
+    path = tmp_path / one.file
+    path.write_text(one.template.replace("raise NotImplementedError", "return None"), encoding="utf-8")
+    assert judge(path, one.slug)["status"] == "wrong"
+
+
+def mistakes(part: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The exercise, the name and the replacements in the solution of each mistake that the tests of a part list."""
+    return importlib.import_module(f"mistakes_{part}").MISTAKES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slug", "mistake", "replacements"),
+    [pytest.param(*each, id=f"{each[0]}-{each[1]}") for part in PARTS for each in mistakes(part)],
+)
+def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: list[tuple[str, str]]) -> None:
+    torch.manual_seed(0)
+    verdict = judged(slug, *replacements)
+    assert (verdict["status"], verdict["faults"][0]["mistake"]) == ("wrong", mistake), verdict
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_known_mistake_has_a_test(part: str) -> None:
+    """The names of mistakes in the checks of a part are those in its test."""
+    declared = set()
+    for node in ast.walk(ast.parse((HERE / "checks" / f"{part}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "Mistake":
+                declared.add(node.args[0].value)
+            declared |= {
+                k.value.value for k in node.keywords if k.arg == "mistake" and isinstance(k.value, ast.Constant)
+            }
+    assert declared <= {mistake for _, mistake, _ in mistakes(part)}
+
+
+def test_an_exercise_is_found_by_number_name_and_file() -> None:
+    assert exercise("1") == exercise("shapes") == exercise("practice/01_shapes.py") == exercises()[0]
+    with pytest.raises(ConfigError, match=r"no exercise 'sofmax'.*softmax"):
+        exercise("sofmax")

@@ -1,0 +1,273 @@
+"""Chapter 4: masking by hand equals the seam, with -inf and with loops; the mistakes are mistakes."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.course.chapters.masked_attention import (
+    causal_attention_by_loop,
+    causal_weights,
+    drop,
+    influence,
+    mask_scores,
+    masked_weights,
+    weights_masked_after,
+    weights_masked_before,
+)
+from jumok.course.chapters.projections import step_by_step
+from jumok.nn.attention import MultiHeadAttention, attention_weights, causal_mask
+from jumok.nn.layers import Dropout
+
+FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (1, 6, 3), (3, 4, 7)], ids=str)  # (T, C) or (B, T, C)
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    atol = 1e-12 if expected.dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+def one_head(d_in: int, dtype: torch.dtype, seed: int = 1, **options: Any) -> MultiHeadAttention:
+    torch.manual_seed(seed)
+    return MultiHeadAttention(d_in, 2 * d_in - 1, 1, **options).to(dtype)
+
+
+def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+
+
+# --- equal to production ---
+
+
+@DTYPES
+@pytest.mark.parametrize(("t", "s"), [(1, 1), (5, 5), (1, 4), (3, 7), (5, 2)])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_all_ways_of_masking_are_the_seam(heads: int, t: int, s: int, dtype: torch.dtype) -> None:
+    """Also with fewer or more queries than keys; more leave the first rows empty, where only one way has no NaN."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, heads, t, 3, dtype=dtype), torch.randn(2, heads, s, 3, dtype=dtype)
+    scores, mask = scaled_scores(q, k), causal_mask(t, s)
+    expected = attention_weights(q, k, causal=True)
+    close(masked_weights(scores, mask), expected)
+    full = mask.any(dim=-1)
+    for way in (weights_masked_before, weights_masked_after):
+        weights = way(scores, mask)
+        close(weights[..., full, :], expected[..., full, :])
+        assert weights[..., ~full, :].isnan().all()
+
+
+@DTYPES
+@pytest.mark.parametrize("seed", range(3))
+def test_any_mask_before_or_after_the_softmax(seed: int, dtype: torch.dtype) -> None:
+    """Not only the triangle: the cancelling works for whatever is masked."""
+    torch.manual_seed(seed)
+    q, k = torch.randn(2, 4, 5, 3, dtype=dtype), torch.randn(2, 4, 6, 3, dtype=dtype)
+    mask = torch.rand(2, 1, 5, 6) < 0.5
+    mask[..., 0] = True
+    scores, expected = scaled_scores(q, k), attention_weights(q, k, mask)
+    for way in (weights_masked_before, weights_masked_after, masked_weights):
+        close(way(scores, mask), expected)
+
+
+@DTYPES
+@SHAPES
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_head_by_steps_equals_the_layer(bias: bool, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    attention = one_head(shape[-1], dtype, qkv_bias=bias, project=bias)
+    x = torch.randn(shape, dtype=dtype)
+    close(causal_attention_by_loop(attention, x), attention(x, causal=True))
+    head = causal_weights(attention, x) @ attention.v_proj(x)
+    close(head if attention.o_proj is None else attention.o_proj(head), attention(x, causal=True))
+
+
+@DTYPES
+def test_empty_rows_are_zero_and_a_nan_stays(dtype: torch.dtype) -> None:
+    scores = torch.zeros(3, 3, dtype=dtype)
+    scores[2, 1] = float("nan")
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    mask[0] = False
+    weights = masked_weights(scores, mask)
+    assert weights[0].tolist() == [0, 0, 0]
+    close(weights[1], torch.full((3,), 1 / 3, dtype=dtype))
+    assert weights[2].isnan().all()
+
+
+def test_masking_after_the_softmax_loses_scores_far_below_a_forbidden_one() -> None:
+    """Equal on paper, not in float32: the softmax over everything leaves exp(-200) = 0 to share out."""
+    scores, mask = torch.tensor([[1.0, 0.0, 200.0]]), torch.tensor([[True, True, False]])
+    assert weights_masked_after(scores, mask).isnan().all()
+    close(weights_masked_before(scores, mask), F.softmax(torch.tensor([[1.0, 0.0, -torch.inf]]), dim=-1))
+
+
+@DTYPES
+def test_masking_by_zero_is_a_mistake(dtype: torch.dtype) -> None:
+    """A score of 0 is not "nothing": exp(0) = 1 takes its share."""
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 1, 4, 3, dtype=dtype), torch.randn(1, 1, 4, 3, dtype=dtype)
+    mask = causal_mask(4, 4)
+    wrong = (scaled_scores(q, k) * mask).softmax(dim=-1)
+    assert (wrong[..., ~mask] > 0.01).all()
+
+
+# --- dropout ---
+
+
+@DTYPES
+@pytest.mark.parametrize("rate", [0.25, 0.5, 0.75])  # multiples of 1/256, which production keeps exactly on CPUs
+def test_drop_is_what_both_dropouts_do(rate: float, dtype: torch.dtype) -> None:
+    """The same seed keeps the same elements, whatever the values are; the rest is `drop`."""
+    torch.manual_seed(0)
+    weights = torch.rand(3, 5, 7, dtype=dtype).softmax(dim=-1)
+    for dropout in (Dropout(rate).train(), lambda x: F.dropout(x, rate)):
+        torch.manual_seed(3)
+        kept = dropout(torch.ones_like(weights)) != 0
+        torch.manual_seed(3)
+        close(drop(weights, kept, rate), dropout(weights))
+        assert kept.any()
+        assert not kept.all()
+
+
+@DTYPES
+def test_a_layer_in_training_drops_weights(dtype: torch.dtype) -> None:
+    """Not outputs: what is dropped is a whole connection between two positions."""
+    attention = one_head(3, dtype, project=False, dropout=0.5).train()
+    x = torch.randn(2, 6, 3, dtype=dtype)
+    weights = causal_weights(attention, x)
+    torch.manual_seed(4)
+    out = attention(x, causal=True)
+    torch.manual_seed(4)
+    kept = attention.attend.dropout(torch.ones(2, 1, 6, 6)) != 0
+    close(out, drop(weights, kept[:, 0], 0.5) @ attention.v_proj(x))
+    assert not torch.allclose(out, attention.eval()(x, causal=True))
+
+
+def test_drop_keeps_the_expectation() -> None:
+    """The mean over draws is within five standard errors of what came in."""
+    torch.manual_seed(0)
+    rate, draws = 0.3, 20_000
+    weights = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64)
+    kept = torch.rand(draws, 3) >= rate
+    mean = drop(weights.expand(draws, 3), kept, rate).mean(dim=0)
+    error = weights * (rate / (1 - rate) / draws) ** 0.5
+    assert ((mean - weights).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1, 2.0])
+def test_an_impossible_rate_is_named(rate: float) -> None:
+    with pytest.raises(ValueError, match=rf"rate={rate} is out of range"):
+        drop(torch.ones(2), torch.ones(2, dtype=torch.bool), rate)
+
+
+# --- influence ---
+
+
+@DTYPES
+@SHAPES
+def test_influence_finds_the_triangle(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    attention = one_head(shape[-1], dtype)
+    x, t = torch.randn(shape, dtype=dtype), shape[-2]
+    assert torch.equal(influence(lambda y: attention(y, causal=True), x), causal_mask(t, t))
+    assert influence(attention, x).all()
+
+
+def test_influence_sees_through_a_norm() -> None:
+    """Adding 1 to a whole position was invisible behind a LayerNorm, which takes the mean away."""
+    norm = nn.LayerNorm(4, dtype=torch.float64)
+    assert torch.equal(influence(norm, torch.randn(3, 4, dtype=torch.float64)), torch.eye(3, dtype=torch.bool))
+
+
+def test_influence_finds_a_leak_that_the_mask_does_not_show() -> None:
+    """An output moved by one position, as in a target shifted the wrong way."""
+    attention = one_head(3, torch.float64)
+    leak = influence(lambda y: attention(y, causal=True).roll(-1, dims=-2), torch.randn(4, 3, dtype=torch.float64))
+    assert leak.tolist() == causal_mask(4, 4).roll(-1, dims=0).tolist()
+
+
+# --- wrong use ---
+
+
+@pytest.mark.parametrize("function", [causal_weights, causal_attention_by_loop])
+def test_one_head_is_asked_for(function: Any) -> None:
+    with pytest.raises(ValueError, match=r"n_head=2; jumok\.course\.chapters\.heads takes any number"):
+        function(MultiHeadAttention(4, 4, 2), torch.randn(3, 4))
+    with pytest.raises(ValueError, match="make the layer without qk_norm"):
+        function(MultiHeadAttention(4, 4, 1, qk_norm=1e-6), torch.randn(3, 4))
+
+
+# --- published tables ---
+
+
+@pytest.fixture
+def layer_and_table(published: dict[str, Any]) -> tuple[MultiHeadAttention, Tensor, dict[str, Any]]:
+    torch.manual_seed(789)
+    attention = MultiHeadAttention(3, 2, 1, project=False)
+    return attention, torch.tensor(published["inputs"]), published["self_attention_linear"]
+
+
+def numbers(table: list[list[Any]]) -> Tensor:
+    return torch.tensor([[float(value) for value in row] for row in table])
+
+
+def test_table_of_masked_scores(layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]]) -> None:
+    attention, x, table = layer_and_table
+    masked = mask_scores(step_by_step(attention, x).scores, causal_mask(6, 6))
+    torch.testing.assert_close(masked, numbers(table["masked_scores"]), **FOUR_DECIMALS)
+
+
+@pytest.mark.parametrize("way", [weights_masked_before, weights_masked_after, masked_weights])
+def test_table_of_causal_weights(layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]], way: Any) -> None:
+    attention, x, table = layer_and_table
+    expected = numbers(table["causal_weights"])
+    torch.testing.assert_close(causal_weights(attention, x), expected, **FOUR_DECIMALS)
+    torch.testing.assert_close(way(step_by_step(attention, x).scaled, causal_mask(6, 6)), expected, **FOUR_DECIMALS)
+
+
+def test_tables_of_dropout(
+    published: dict[str, Any], layer_and_table: tuple[MultiHeadAttention, Tensor, dict[str, Any]]
+) -> None:
+    """What is kept may differ from platform to platform, but for that of the tables; what becomes of it may not."""
+    attention, x, _ = layer_and_table
+    weights = causal_weights(attention, x)
+    torch.manual_seed(123)
+    of_ones = F.dropout(torch.ones(6, 6), 0.5)
+    torch.manual_seed(123)
+    of_weights = F.dropout(weights, 0.5)
+    assert set(of_ones.unique().tolist()) == {0.0, 2.0}
+    close(drop(weights, of_ones != 0, 0.5), of_weights)
+    # With the published choice of elements instead of this platform's:
+    kept = numbers(published["dropout"]["of_ones"]) != 0
+    expected = numbers(published["dropout"]["of_causal_weights"])
+    torch.testing.assert_close(drop(weights, kept, 0.5), expected, rtol=0, atol=1.01e-4)  # twice a rounded number
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        assert torch.equal(of_ones != 0, kept)
+        torch.testing.assert_close(of_weights, expected, rtol=0, atol=1.01e-4)
+
+
+@pytest.mark.parametrize(("seed", "length", "d_in", "d_out"), [(1, 6, 3, 2), (42, 9, 5, 7), (2024, 1, 4, 4)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_other_tables_made_the_same_way(seed: int, length: int, d_in: int, d_out: int, bias: bool) -> None:
+    """Another seed, other sizes, a batch: plain torch, written out, is what the published table is made of."""
+    torch.manual_seed(seed)
+    query, key, value = (nn.Linear(d_in, d_out, bias=bias) for _ in range(3))
+    x = torch.randn(2, length, d_in)
+    scores = query(x) @ key(x).transpose(1, 2)
+    hidden = torch.triu(torch.ones(length, length), diagonal=1).bool()
+    masked = scores.masked_fill(hidden, -torch.inf)
+    weights = torch.softmax(masked / d_out**0.5, dim=-1)
+
+    torch.manual_seed(seed)
+    attention = MultiHeadAttention(d_in, d_out, 1, project=False, qkv_bias=bias)
+    close(mask_scores(step_by_step(attention, x).scores, causal_mask(length, length)), masked)
+    close(causal_weights(attention, x), weights)
+    close(attention(x, causal=True), weights @ value(x))
+    torch.manual_seed(seed)
+    dropped = F.dropout(weights, 0.5)
+    torch.manual_seed(seed)
+    close(F.dropout(causal_weights(attention, x), 0.5), dropped)

@@ -1,0 +1,1031 @@
+"""The ladder: rungs that differ in one thing each, a climb that survives what it meets, and what is said at the end."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import csv
+import dataclasses
+import itertools
+import json
+import os
+import re
+import shlex
+import signal
+import string
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.cells import cell_len
+
+import jumok
+from conftest import Jumok
+from jumok import text as reader
+from jumok.cli.console.ladder import LadderView, show_ladder
+from jumok.config import Frame, GPTConfig, configure, resolve
+from jumok.course.ladder import report, rungs
+from jumok.course.ladder import results as results_module
+from jumok.course.ladder import run as ladder_module
+from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
+from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
+from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig
+from jumok.course.ladder.verdicts import verdict
+from jumok.course.ladder.words import words
+from jumok.course.pages.chapter import LANGUAGES, Code, Language, Picture, check, ladder_page
+from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
+from jumok.interop.huggingface.convert import to_hf
+from jumok.runs.events import Finish, Notice, Save, Step
+from jumok.runs.folder import RunFolder
+from jumok.text import Text
+from jumok.training.loop import Loop
+from jumok.training.settings import configurations
+from jumok.training.trainer import Trainer
+from jumok.view import training_pictures as pictures
+from jumok.view.training_pictures import _apart, draw_ladder
+
+pytestmark = pytest.mark.slow
+
+LEARN = Path(__file__).resolve().parents[2] / "docs" / "learn"
+SLUGS = [rung.slug for rung in RUNGS]
+TINY_LADDER: dict[str, Any] = {
+    "steps_per_rung": 4, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "batch_size": 4,
+    "eval_tokens": 128, "sample_tokens": 6, "save_every": 1e6, "precision": "float32",
+}  # fmt: skip
+languages = pytest.mark.parametrize("language", LANGUAGES)
+
+
+def config(**settings: Any) -> LadderConfig:
+    return LadderConfig(**{**TINY_LADDER, **settings})
+
+
+@pytest.fixture(scope="module")
+def text(tales: str) -> Text:
+    return reader.from_string(tales, name="some/where/tales.txt")
+
+
+@pytest.fixture(scope="module")
+def climbed(tmp_path_factory: pytest.TempPathFactory, text: Text) -> tuple[Path, list[LadderEvent]]:
+    """A whole ladder, its folder and its events; look, and leave it as it is."""
+    out = tmp_path_factory.mktemp("ladder") / "out"
+    return out, list(Ladder(text, out, config(), language="en", device="cpu", asked=["some/where/tales.txt"]).run())
+
+
+def only(events: list[LadderEvent], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def essence(record: LadderRecord) -> list[dict[str, Any]]:
+    """What two ladders of the same kind have in common, to the bit: all but times."""
+    results = [dataclasses.asdict(result) for result in record.results]
+    for result in results:
+        del result["seconds"], result["tokens_per_second"]
+        for point in result["curve"]:
+            del point["seconds"]
+    return results
+
+
+# --- the rungs ---
+
+
+def test_the_rungs_are_these() -> None:
+    assert SLUGS == [
+        "bigram", "average", "one-head", "many-heads", "feed-forward", "stacked", "residual", "normalisation",
+        "dropout", "modern",
+    ]  # fmt: skip
+
+
+def test_each_rung_adds_what_it_says_and_nothing_else() -> None:
+    """Of the settings of two neighbours, those that differ are the ones that the rung names."""
+    asked = config()
+    for below, rung in itertools.pairwise(RUNGS):
+        (_, before), (_, after) = asked.settings(below), asked.settings(rung)
+        differing = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+        assert differing == {*rung.changes, *rung.grows}, rung.slug
+        gone = before.keys() - after.keys()
+        if rung.slug == "dropout":
+            assert gone == set(PARTS)
+            assert {name: before[name] for name in PARTS} == {
+                "mixing": "attention", "feed_forward": True, "residual": True, "norm": True,
+            }  # fmt: skip
+        elif rung.slug == "modern":
+            assert gone == {"learning_rate"}
+        else:
+            assert gone == set()
+
+
+@pytest.mark.long
+def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEvent]], tmp_path: Path) -> None:
+    """Their folders are of type gpt, and they leave for transformers, which no other rung does."""
+    out, _ = climbed
+    folders = sorted(path for path in out.iterdir() if path.is_dir())
+    types = [json.loads((folder / "config.json").read_text("utf-8"))["model"]["type"] for folder in folders]
+    assert types == ["rung"] * 8 + ["gpt"] * 2
+    vocab = jumok.load(folders[0]).config.vocab_size
+    shape = {
+        "vocab_size": vocab, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "frame": Frame()
+    }  # fmt: skip
+    classic, modern = jumok.load(folders[8]), jumok.load(folders[9])
+    assert classic.config == GPTConfig(**shape, family="classic", dropout=0.1, tie_embeddings=False)
+    assert modern.config == GPTConfig(**shape)
+    for number, folder in enumerate(folders):
+        target = tmp_path / f"hf-{number}"
+        if number < 8:
+            with pytest.raises(JumokError, match="model of the ladder"):
+                to_hf(jumok.load(folder), target)
+        else:
+            to_hf(jumok.load(folder), target)
+
+
+def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list[LadderEvent]]) -> None:
+    out, _ = climbed
+    trained = RunFolder(out / "10-modern").read_config()["train"]
+    default = dataclasses.asdict(configure({})[1])
+    prescribed = {
+        "steps", "minutes", "passes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every",
+        "precision", "compile", "attention", "planned_tokens",
+    }  # fmt: skip
+    assert {name for name, value in trained.items() if default.get(name) != value} <= prescribed
+    assert trained["optimizer"] == "muon"
+
+
+@pytest.mark.long
+def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEvent]], text: Text) -> None:
+    """The same ids, held out the same, in the same batches, with the same tokenizer and the same settings."""
+    out, _ = climbed
+    folders = sorted(path for path in out.iterdir() if path.is_dir())
+    reference = Trainer.resume(folders[0], device="cpu")
+    for folder in folders[1:]:
+        trainer = Trainer.resume(folder, device="cpu")
+        for name in ("tokenizer.json", "state/train.npy", "state/val.npy"):
+            assert (folder / name).read_bytes() == (folders[0] / name).read_bytes()
+        for number in (0, 1, 7, 200):
+            batches = zip(trainer.task.batch(number), reference.task.batch(number), strict=True)
+            assert all(torch.equal(ours, theirs) for ours, theirs in batches)
+        ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
+        differing = {name for name in ours if ours[name] != theirs[name]}
+        assert differing <= ({"optimizer", "learning_rate", "weight_decay"} if folder.name == "10-modern" else set())
+    default = Trainer.start(out.parent / "default", text, **configurations({"steps": 1, "n_layer": 1}), device="cpu")
+    assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"minutes_per_rung": 1.0}, "were both given"),
+        ({"steps_per_rung": None, "minutes_per_rung": 0.0}, "more than 0"),
+        ({"steps_per_rung": None, "minutes_per_rung": float("nan")}, "more than 0 and finite"),
+        ({"steps_per_rung": 0}, r"steps_per_rung=0 is out of range"),
+        ({"steps_per_rung": 1.5}, "of type int"),
+        ({"n_head": 3}, "n_embd=16 is not divisible by n_head=3"),
+        ({"n_layer": 0}, "n_layer=0 is out of range"),
+        ({"dropout": 1.0}, "dropout=1.0 is out of range"),
+        ({"sample_tokens": 0}, "sample_tokens=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"precision": "float64"}, "precision='float64' is not known"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**settings)
+
+
+def test_without_a_budget_it_is_a_minute() -> None:
+    asked = LadderConfig()
+    assert (asked.minutes_per_rung, asked.steps_per_rung) == (1.0, None)
+    assert all(asked.settings(rung)[1]["minutes"] == 1.0 for rung in RUNGS)
+
+
+# --- a ladder ---
+
+
+def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
+    out, events = climbed
+    started, finished = only(events, RungStarted), only(events, RungFinished)
+    assert [event.rung.slug for event in started] == [event.rung.slug for event in finished] == SLUGS
+    assert [event.number for event in started] == list(range(1, 11))
+    assert [event.folder.name for event in finished] == [f"{n:02d}-{slug}" for n, slug in enumerate(SLUGS, 1)]
+    assert all(event.step == 0 and event.before for event in started)
+    assert not any(event.earlier for event in finished)
+    last = events[-1]
+    assert isinstance(last, LadderFinished)
+    assert (last.reason, last.out) == ("done", out)
+    assert [path.name for path in last.outputs] == ["ladder.json", "ladder.md", "ladder.png", "report.html"]
+    assert all(path.is_file() for path in last.outputs)
+    steps = [event.step for event in only(events, Step)]
+    assert steps == [1, 2, 3, 4] * 10
+
+
+@pytest.mark.slow
+def test_the_figures_are_those_of_the_models(climbed: tuple[Path, list[LadderEvent]]) -> None:
+    """A rung's figure is what its folder's model scores on the held-out text, and its samples are what it writes."""
+    _, events = climbed
+    for event in only(events, RungFinished):
+        trainer = Trainer.resume(event.folder, device="cpu")
+        model = jumok.load(event.folder)
+        figures = trainer.task.final(model, ladder_module.HELD_OUT_TOKENS)
+        assert event.result.nats_per_char == pytest.approx(figures["nats_per_char"], rel=1e-6)
+        assert event.result.after == jumok.generate(model, tokens=6, seed=0)[0].text
+        trained = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+        assert event.result.parameters == trained
+        assert (event.result.steps, event.result.tokens) == (4, 4 * 4 * 16)
+        evals = [line for line in RunFolder(event.folder).logs.metrics() if line["event"] == "eval"]
+        assert [point.nats_per_char for point in event.result.curve] == [
+            line["figures"]["nats_per_char"] for line in evals
+        ]
+        assert len({line["figures"]["tokens"] for line in evals}) == 1
+        assert trainer.config.eval_tokens == 128
+
+
+def test_the_record_can_be_read_and_names_no_machine(climbed: tuple[Path, list[LadderEvent]]) -> None:
+    out, events = climbed
+    record = LadderRecord.read(out)
+    assert record == events[-1].record  # type: ignore[union-attr]
+    written = (out / "ladder.json").read_text(encoding="utf-8")
+    assert "some/where" not in written
+    assert str(out.parent) not in written
+    assert record.text.sources == ("tales.txt",)
+    assert record.command == "jumok learn ladder tales.txt --steps-per-rung 4"
+    assert record.floor == pytest.approx(0.3, abs=0.1)
+    assert record.finished
+
+
+def test_each_rung_writes(climbed: tuple[Path, list[LadderEvent]], jumok: Jumok) -> None:
+    """`jumok generate OUT/03-one-head` works, as for any run."""
+    out, _ = climbed
+    for slug in ("01-bigram", "03-one-head", "10-modern"):
+        end = jumok("generate", out / slug, "--tokens", 5, "--seed", 1)
+        assert end.code == 0
+        assert end.out.strip()
+
+
+# --- interrupted, killed, changed ---
+
+
+def stopped_in(rung: int, step: int, ladder: Ladder) -> list[LadderEvent]:
+    """Climb, and ask for a stop in a step of a rung."""
+    events: list[LadderEvent] = []
+    number = 0
+    for event in ladder.run():
+        events.append(event)
+        number = event.number if isinstance(event, RungStarted) else number
+        if isinstance(event, Step) and (number, event.step) == (rung, step):
+            ladder.request_stop()
+    return events
+
+
+@pytest.mark.long
+def test_an_interrupted_ladder_continues_to_the_same_end(
+    climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
+) -> None:
+    """Stopped in the third rung and again in the ninth: the figures, curves and samples are those without a stop."""
+    out = tmp_path / "out"
+    first = stopped_in(3, 2, Ladder(text, out, config(), device="cpu"))
+    assert [event.rung.slug for event in only(first, RungFinished)] == SLUGS[:2]
+    assert only(first, Finish)[-1].reason == "interrupted"
+    assert isinstance(first[-1], LadderFinished)
+    assert first[-1].reason == "interrupted"
+    second = stopped_in(9, 1, Ladder(text, out, config(), device="cpu"))
+    assert [event.earlier for event in only(second, RungFinished)] == [True] * 2 + [False] * 6
+    started = only(second, RungStarted)[0]
+    assert (started.number, started.step) == (3, 2)
+    third = list(Ladder(text, out, config(), device="cpu").run())
+    assert [event.step for event in only(third, Step)] == [2, 3, 4, 1, 2, 3, 4]
+    assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
+
+
+@pytest.mark.long
+def test_a_killed_ladder_continues_to_the_same_end(
+    climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
+) -> None:
+    """Dropped, as by SIGKILL, between any two events of the second rung: nothing is saved any more, and no harm done.
+
+    In between, what is on the disk is a folder half made, a run at its beginning, in its middle, and one at its end
+    that the record does not know of yet.
+    """
+    out = tmp_path / "out"
+    stop_after = [
+        lambda event: isinstance(event, RungStarted) and event.number == 2,
+        lambda event: isinstance(event, Step) and event.step == 3,
+        lambda event: isinstance(event, Save),
+        lambda event: isinstance(event, Finish),
+    ]
+    for enough in stop_after:
+        number = 0
+        events = Ladder(text, out, config(), device="cpu").run()
+        for event in events:
+            number = event.number if isinstance(event, RungStarted) else number
+            if number == 2 and enough(event):
+                break
+        events.close()  # type: ignore[attr-defined]
+        assert LadderRecord.read(out).results[-1].slug == "bigram"
+    last = list(Ladder(text, out, config(), device="cpu").run())
+    assert only(last, Step)[0].step == 1  # of the third rung: the second was over, only its result was missing
+    assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
+
+
+def test_a_start_that_was_killed_is_no_hindrance(text: Text, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".ladder.json-x1y2.tmp").write_text("half")
+    (out / ".lock").touch()
+    assert Ladder(text, out, config(), device="cpu").record.results == ()
+
+
+def test_a_stop_before_the_first_step(text: Text, tmp_path: Path) -> None:
+    """Asked for before anything began, nothing begins, and the ladder can still be climbed."""
+    ladder = Ladder(text, tmp_path / "out", config(), device="cpu")
+    ladder.request_stop()
+    [only_event] = list(ladder.run())
+    assert isinstance(only_event, LadderFinished)
+    assert only_event.reason == "interrupted"
+    assert [path.name for path in only_event.outputs] == ["ladder.json"]
+
+
+def test_a_finished_ladder_is_only_told_again(
+    climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
+) -> None:
+    """In another language too: the outputs are written anew, and nothing is trained."""
+    out = tmp_path / "out"
+    copy_folder(climbed[0], out)
+    events = list(Ladder(text, out, config(), language="ko", device="cpu").run())
+    assert [type(event) for event in events] == [RungFinished] * 10 + [LadderFinished]
+    assert all(event.earlier for event in only(events, RungFinished))
+    assert "바이그램" in (out / "ladder.md").read_text(encoding="utf-8")
+    assert "bigram" in (climbed[0] / "ladder.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+def test_a_rung_without_its_folder_is_climbed_anew(
+    climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    copy_folder(climbed[0], out, leave_out="04-many-heads")
+    events = list(Ladder(text, out, config(), device="cpu").run())
+    assert [event.rung.slug for event in only(events, RungStarted)] == ["many-heads"]
+    assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
+
+
+def copy_folder(source: Path, target: Path, leave_out: str = "") -> None:
+    for path in source.rglob("*"):
+        relative = path.relative_to(source)
+        if path.is_file() and (not leave_out or relative.parts[0] != leave_out):
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            (target / relative).write_bytes(path.read_bytes())
+
+
+def test_another_text_or_other_settings_are_refused(
+    climbed: tuple[Path, list[LadderEvent]], text: Text, tales: str
+) -> None:
+    out, _ = climbed
+    other = reader.from_string(tales[:-100], name="other.txt")
+    for given, settings, message in (
+        (other, {}, r"another text: tales\.txt, [\d,]+ characters, sha256 \w{12}…, not other\.txt"),
+        (text, {"seed": 1}, "seed=0, not 1"),
+        (text, {"steps_per_rung": 5, "n_layer": 3}, "steps_per_rung=4, not 5; n_layer=2, not 3"),
+    ):
+        with pytest.raises(ResumeError, match=message):
+            Ladder(given, out, config(**settings), device="cpu")
+
+
+@pytest.mark.long
+def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
+    """At the first rung; the others follow, so that they can be compared."""
+    asked = config(precision="auto", steps_per_rung=None, minutes_per_rung=0.001)
+    ladder = Ladder(text, tmp_path / "out", asked, device="cpu")
+    assert len(only(list(ladder.run()), RungFinished)) == 10
+    folders = sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    [precision] = {RunFolder(folder).read_config()["train"]["precision"] for folder in folders}
+    assert precision == ladder.record.precision != "auto"
+
+
+@pytest.mark.long
+def test_a_ladder_by_steps_measures_no_precision() -> None:
+    """It was measured, so that the same command gave other figures on a busy machine."""
+    for rung in RUNGS:
+        _, settings = config(precision="auto").settings(rung)
+        assert settings["precision"] == "float32"
+        _, settings = config(precision="auto", steps_per_rung=None, minutes_per_rung=1.0).settings(rung)
+        assert settings["precision"] == "auto"
+        _, settings = config(precision="bfloat16").settings(rung)
+        assert settings["precision"] == "bfloat16"
+
+
+@pytest.mark.long
+def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
+    """However small, each rung takes a step, and continues with the time that is left."""
+    asked = config(steps_per_rung=None, minutes_per_rung=0.001)
+    events = list(Ladder(text, tmp_path / "out", asked, device="cpu").run())
+    assert [event.result.steps >= 1 for event in only(events, RungFinished)] == [True] * 10
+    given = [
+        json.loads(path.read_text(encoding="utf-8"))["train"]["minutes"]
+        for path in sorted((tmp_path / "out").glob("*/config.json"))
+    ]
+    assert max(given[1:]) < given[0] == 0.001  # the figures and samples of the ladder have a part of the minutes
+    assert not any("minutes" in event.text for event in only(events, Notice))  # which is no option of the ladder
+    assert LadderRecord.read(tmp_path / "out").command is None
+
+
+# --- bad input ---
+
+
+def test_a_text_that_is_too_short(tmp_path: Path, tales: str) -> None:
+    """The shortest text that is taken has a batch to learn from and a window to be tested on; one less is refused."""
+    with pytest.raises(
+        TextError, match=r"1,000 characters, too short for the ladder: it takes at least 2,278"
+    ) as error:
+        Ladder(reader.from_string(tales[:1000]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    enough = int(re.findall(r"at least ([\d,]+)", str(error.value))[0].replace(",", ""))
+    prose = "가나다라마바사아자차" * (enough // 10 + 1)
+    with pytest.raises(TextError, match="too short"):
+        Ladder(reader.from_string(prose[: enough - 1]), tmp_path / "out")
+    ladder = Ladder(reader.from_string(prose[:enough]), tmp_path / "out", LadderConfig(steps_per_rung=1), device="cpu")
+    assert isinstance(next(iter(ladder.run())), RungStarted)
+
+
+def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, full = tmp_path / "file", tmp_path / "full"
+    file.write_text("x")
+    full.mkdir()
+    (full / "thesis.doc").write_text("mine")
+    for out, message in (
+        (file, "is a file; give a folder"),
+        (file / "in", "cannot use .*: Not a directory"),
+        (full, "holds other files and no ladder"),
+    ):
+        with pytest.raises(RunError, match=message):
+            Ladder(text, out, config(), device="cpu")
+    assert (full / "thesis.doc").read_text() == "mine"
+
+    def refuse(path: Path, content: str | bytes) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(results_module, "write_atomic", refuse)
+    with pytest.raises(RunError, match=r"cannot write .*ladder\.json: Permission denied.*finished rungs are kept"):
+        Ladder(text, tmp_path / "new", config(), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is damaged"),
+        ("[]", "is damaged"),
+        ("{}", "is damaged"),
+        ('{"format": 2}', "has format 2; this version of jumok supports format 1"),
+        ('{"format": 1, "text": {}, "asked": null, "config": {"n_layers": 3}}', "is damaged"),
+        (b"\xff\xfe", "is damaged"),
+    ],
+    ids=["cut off", "a list", "empty", "of the future", "unknown setting", "no text"],
+)
+def test_a_damaged_record_is_told(content: str | bytes, message: str, text: Text, tmp_path: Path) -> None:
+    (tmp_path / "ladder.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(RunError, match=message):
+        Ladder(text, tmp_path, config(), device="cpu")
+
+
+def test_one_process_at_a_time(text: Text, tmp_path: Path) -> None:
+    first, second = (Ladder(text, tmp_path / "out", config(), device="cpu") for _ in range(2))
+    events = first.run()
+    next(events)
+    with pytest.raises(RunError, match="another process is training the ladder"):
+        next(second.run())
+    events.close()  # type: ignore[attr-defined]
+    assert isinstance(next(second.run()), RungStarted)
+
+
+def test_the_default_folder(climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path) -> None:
+    """The first that is free, or that holds this same ladder."""
+    assert default_folder(text, config(), tmp_path) == tmp_path / "ladder"
+    (tmp_path / "ladder").mkdir()
+    (tmp_path / "ladder" / "other.txt").touch()
+    assert default_folder(text, config(), tmp_path) == tmp_path / "ladder-2"
+    copy_folder(climbed[0], tmp_path / "ladder-2")
+    assert default_folder(text, config(), tmp_path) == tmp_path / "ladder-2"
+    assert default_folder(text, config(seed=1), tmp_path) == tmp_path / "ladder-3"
+
+
+# --- what it says ---
+
+
+def made_up(**figures: float) -> LadderRecord:
+    """A finished ladder with the figures given, and 3.0 for the rest."""
+    results = tuple(
+        RungResult(
+            slug=slug, parameters=1_234_567, steps=100, tokens=100_000, seconds=60.0, tokens_per_second=12_345.6,
+            nats_per_char=figures.get(slug.replace("-", "_"), 3.0),
+            curve=tuple(Point(tokens=n * 50_000, seconds=n * 30.0, nats_per_char=5.0 - n) for n in (1, 2)),
+            before="갸뇨", after="그날 밤",
+        )
+        for slug in SLUGS
+    )  # fmt: skip
+    return LadderRecord(
+        config=LadderConfig(), text=TextFacts(sources=("a.txt",), sha256="0" * 64, chars=1000), asked=("a.txt",),
+        precision="float32", train_tokens=900, vocab_size=50, results=results,
+    )  # fmt: skip
+
+
+@languages
+def test_both_languages_say_the_same_things(language: Language) -> None:
+    """The same keys, with the same braces in their sentences."""
+
+    def braces(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: braces(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return len(value)
+        return sorted((name, form) for _, name, form, _ in string.Formatter().parse(value) if name)
+
+    assert braces(words()[language]) == braces(words()["ko"])
+    assert set(words()[language]["reasons"]) == set(SLUGS[1:])
+    for rung in RUNGS:
+        assert rung.title.keys() == rung.adds.keys() == {"ko", "en"}
+
+
+@languages
+@pytest.mark.parametrize("slug", SLUGS[1:])
+def test_the_reason_goes_with_the_sign(language: Language, slug: str) -> None:
+    """Whatever was measured, that is what is explained."""
+    rung = RUNGS[SLUGS.index(slug)]
+    reasons = words()[language]["reasons"][slug]
+    key = slug.replace("-", "_")
+    said = {figure: verdict(made_up(**{key: figure}), rung, language) for figure in (2.5, 2.995, 3.005, 3.5)}
+    assert reasons["helps"] in said[2.5]
+    assert reasons["hurts"] in said[3.5]
+    for figure in (2.995, 3.005):
+        assert words()[language]["unclear"] in said[figure]
+        assert reasons["helps"] not in said[figure]
+        assert reasons["hurts"] not in said[figure]
+    assert "0.500" in said[2.5]
+    assert "0.500" in said[3.5]
+
+
+def test_less_text_and_the_bigram_are_told() -> None:
+    record = made_up(bigram=2.0)
+    slow = dataclasses.replace(record.results[5], tokens=40_000)
+    record = dataclasses.replace(record, results=(*record.results[:5], slow, *record.results[6:]))
+    sentences = {rung.slug: verdict(record, rung, "en") for rung in RUNGS}
+    assert "40% as much text" in sentences["stacked"]
+    assert sum("as much text" in sentence for sentence in sentences.values()) == 1
+    assert [slug for slug in SLUGS if "still 1.000 higher than that of the bigram" in sentences[slug]] == SLUGS[2:6]
+
+
+@languages
+def test_too_few_steps_are_no_reason(language: Language) -> None:
+    """After two steps a rung was said to help by 0.9 nats, and why: the figure was that of its first weights."""
+    record = made_up(many_heads=2.0)
+    short = dataclasses.replace(record.results[3], steps=99)
+    record = dataclasses.replace(record, results=(*record.results[:3], short, *record.results[4:]))
+    sentence = words()[language]["few_steps"].format(steps=99, enough=100)
+    said = {rung.slug: verdict(record, rung, language) for rung in RUNGS}
+    assert [slug for slug in SLUGS if sentence in said[slug]] == SLUGS[3:5], "nor is it one for the rung after it"
+    assert words()[language]["reasons"]["many-heads"]["helps"] not in said["many-heads"]
+    first = dataclasses.replace(record.results[0], steps=2)
+    assert "100" in verdict(dataclasses.replace(record, results=(first,)), RUNGS[0], language)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label", "last"), [(0.9, "seconds of training", 0.9), (600.0, "minutes of training", 10.0)]
+)
+def test_the_time_axis_counts_seconds_or_minutes(
+    seconds: float, label: str, last: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a second read "500 m", and twenty minutes "1.2 k"."""
+    points = tuple(Point(tokens=n, seconds=seconds * n / 2, nats_per_char=5.0 - n) for n in (1, 2))
+    record = made_up()
+    record = dataclasses.replace(record, results=tuple(dataclasses.replace(r, curve=points) for r in record.results))
+    drawn: list[tuple[dict[str, Any], str, list[str]]] = []
+
+    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
+        draw_ladder(curves, path, **how)
+        drawn.append((curves, how["x_label"], ticks[-1]))
+
+    ticks: list[list[str]] = []
+    quiet = pictures._quiet
+
+    def look(axes: Any, *how: Any) -> None:
+        quiet(axes, *how)
+        ticks.append([axes.xaxis.get_major_formatter()(x) for x in (0.5, 2.0, 500.0, 20_000.0)])
+
+    monkeypatch.setattr(pictures, "_quiet", look)
+    monkeypatch.setattr(report, "draw_ladder", note)
+    report._picture(record, "en")
+    ((curves, said, labels),) = drawn
+    assert (said, labels) == (label, ["0.5", "2", "500", "20 k"])
+    assert next(iter(curves.values()))[0][-1] == pytest.approx(last)
+
+
+@languages
+def test_the_curves_are_named_as_the_rows_of_the_table(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture said 3.31 where the table said 3.311; and a rung without a curve does not shift the names."""
+    record = made_up(bigram=3.3114)
+    bare = dataclasses.replace(record.results[1], curve=())
+    record = dataclasses.replace(record, results=(record.results[0], bare, *record.results[2:]))
+    named: list[str] = []
+
+    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
+        named.extend(curves)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(report, "draw_ladder", note)
+    report._picture(record, language)
+    rows = report.table(record, language)[1]
+    assert named == [f"{row[0]} {row[2]}" for row in rows if row is not rows[1]]
+    assert named[0].endswith(" 3.311")
+
+
+@languages
+def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
+    """A rung that keeps its input is behind for another reason: it is heavier, and saw less. Nothing was said of it."""
+    record = made_up(bigram=2.0)
+    slow = tuple(dataclasses.replace(result, tokens=25_000) for result in record.results[6:])
+    record = dataclasses.replace(record, results=(*record.results[:6], *slow))
+    sentence = words()[language]["behind_in_time"].format(size=1.0, share=0.25)
+    assert [rung.slug for rung in RUNGS if sentence in verdict(record, rung, language)] == SLUGS[6:]
+
+
+@languages
+def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
+    record = LadderRecord.read(climbed[0])
+    lines = report.markdown_table(record, language).splitlines()
+    assert len(lines) == 12
+    assert {line.count("|") for line in lines} == {7}
+    cells = [cell.strip() for cell in lines[4].split("|")[1:-1]]
+    before, result = record.results[1], record.results[2]
+    change = result.nats_per_char - before.nats_per_char
+    assert cells[0] == f"3 {RUNGS[2].title[language]}"
+    assert cells[1:3] == [f"{result.parameters:,}", f"{result.nats_per_char:.3f}"]
+    assert cells[3] == f"{'+' if change > 0 else '−'}{abs(change):.3f}"
+
+
+@languages
+def test_the_page_needs_nothing_but_a_browser(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
+    """No address but those of its own pictures: no script, no font, no style from elsewhere."""
+    html = report.page(LadderRecord.read(climbed[0]), language)
+    assert f'<html lang="{language}">' in html
+    addresses = re.findall(r"""(?:src|srcset|href|url|@import)\s*[=(]\s*["']?([^"')\s>]{0,30})""", html)
+    assert len(addresses) == 4
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    assert "<script" not in html
+    without_pictures = re.sub(r"data:image/png;base64,[\w+/=]+", "", html)
+    assert not re.search(r"https?:|//", without_pictures)
+    for rung in RUNGS:
+        assert f'<section id="{rung.slug}">' in html
+        assert rung.adds[language] in html or "'" in rung.adds[language]
+    assert "jumok learn ladder tales.txt --steps-per-rung 4" in html
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_what_comes_from_a_text_is_escaped() -> None:
+    """A file's name and a sample could hold HTML, and a sample control characters."""
+    evil = '<img src=x onerror="alert(1)">'
+    record = made_up()
+    first = dataclasses.replace(record.results[0], after=f"{evil}\x1b[2J\u2028끝")
+    record = dataclasses.replace(
+        record, results=(first, *record.results[1:]), asked=(evil,),
+        text=TextFacts(sources=(evil,), sha256="0" * 64, chars=1000),
+    )  # fmt: skip
+    html = report.page(record, "en")
+    assert evil not in html
+    assert html.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 4
+    assert "\x1b" not in html
+    assert "\ufffd[2J\ufffd끝" in html
+
+
+def test_a_ladder_that_is_not_finished_says_so() -> None:
+    record = dataclasses.replace(made_up(), results=made_up().results[:3])
+    html = report.page(record, "en")
+    assert "Rungs still to come: 7." in html
+    assert "jumok generate OUT/03-one-head 그날" in html
+    assert "Rungs still to come" not in report.page(made_up(), "en")
+
+
+@pytest.mark.long
+@languages
+def test_the_page_writes_with_a_word_that_its_models_know(language: Language) -> None:
+    """A report on an English text told its reader to begin with a Korean word, which no model of it had ever seen."""
+
+    def told(after: str) -> str:
+        last = dataclasses.replace(made_up().results[-1], after=after)
+        html = report.page(dataclasses.replace(made_up(), results=(*made_up().results[:-1], last)), language)
+        [command] = re.findall(r"<code>(jumok generate .*)</code>", html)
+        return command
+
+    assert told('\n"Alas, poor') == "jumok generate OUT/10-modern Alas"
+    assert told("?! …") == "jumok generate OUT/10-modern"
+    assert "OUT" in words()[language]["write"]
+
+
+# --- the picture ---
+
+
+def test_names_are_moved_apart() -> None:
+    assert _apart([], 0.1) == []
+    assert _apart([0.2, 0.8], 0.1) == pytest.approx([0.2, 0.8])
+    assert _apart([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+    assert _apart([0.0, 0.0], 0.1) == pytest.approx([0.0, 0.1])
+    crowded = _apart([0.1, 0.11, 0.12, 0.3, 0.31, 0.9], 0.1)
+    assert all(above - below >= 0.1 - 1e-9 for below, above in itertools.pairwise(crowded))
+
+
+def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
+    return {f"{n} 칸 {n}.00": ([1.0, 2.0, 3.0], [7.0, 5.0, 5.0 - n / 10]) for n in range(count)}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
+    path = tmp_path / "ladder.png"
+    draw_ladder(curves(10), path, x_label="초", y_label="손실", floor=("바닥", 3.0), narrow=narrow, dark=dark)
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
+    assert (width < height) is narrow
+    assert len(content) < 200_000
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize(
+    "drawn",
+    [{}, curves(1), {"a": ([1.0], [2.0])}, {"a": ([1.0], [float("inf")])}, {"a": ([0.0], [0.0]), "b": ([0.0], [0.0])}],
+    ids=["nothing", "one", "a point", "infinite", "all the same"],
+)
+def test_any_curves_make_a_picture(drawn: dict[str, Any], tmp_path: Path) -> None:
+    draw_ladder(drawn, tmp_path / "ladder.png", x_label="x", y_label="y")
+    assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_ends_of_the_curves_have_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name stands beside the marker of its curve, at the end of a line as dashed as the curve."""
+    lines: list[Any] = []
+    named = pictures._name_ends
+    monkeypatch.setattr(pictures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
+    draw_ladder(curves(10), tmp_path / "ladder.png", x_label="x", y_label="y")
+    looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
+    assert len(looks) == 20
+    assert len(set(looks[:10])) == 10
+    assert sorted(looks[10:]) == sorted(looks[:10])
+
+
+# --- the terminal ---
+
+
+@languages
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_the_terminal(
+    language: Language, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 60 columns without the last column, and no row broken."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    show_ladder(made_up(bigram=12.345), language)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 11
+    assert max(cell_len(line) for line in lines) <= width
+    assert all("12,346" in line for line in lines[1:])
+    assert ("100,000" in lines[1]) is (width >= 72)
+
+
+@pytest.fixture
+def ladder(jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tales: str) -> Jumok:
+    """`jumok learn ladder` in a folder of its own with tales.txt in it, its models tiny."""
+    Path("tales.txt").write_text(tales, encoding="utf-8")
+    tiny = {key: value for key, value in TINY_LADDER.items() if key != "steps_per_rung"}
+
+    class Tiny(LadderConfig):
+        def __new__(cls, **asked: Any) -> Any:
+            return LadderConfig(**tiny, **asked)
+
+    monkeypatch.setattr(rungs, "LadderConfig", Tiny)
+
+    return partial(jumok, "learn", "ladder")
+
+
+@pytest.mark.long
+def test_the_command(ladder: Jumok) -> None:
+    """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
+    end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
+    assert end.code == 0
+    assert len(end.out.splitlines()) == 11
+    assert "10 modern with Muon" in end.out
+    assert "\x1b" not in end.out + end.err
+    assert end.err.count(" parameters\n") == 10
+    assert "50% · step 1" in end.err
+    assert "runs/ladder/report.html" in end.err
+    again = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "ko", "--json", "--quiet")
+    assert (again.code, again.err) == (0, "")
+    summary = json.loads(again.out)
+    assert [each["slug"] for each in summary["rungs"]] == SLUGS
+    assert summary["reason"] == "done"
+    assert [Path(path).name for path in summary["files"]] == ["ladder.json", "ladder.md", "ladder.png", "report.html"]
+    assert Path("runs/ladder/report.html").read_text(encoding="utf-8").startswith('<!DOCTYPE html>\n<html lang="ko">')
+    assert [path.name for path in Path("runs").iterdir()] == ["ladder"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_names_the_command_that_continues(
+    ladder: Jumok, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    taken: list[int] = []
+    take_step = Loop.take_step
+
+    def signalled(self: Loop) -> Step:
+        taken.append(1)
+        if len(taken) == 5:  # in the third rung
+            os.kill(os.getpid(), number)
+        return take_step(self)
+
+    monkeypatch.setattr(Loop, "take_step", signalled)
+    end = ladder("tales.txt", "--steps-per-rung", 2, "--out", "my ladder", "--seed", 3, "--lang", "en")
+    assert (end.code, end.out) == (130, "")
+    command = end.err.splitlines()[-1].strip()
+    assert command == "jumok learn ladder tales.txt --out 'my ladder' --lang en --steps-per-rung 2 --seed 3"
+    assert Path("my ladder/report.html").is_file()
+    end = ladder(*shlex.split(command)[3:])
+    assert end.code == 0
+    assert "1/10 bigram: finished before" in end.err
+    assert "continues after step 1" in end.err
+    assert len(taken) == 20
+
+
+@pytest.mark.long
+def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
+    end = ladder("-", "--steps-per-rung", 1, "--out", "piped", "--json", "--quiet", stdin=tales.encode("cp949"))
+    assert end.code == 0
+    assert LadderRecord.read(Path("piped")).command == "jumok learn ladder - --steps-per-rung 1"
+    with Path("rows.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["본문"], *([line] for line in tales.split("\n"))])
+    end = ladder("rows.csv", "--column", "본문", "--steps-per-rung", 1, "--out", "rows", "--json", "--quiet")
+    assert end.code == 0
+    assert LadderRecord.read(Path("rows")).command == "jumok learn ladder rows.csv --column=본문 --steps-per-rung 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["absent.txt"], 1, r"absent\.txt does not exist"),
+        (["short.txt"], 1, r"too short for the ladder: it takes at least \d+"),
+        (["tales.txt", "--out", "tales.txt"], 1, "is a file; give a folder"),
+        (["tales.txt", "--out", "tales.txt/out"], 1, "cannot use tales.txt/out for the ladder: Not a directory"),
+        (["tales.txt", "--out", "foreign"], 1, "holds other files and no ladder"),
+        (["tales.txt", "--minutes-per-rung", "0"], 2, "must be more than 0"),
+        (["tales.txt", "--minutes-per-rung", "1", "--steps-per-rung", "1"], 2, "give one"),
+        (["tales.txt", "--device", "tpu"], 2, "device='tpu' is not known"),
+        (["tales.txt", "--seed", "-1"], 2, "seed=-1"),
+        (["tales.txt", "--column", "text"], 1, ".csv, .tsv, .parquet, .arrow have columns"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input(ladder: Jumok, arguments: list[str], code: int, message: str) -> None:
+    Path("short.txt").write_text("짧은 글이에요.", encoding="utf-8")
+    Path("foreign").mkdir()
+    Path("foreign/notes.txt").write_text("x")
+    end = ladder(*arguments)
+    assert end.code == code
+    assert re.search(message, end.err), end.err
+    assert end.out == ""
+    assert not Path("runs").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root, or by chmod")
+def test_a_folder_that_is_closed(ladder: Jumok) -> None:
+    Path("closed").mkdir(mode=0o500)
+    end = ladder("tales.txt", "--steps-per-rung", 1, "--out", "closed/out")
+    assert (end.code, end.out) == (1, "")
+    assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
+
+
+@pytest.mark.long
+@languages
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_a_terminal_of_60_columns(
+    language: Language, no_colour: bool, text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live bar keeps to its line, and there is no colour where none is wanted."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    master, slave = pty.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:  # a terminal that nobody reads would block whoever writes to it
+        with contextlib.suppress(OSError):  # what Linux raises when the other side is closed
+            while piece := os.read(master, 1 << 16):
+                shown.append(piece)
+
+    screen_reader = threading.Thread(target=read)
+    screen_reader.start()
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        asked = config(n_embd=128, steps_per_rung=2)
+        with LadderView(language) as view:
+            for event in Ladder(text, tmp_path / "out", asked, language=language, device="cpu").run():
+                view.show(event)
+                if isinstance(event, Step):
+                    view._bar.refresh()
+                if isinstance(event, RungFinished) and event.number == 2:
+                    break
+    screen_reader.join(timeout=30)
+    os.close(master)
+    screen = b"".join(shown).decode()
+    bars = [line for line in re.split(r"[\r\n]+", screen) if "━" in line]
+    plain = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in bars]
+    assert plain
+    assert max(cell_len(line) for line in plain) <= 60
+    assert any(" 2/10 · " in line for line in plain)
+    assert f"2/10 {RUNGS[1].title[language]}: " in screen
+    colours = re.findall(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", screen)
+    assert bool(colours) is not no_colour
+
+
+@languages
+def test_a_skipped_step_is_told(language: Language, capsys: pytest.CaptureFixture[str]) -> None:
+    step = Step(
+        step=1200, loss=float("nan"), rate=1.0, grad_norm=0.0, skipped=True, progress=0.1, seconds=1.0, remaining=9.0,
+        tokens_per_second=100.0,
+    )  # fmt: skip
+    with LadderView(language) as view:
+        view.show(step)
+        assert words()[language]["skipped"].format(step=1200) in capsys.readouterr().err
+        view.show(dataclasses.replace(step, skipped=False))
+    assert capsys.readouterr().err == ""
+
+
+def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A text can hold escape sequences, and then a model writes them."""
+    result = dataclasses.replace(made_up().results[0], after="글\x1b[2J\x07자\n둘째 줄")
+    with LadderView("ko") as view:
+        view.show(RungFinished(number=1, rung=RUNGS[0], folder=Path("x"), result=result, meaning="뜻", earlier=False))
+    shown = capsys.readouterr().err
+    assert "글␛[2J␇자 ⏎ 둘째 줄" in shown
+    assert "\x1b" not in shown
+
+
+# --- the page in the docs ---
+
+
+@pytest.mark.long
+@languages
+def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
+    """Its blocks of code print what stands below them, as in the chapters."""
+    assert [str(failure) for failure in check(ladder_page(language), tmp_path)] == []
+
+
+def test_the_page_is_the_same_in_both_languages() -> None:
+    """The same code and the same output, but for comments; the same figures in the table, and the picture."""
+    ko, en = ([part for part in ladder_page(language).parts() if isinstance(part, Code)] for language in LANGUAGES)
+    assert len(ko) == 7
+    assert [part.output for part in ko] == [part.output for part in en]
+    assert [ast.dump(ast.parse(part.source)) for part in ko] == [ast.dump(ast.parse(part.source)) for part in en]
+    figures = []
+    for language in LANGUAGES:
+        page = ladder_page(language).text
+        [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
+        lines, expected = table.splitlines(), report.markdown_table(made_up(), language).splitlines()
+        assert len(lines) == 12
+        assert lines[:2] == expected[:2]
+        assert [line.split("|")[1] for line in lines] == [line.split("|")[1] for line in expected]
+        figures.append([re.findall(r"[+−]?\d[\d,.]*", line.split("|", 2)[2]) for line in lines[2:]])
+        [picture] = (part for part in ladder_page(language).parts() if isinstance(part, Picture))
+        assert picture.path == LEARN / "pictures" / language / "ladder.png"
+        assert picture.path.read_bytes().startswith(b"\x89PNG")
+    assert figures[0] == figures[1]
+
+
+def test_the_defaults_resolve() -> None:
+    """The rates of the last rung are those that jumok gives the modern family."""
+    _, settings = LadderConfig().settings(RUNGS[-1])
+    _, train = resolve({name: value for name, value in settings.items() if name != "vocab_size"})
+    assert "learning_rate" not in train
+    assert "optimizer" not in train
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("before",), 5), (("before",), {"01-bigram": 5}), (("text", "sources"), []), (("text", "sources"), [1]),
+        (("floor",), float("nan")), (("vocab_size",), "9"), (("asked",), [None]), (("config", "seed"), 1.5),
+        (("text", "sha256"), None), (("asked",), ["\ud800"]),
+    ],
+)  # fmt: skip
+def test_a_ladder_with_a_value_of_a_wrong_type_is_damaged(tmp_path: Path, path: tuple[str, ...], value: Any) -> None:
+    """Each of these ended in a traceback, or in an error 500 of the server."""
+    LadderRecord(config=LadderConfig(), text=TextFacts(sources=("a.txt",), sha256="ab", chars=9)).write(tmp_path)
+    assert LadderRecord.read(tmp_path).text.name == "a.txt"
+    content = json.loads((tmp_path / "ladder.json").read_text(encoding="utf-8"))
+    part = content
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    (tmp_path / "ladder.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(RunError, match=r"ladder\.json is damaged"):
+        LadderRecord.read(tmp_path)

@@ -1,0 +1,435 @@
+"""The pictures of the chapters: what they show, what they take, and what they say when a font is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib import font_manager
+
+from jumok.course.pictures import (
+    _colour_range,
+    _short,
+    _step,
+    draw_boxes,
+    draw_lines,
+    draw_matrices,
+    draw_matrix,
+    draw_product,
+    draw_sums,
+)
+from jumok.errors import ConfigError
+from jumok.view import canvas as canvases
+from jumok.view.canvas import MASKED, canvas, line_look
+
+pytestmark = pytest.mark.slow
+
+WORDS = ["나는", "어제", "새", "책을", "읽었다"]
+
+DRAWINGS: dict[str, Callable[[Path], None]] = {
+    "matrix": lambda path: draw_matrix(torch.eye(5), path, rows=WORDS, columns=WORDS, title="주목", label="가중치"),
+    "matrices": lambda path: draw_matrices([torch.eye(5)] * 6, path, titles=["머리"] * 6, rows=WORDS, columns=WORDS),
+    "boxes": lambda path: draw_boxes({"글자": [("가", 1), ("나", 1)], "단어": [("가나", 2)]}, path),
+    "product": lambda path: draw_product(
+        [torch.eye(3), torch.ones(3, 2)], path, titles=["원-핫", "표"], signs=["×"], rows=[["가", "나", "다"], None]
+    ),
+    "sums": lambda path: draw_sums(torch.ones(2, 3), path, names=("세로", "가로"), title="합"),
+    "lines": lambda path: draw_lines({"가": ([1, 2], [3, 4]), "나": ([1, 2], [4, 3])}, path, x_label="길이"),
+}
+each_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+
+
+@pytest.fixture
+def hangul() -> None:
+    """A font with Hangul; some systems have none."""
+    if len(canvases._families()) < 2:
+        pytest.skip("no font with Hangul is installed here (fonts-nanum has one)")
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that were drawn, to be looked into; what they would be saved as is left out, which takes longest."""
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    return figures
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+# --- files ---
+
+
+@pytest.mark.slow
+@each_drawing
+def test_a_picture_is_a_small_png_and_the_same_file_again(
+    draw: Callable[[Path], None], tmp_path: Path, hangul: None
+) -> None:
+    """Also after other settings were made: a committed picture changes only when what it shows does."""
+    before = dict(matplotlib.rcParams)
+    draw(tmp_path / "a.png")
+    assert dict(matplotlib.rcParams) == before
+    content = (tmp_path / "a.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) < 100_000
+    assert 200 < int.from_bytes(content[16:20]) <= 1000, "fits the width of a README"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+    with matplotlib.rc_context({"savefig.dpi": 60, "savefig.transparent": True, "lines.linewidth": 9, "font.size": 20}):
+        draw(tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes() == content
+
+
+@pytest.mark.slow
+def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom jumok.course.pictures import draw_lines\ndraw_lines({'a': ([1], [1])}, sys.argv[1])\n"
+        "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.png")], capture_output=True, check=True)
+    assert done.stdout.split() == [b"False", b"False"]
+
+
+def test_a_path_may_be_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw_lines({"a": ([1], [1])}, "a.png")
+    assert Path("a.png").is_file()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere\. Make it first"):
+        draw_lines({"a": ([1], [1])}, tmp_path / "nowhere" / "a.png")
+
+
+def test_a_drawing_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"old")
+    with pytest.raises(RuntimeError, match="midway"), canvas(tmp_path / "a.png", 2, 2, dpi=50):
+        raise RuntimeError("midway")
+    assert (tmp_path / "a.png").read_bytes() == b"old"
+
+
+# --- matrices ---
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[0.25, 0.75], [1, 0]],
+        np.array([[0.25, 0.75], [1, 0]]),
+        torch.tensor([[0.25, 0.75], [1, 0]], dtype=torch.bfloat16),
+        torch.tensor([[0.25, 0.75], [1, 0]], requires_grad=True),
+        torch.tensor([[0.25, 1], [0.75, 0]]).T,
+    ],
+    ids=["lists", "array", "bfloat16", "with a gradient", "transposed"],
+)
+def test_the_numbers_are_those_of_the_matrix(values: Any, tmp_path: Path, shown: list[Any]) -> None:
+    draw_matrix(values, tmp_path / "a.png")
+    axes = shown[0].axes[0]
+    assert texts(axes) == ["0.25", "0.75", "1.00", "0.00"]
+    assert [text.get_position() for text in axes.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)], "(column, row)"
+    assert axes.images[0].get_array().tolist() == [[0.25, 0.75], [1, 0]]
+
+
+def test_a_mask_is_ones_and_zeros(tmp_path: Path, shown: list[Any]) -> None:
+    draw_matrix(torch.ones(3, 3, dtype=torch.bool).tril(), tmp_path / "a.png")
+    assert texts(shown[0].axes[0]) == ["1", "0", "0", "1", "1", "0", "1", "1", "1"]
+
+
+def test_masked_scores_say_so(tmp_path: Path, shown: list[Any]) -> None:
+    """Scores of -∞ and weights that are NaN are what two of the chapters are about."""
+    draw_matrix([[1.5, -np.inf], [np.nan, np.inf]], tmp_path / "a.png", diverging=True)
+    axes = shown[0].axes[0]
+    assert texts(axes) == ["1.50", "-∞", "NaN", "∞"]
+    assert axes.images[0].get_clim() == (-1.5, 1.5)
+    draw_matrix([[-np.inf]], tmp_path / "a.png")
+    assert texts(shown[1].axes[0]) == ["-∞"]
+
+
+def test_cells_that_a_mask_hides_are_grey(tmp_path: Path, shown: list[Any]) -> None:
+    """They were as pale as cells of weight 0.00 that may attend; and what they hold does not set the colours."""
+    scores = [[1.0, 99.0], [0.5, 2.0]]
+    draw_matrix(scores, tmp_path / "a.png", mask=torch.ones(2, 2, dtype=torch.bool).tril())
+    draw_matrices([scores, scores], tmp_path / "b.png", titles=["", ""], masks=[None, [True, False]], numbers=True)
+    axes = shown[0].axes[0]
+    assert texts(axes) == ["1.00", "0.50", "2.00"]
+    assert axes.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+    assert axes.images[0].get_clim() == (0, 2)
+    assert matplotlib.colors.to_hex(axes.get_facecolor()) == MASKED
+    assert [len(texts(axes)) for axes in shown[1].axes] == [4, 2]
+
+
+def test_axes_have_names(tmp_path: Path, shown: list[Any]) -> None:
+    """Side by side the rows are named once, and the columns of each matrix that has none below it."""
+    draw_matrices([torch.eye(2)] * 5, tmp_path / "a.png", titles=list("abcde"), x_label="key", y_label="query")
+    assert [axes.get_xlabel() for axes in shown[0].axes[:5]] == ["", "key", "key", "key", "key"]
+    assert [axes.get_ylabel() for axes in shown[0].axes[:5]] == ["query", "", "", "", "query"]
+
+
+def test_more_is_darker(tmp_path: Path, shown: list[Any]) -> None:
+    """White is nothing; around zero both sides grow darker."""
+    draw_matrix([[0.0, 0.5, 1.0]], tmp_path / "a.png")
+    draw_matrix([[-1.0, 0.0, 1.0]], tmp_path / "a.png", diverging=True)
+    amounts, signs = (figure.axes[0].images[0].to_rgba(np.array(v))[:, :3].sum(axis=1) / 3 for figure, v in
+                      zip(shown, ([0.0, 0.5, 1.0], [-1.0, 0.0, 1.0]), strict=True))  # fmt: skip
+    assert 1.0 > amounts[0] > 0.95
+    assert amounts[0] > amounts[1] > amounts[2]
+    assert signs[0] < 0.4 < 0.95 < signs[1] > 0.4 > signs[2]
+
+
+def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) -> None:
+    for diverging, values in ((False, [[0.0, 0.4, 1.0]]), (True, [[-1.0, 0.0, 1.0]])):
+        draw_matrix(values, tmp_path / "a.png", diverging=diverging)
+        axes = shown[-1].axes[0]
+        for text, value in zip(axes.texts, values[0], strict=True):
+            cell = sum(axes.images[0].to_rgba(value)[:3]) / 3
+            letters = sum(matplotlib.colors.to_rgb(text.get_color())) / 3
+            assert abs(cell - letters) > 0.3
+
+
+@pytest.mark.slow
+def test_many_cells_have_no_numbers(tmp_path: Path, shown: list[Any]) -> None:
+    draw_matrix(torch.rand(16, 16), tmp_path / "a.png")
+    draw_matrix(torch.rand(17, 17), tmp_path / "b.png")
+    draw_matrix(torch.rand(500, 300), tmp_path / "c.png")
+    assert [len(figure.axes[0].texts) for figure in shown] == [256, 0, 0]
+
+
+def test_labels_and_the_colour_bar(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", rows=["가", "나"], columns=WORDS, title="제목")
+    axes = shown[0].axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["가", "나"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == WORDS
+    assert axes.get_title() == "제목"
+    assert len(shown[0].axes) == 1
+    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", label="점수")
+    assert shown[1].axes[1].get_ylabel() == "점수"
+    assert [label.get_text() for label in shown[1].axes[0].get_yticklabels()] == ["0", "1"]
+    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", numbers=False)
+    assert len(shown[2].axes) == 2
+
+
+def test_long_labels_lean(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    for columns in (["새", "책"], ["할아버지께서는", "아이스크림을"]):
+        draw_matrix(torch.rand(2, 2), tmp_path / "a.png", columns=columns)
+    angles = [[label.get_rotation() for label in figure.axes[0].get_xticklabels()] for figure in shown]
+    assert angles[0] == [0, 0]
+    assert all(angle > 0 for angle in angles[1])
+
+
+def test_side_by_side_the_same_value_has_the_same_colour(tmp_path: Path, shown: list[Any]) -> None:
+    draw_matrices([[[0.1, 0.2]], [[0.2, 0.8]], [[0.5, 0.5]]], tmp_path / "a.png", titles=["a", "b", "c"])
+    matrices, bar = shown[0].axes[:3], shown[0].axes[3:]
+    assert [axes.images[0].get_clim() for axes in matrices] == [(0, 0.8)] * 3
+    assert [axes.get_title() for axes in matrices] == ["a", "b", "c"]
+    assert len(bar) == 1
+
+
+def test_five_matrices_take_two_rows(tmp_path: Path, shown: list[Any]) -> None:
+    draw_matrices([torch.eye(3)] * 5, tmp_path / "a.png", titles=list("abcde"), numbers=True)
+    places = [axes.get_position() for axes in shown[0].axes]
+    assert len(places) == 5
+    assert len({round(place.y0, 3) for place in places}) == 2
+
+
+def test_the_range_of_colours() -> None:
+    ranges = [
+        ([[0.2, 0.4]], False, (0.0, 0.4)),
+        ([[-1.0, 2.0]], False, (-1.0, 2.0)),
+        ([[-1.0, 2.0]], True, (-2.0, 2.0)),
+        ([[0.0, 0.0]], False, (0.0, 1.0)),
+        ([[0.0, 0.0]], True, (-1.0, 1.0)),
+        ([[-3.0, -3.0]], False, (-3.0, -2.0)),
+        ([[np.nan, -np.inf]], False, (0.0, 1.0)),
+    ]
+    for values, diverging, expected in ranges:
+        assert _colour_range([np.array(values)], diverging) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (3.0, "3"), (0.256, "0.26"), (-0.001, "0.00"), (12.34, "12.3"), (-12.34, "-12.3"), (4800.4, "4,800")],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    """-0.00 looked like a number below zero."""
+    assert _short(value) == text
+
+
+def test_every_few_rows_have_a_number() -> None:
+    assert [_step(count, 5.5 / count) for count in (8, 20, 64, 512)] == [1, 1, 5, 50]
+
+
+# --- lines and bars ---
+
+
+def test_lines(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    series = {"캐시 없이": ([64, 128, 256], torch.tensor([1.0, 4, 16])), "캐시와": (range(3), [1, 1, 2])}
+    draw_lines(series, tmp_path / "a.png", x_label="길이", y_label="시간 (ms)", title="제목", log_y=True)
+    axes = shown[0].axes[0]
+    assert [line.get_label() for line in axes.lines] == ["캐시 없이", "캐시와"]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[1, 4, 16], [1, 1, 2]]
+    assert len({line.get_color() for line in axes.lines}) == len({line.get_marker() for line in axes.lines}) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("길이", "시간 (ms)", "제목")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["캐시 없이", "캐시와"]
+
+
+def test_powers_of_ten_have_their_minus(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    """NanumGothic lacks the minus sign that matplotlib writes powers with: pytest makes an error of that warning."""
+    draw_lines({"": ([1, 2], [1e-8, 3000.0])}, tmp_path / "a.png", log_y=True)
+    draw_lines({"": ([1, 2], [2.0, 8.0])}, tmp_path / "a.png", log_y=True)
+    long, short = ({label.get_text() for label in figure.axes[0].get_yticklabels(which="both")} for figure in shown)
+    assert "$10^{-6}$" in long
+    assert {"2", "5"} <= short
+
+
+def test_one_line_without_a_name_needs_no_legend(tmp_path: Path, shown: list[Any]) -> None:
+    draw_lines({"": ([64, 1024], [1, 4])}, tmp_path / "a.png", log_x=True, markers=False)
+    axes = shown[0].axes[0]
+    assert axes.get_legend() is None
+    assert axes.lines[0].get_marker() == "None"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["64", "1,024"], "lengths, not powers of ten"
+
+
+def test_more_lines_than_colours_can_still_be_told_apart(tmp_path: Path, shown: list[Any]) -> None:
+    draw_lines({str(n): ([0, 1], [n, n]) for n in range(10)}, tmp_path / "a.png")
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in shown[0].axes[0].lines}
+    assert len(looks) == 10
+
+
+def test_seventy_lines_look_different() -> None:
+    looks = [str(line_look(index)) for index in range(70)]
+    assert len(set(looks)) == 70
+    assert line_look(6, "#ffffff")["color"] == "#ffffff"
+
+
+# --- wrong use ---
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda p: draw_matrix([1, 2], p), r"values has the shape \(2,\); give a matrix \(T, S\)"),
+        (lambda p: draw_matrix(torch.rand(2, 3, 3), p), r"values has the shape \(2, 3, 3\)"),
+        (lambda p: draw_matrix(torch.rand(0, 3), p), r"values has the shape \(0, 3\)"),
+        (lambda p: draw_matrix([["a"]], p), "'values' is not made of numbers"),
+        (lambda p: draw_matrix([[1, 2], [3]], p), "rows are of different lengths"),
+        (lambda p: draw_matrix(torch.eye(2), p, rows=["a"]), "rows has 1 labels for 2 rows; give one for each"),
+        (lambda p: draw_matrix(torch.eye(2), p, columns=list("abc")), "columns has 3 labels for 2 columns"),
+        (lambda p: draw_matrices([], p, titles=[]), "matrices of one shape; given: none"),
+        (lambda p: draw_matrices([torch.eye(2), torch.eye(3)], p, titles=["", ""]), r"\(2, 2\), \(3, 3\)"),
+        (lambda p: draw_matrices([torch.eye(2)], p, titles=[]), "titles has 0 entries for 1 matrices"),
+        (lambda p: draw_matrices([torch.eye(2)], p, titles=["a"], masks=[]), "masks has 0 entries for 1 matrices"),
+        (lambda p: draw_matrix(torch.eye(2), p, mask=torch.ones(3, 3)), r"mask has the shape \(3, 3\), which does not"),
+        (lambda p: draw_lines({}, p), "series is empty"),
+        (lambda p: draw_lines({"a": ([1, 2], [1])}, p), "series 'a' has 2 xs and 1 ys"),
+        (lambda p: draw_lines({"a": ([[1]], [1])}, p), r"'a' has the shape \(1, 1\); give a list of numbers"),
+        (lambda p: draw_lines({"a": (["b"], [1])}, p), "is not made of numbers"),
+    ],
+)
+def test_what_cannot_be_drawn(draw: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        draw(tmp_path / "a.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- fonts ---
+
+
+def test_hangul_is_drawn_with_a_font_that_has_it(tmp_path: Path, hangul: None) -> None:
+    """pytest turns the warning about a missing character into an error; and other syllables look different."""
+    for name in ("책", "새"):
+        draw_lines({name: ([1], [1])}, tmp_path / f"{name}.png")
+    assert (tmp_path / "책.png").read_bytes() != (tmp_path / "새.png").read_bytes()
+
+
+def test_no_font_with_hangul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one each syllable is an empty box; one warning says what to install, and the picture is there."""
+    monkeypatch.setattr(canvases, "HANGUL_FONTS", {"No Such Font": ("no-such-font.ttf",)})
+    with pytest.warns(UserWarning, match=r"no installed font can draw '새책'; .*Install.*fonts-nanum") as caught:
+        draw_lines({"책": ([1], [1]), "새": ([1], [2])}, tmp_path / "a.png")
+    assert len(caught) == 1
+    assert (tmp_path / "a.png").is_file()
+    draw_lines({"book √D × ½ −∞": ([1], [1])}, tmp_path / "b.png")
+
+
+def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangul: None) -> None:
+    """matplotlib keeps a list of fonts in a file and does not look again: a font installed since was not found."""
+    fresh = font_manager.FontManager()
+    fresh.ttflist = [font for font in fresh.ttflist if font.name not in canvases.HANGUL_FONTS]
+    monkeypatch.setattr(font_manager, "fontManager", fresh)
+    draw_lines({"책": ([1], [1])}, tmp_path / "a.png")
+    assert {font.name for font in fresh.ttflist} & set(canvases.HANGUL_FONTS)
+
+
+# --- sequences ---
+
+
+def test_boxes_stand_below_the_text_that_they_cover(tmp_path: Path, shown: list[Any], hangul: None) -> None:
+    rows = {"글자": [("책", 1), ("을", 1)], "바이트": [("ec", 0.5), ("b1", 0.5), ("을", 1.0)]}
+    draw_boxes(rows, tmp_path / "a.png", title="제목")
+    axes = shown[0].axes[0]
+    boxes = [patch.get_bbox() for patch in axes.patches]
+    assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 2), (0, 0.5), (0.5, 1), (1, 2)]
+    assert [round((box.y0 + box.y1) / 2) for box in boxes] == [0, 0, 1, 1, 1]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is above"
+    assert [text.get_text() for text in axes.texts] == ["책", "을", "ec", "b1", "을"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["글자", "바이트"]
+    assert axes.get_title() == "제목"
+    colours = [patch.get_facecolor() for patch in axes.patches]
+    assert colours[2] != colours[3], "neighbours can be told apart"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [({}, "rows is empty"), ({"가": []}, "rows is empty"), ({"가": [("나", 0)]}, "the box '나' has no width")],
+)
+def test_boxes_that_cannot_be_drawn(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        draw_boxes(rows, tmp_path / "a.png")
+
+
+# --- products and sums ---
+
+
+def test_a_product_shows_its_matrices(tmp_path: Path, shown: list[Any]) -> None:
+    """In order, with their numbers, their labels, and a sign between each two."""
+    a, b = torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0, 3.0], [4.0, 5.0]])
+    path, titles = tmp_path / "a.png", ["A", "B", "C"]
+    draw_product([a, b, a @ b], path, titles=titles, signs=["x", "="], columns=[["p", "q"], None, None])
+    [figure] = shown
+    assert [axes.get_title() for axes in figure.axes] == titles
+    assert [texts(axes) for axes in figure.axes] == [["0", "1"], ["2", "3", "4", "5"], ["4", "5"]]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["p", "q"]
+    assert [text.get_text() for text in figure.texts] == ["x", "="]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"titles": ["A"]}, "titles has 1 entries for 2 matrices; give 2"),
+        ({"signs": []}, "signs has 0 entries for 2 matrices; give 1"),
+        ({"rows": [None]}, "rows has 1 entries for 2 matrices; give 2"),
+        ({"columns": [["a"], None]}, "columns has 1 labels for 2 columns"),
+    ],
+)
+def test_a_product_with_too_few_words(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    words = {"titles": ["A", "B"], "signs": ["="], **changes}
+    with pytest.raises(ConfigError, match=message):
+        draw_product([torch.eye(2), torch.eye(2)], tmp_path / "a.png", **words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sums_over_both_dimensions(tmp_path: Path, shown: list[Any]) -> None:
+    draw_sums([[1, 2, 3], [4, 5, 6]], tmp_path / "a.png", names=("dim=0", "dim=1"), title="x")
+    [figure] = shown
+    assert [texts(axes) for axes in figure.axes] == [["1", "2", "3", "4", "5", "6"], ["6", "15"], ["5", "7", "9"]]
+    assert {"dim=0", "dim=1", "x"} <= {text.get_text() for text in figure.texts}
