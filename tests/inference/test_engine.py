@@ -19,7 +19,7 @@ from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.slots import Chunk
-from jumok.inference.writer import Continuation, stop_strings
+from jumok.inference.writer import Continuation
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.nn.attention import ScaledDotProductAttention
@@ -91,7 +91,7 @@ def some_requests(model: GPT, number: int, seed: int) -> list[Request]:
                 tokens=draw.randint(1, 70),
                 seed=draw.randrange(5),
                 sample=number_ % 2,
-                stop=draw.choice(((), stop_strings(["갔", "\n"]))),
+                stop=draw.choice(((), ("갔", "\n"))),
             )
         )
     return requests
@@ -131,7 +131,7 @@ def test_texts_that_come_and_go_are_what_they_are_alone(family: str, seed: int):
 def test_events_join_to_the_text():
     model = tiny()
     engine = Engine(model, 1)
-    text = engine.admit(Request(prompt=[5], sampling=Sampling(temperature=1), tokens=60, stop=stop_strings(["갔다"])))
+    text = engine.admit(Request(prompt=[5], sampling=Sampling(temperature=1), tokens=60, stop=("갔다",)))
     events = []
     while text.finish is None:
         engine.step()

@@ -31,7 +31,8 @@ from jumok.config import EncoderDecoderConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
-from jumok.inference.answer import answer_ids, require_answering, with_special_tokens
+from jumok.inference.answer import answer_ids, with_special_tokens
+from jumok.inference.requests import require_answering
 from jumok.inference.targets import Answer, Search, SearchSettings
 from jumok.models.checks import require_finite_losses
 from jumok.models.encoder_decoder import EncoderDecoder

@@ -18,16 +18,15 @@ import torch
 from numpy.typing import NDArray
 
 from jumok.config import EncoderDecoderConfig, require_range
-from jumok.errors import ConfigError, TextError, TokenizerError
+from jumok.errors import ConfigError, TextError
 from jumok.inference.beam_search import beam_search
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
-from jumok.inference.requests import Request, sample_number
-from jumok.inference.sampling import Sampling
-from jumok.inference.targets import Answer, Search, SearchSettings, Targets, make_answer, special_ids
+from jumok.inference.requests import answer_request, require_answering, sample_number
+from jumok.inference.targets import Answer, Search, SearchSettings, Targets, make_answer
 from jumok.inference.writer import Continuation
-from jumok.models import Model, require_room_to_write
-from jumok.models.checks import not_finite, require_tokenizer
+from jumok.models import require_room_to_write
+from jumok.models.checks import not_finite
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import frame_of
@@ -77,29 +76,6 @@ def answer(
             )
         ids.append(read)
     return answer_ids(model, ids, how, seed=seed)
-
-
-def require_answering(model: Model) -> Tokenizer:
-    """The tokenizer of a model that can answer.
-
-    Raises:
-        ConfigError: it is no encoder–decoder.
-        TokenizerError: it has no tokenizer, or no id that begins or ends an answer.
-    """
-    if not isinstance(model, EncoderDecoder):
-        raise ConfigError(
-            "only an EncoderDecoder answers, and this model is of the kind {kind}; train one with "
-            "task seq2seq. A GPT continues a text: jumok.generate.",
-            kind=type(model).__name__,
-        )
-    missing = [name for name in ("decoder_start_id", "eos_id") if getattr(model.config, name) is None]
-    if missing:
-        raise TokenizerError(
-            "this model cannot answer: its configuration has no {names}, the ids that begin and end "
-            "an answer; give the ids of the special tokens that it was trained with.",
-            names=", ".join(missing),
-        )
-    return require_tokenizer(model)
 
 
 def with_special_tokens(
@@ -162,42 +138,6 @@ def answer_ids(
     if answers and all(one.finish == "not finite" for found in answers for one in found):
         raise not_finite()
     return [sorted(found, key=lambda one: -one.score)[: search.n_best] for found in answers]
-
-
-def answer_request(
-    model: EncoderDecoder,
-    source: Sequence[int],
-    sampling: Sampling,
-    *,
-    tokens: int,
-    seed: int = 0,
-    sample: int = 0,
-    no_repeat_ngram: int = 0,
-    top: int | None = 0,
-) -> Request:
-    """Return the request for an answer: everyone who lets an engine answer a source makes it here.
-
-    Args:
-        source: the ids that the encoder reads; see `with_special_tokens`. The other fields are those of `Request`.
-
-    Raises:
-        TokenizerError: the model has no tokenizer, or no id that begins or ends an answer.
-    """
-    tokenizer = require_answering(model)
-    assert model.config.decoder_start_id is not None  # `require_answering` has checked both
-    assert model.config.eos_id is not None
-    return Request(
-        prompt=[model.config.decoder_start_id],
-        source=source,
-        sampling=sampling,
-        tokens=tokens,
-        seed=seed,
-        sample=sample,
-        stop_ids=frozenset([model.config.eos_id]),
-        special_ids=special_ids(tokenizer, model.config),
-        no_repeat_ngram=no_repeat_ngram,
-        top=top,
-    )
 
 
 def _answer(model: EncoderDecoder, tokenizer: Tokenizer, text: Continuation, search: Search) -> Answer:

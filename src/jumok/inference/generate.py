@@ -17,9 +17,9 @@ from jumok.config import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine
 from jumok.inference.matrices import QUANTIZATIONS, Quantization
-from jumok.inference.requests import Request, sample_number
+from jumok.inference.requests import Request, sample_number, text_request
 from jumok.inference.sampling import Sampling, SamplingSettings
-from jumok.inference.writer import Continuation, stop_strings
+from jumok.inference.writer import Continuation
 from jumok.models import Model, require_room_to_write
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.gpt import GPT
@@ -118,17 +118,9 @@ def generate(
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
     require_room_to_write(model.config, samples * len(starts), slots)
-    strings, ends, one = stop_strings(stop), frozenset(model.config.eos_ids), _seed(seed)
+    one = _seed(seed)
     requests = [
-        Request(
-            prompt=start,
-            sampling=how,
-            tokens=tokens,
-            seed=one,
-            sample=sample_number(number, sample),
-            stop=strings,
-            stop_ids=ends,
-        )
+        text_request(model, start, how, tokens=tokens, seed=one, sample=sample_number(number, sample), stop=stop)
         for number, start in enumerate(starts)
         for sample in range(samples)
     ]
@@ -183,8 +175,7 @@ def stream(
     """
     how = Sampling(**sampling)
     [start] = _prepare(model, [prompt], tokens, seed, stop, quantize)
-    strings, ends = stop_strings(stop), frozenset(model.config.eos_ids)
-    request = Request(prompt=start, sampling=how, tokens=tokens, seed=_seed(seed), stop=strings, stop_ids=ends)
+    request = text_request(model, start, how, tokens=tokens, seed=_seed(seed), stop=stop)
 
     def pieces() -> Iterator[str]:
         engine = Engine(model, 1, quantize=quantize, cache=cache, build=tokens >= BUILT_FROM)

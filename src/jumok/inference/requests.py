@@ -1,4 +1,7 @@
-"""What an engine is asked to write, and what it returns piece by piece."""
+"""What an engine is asked to write, and what it returns piece by piece.
+
+`text_request` and `answer_request` make all requests: those of `jumok.generate`, the commands and the server.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jumok.config import require_range
-from jumok.errors import ConfigError, JumokError
+from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.sampling import Sampling
+from jumok.inference.targets import special_ids
+from jumok.models import Model
+from jumok.models.checks import require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.models.gpt import GPT
+from jumok.models.special_ids import prompt_ids, start_ids
+from jumok.text.hangul import nfc
+from jumok.tokenizers import Tokenizer
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
 MOST_SAMPLES = 2**32  # of a prompt; a number for each sample, which does not depend on how many there are
@@ -57,6 +68,103 @@ class Request:
         require_range("no_repeat_ngram", self.no_repeat_ngram, 0)
         if not self.prompt:
             raise ConfigError("the prompt has no ids; begin with the start id.")
+
+
+def text_request(
+    model: GPT,
+    prompt: str | Sequence[int],
+    sampling: Sampling,
+    *,
+    tokens: int,
+    seed: int = 0,
+    sample: int = 0,
+    stop: Sequence[str] = (),
+    top: int | None = None,
+) -> Request:
+    """Return the request to continue a text, which ends at an id with which the model ends one.
+
+    Args:
+        prompt: a text, or ids as they are; without any it begins a new text. stop: strings in any normal form. The
+            other arguments are fields of `Request`.
+
+    Raises:
+        TokenizerError: the model has no tokenizer, or it cannot encode the prompt. ConfigError: as `Request`.
+    """
+    tokenizer = require_tokenizer(model)
+    if isinstance(prompt, str):
+        prompt = prompt_ids(model.config, tokenizer, prompt)
+    return Request(
+        prompt=prompt or start_ids(model.config, tokenizer),
+        sampling=sampling,
+        tokens=tokens,
+        seed=seed,
+        sample=sample,
+        stop=tuple(nfc(string) for string in stop),
+        stop_ids=frozenset(model.config.eos_ids),
+        top=top,
+    )
+
+
+def answer_request(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    sampling: Sampling,
+    *,
+    tokens: int,
+    seed: int = 0,
+    sample: int = 0,
+    stop: Sequence[str] = (),
+    no_repeat_ngram: int = 0,
+    top: int | None = 0,
+) -> Request:
+    """Return the request to answer a source, which ends at the id that ends an answer.
+
+    Args:
+        source: the ids that the encoder reads; see `jumok.inference.answer.with_special_tokens`. stop: strings in any
+            normal form. The other arguments are fields of `Request`.
+
+    Raises:
+        TokenizerError: the model has no tokenizer, or no id that begins or ends an answer.
+    """
+    tokenizer = require_answering(model)
+    assert model.config.decoder_start_id is not None  # `require_answering` has checked both
+    assert model.config.eos_id is not None
+    return Request(
+        prompt=[model.config.decoder_start_id],
+        source=source,
+        sampling=sampling,
+        tokens=tokens,
+        seed=seed,
+        sample=sample,
+        stop=tuple(nfc(string) for string in stop),
+        stop_ids=frozenset([model.config.eos_id]),
+        special_ids=special_ids(tokenizer, model.config),
+        no_repeat_ngram=no_repeat_ngram,
+        top=top,
+    )
+
+
+def require_answering(model: Model) -> Tokenizer:
+    """Return the tokenizer of a model that can answer.
+
+    Raises:
+        ConfigError: it is no encoder–decoder.
+        TokenizerError: it has no tokenizer, or no id that begins or ends an answer.
+    """
+    if not isinstance(model, EncoderDecoder):
+        raise ConfigError(
+            "only an EncoderDecoder answers, and this model is of the kind {kind}; train one with "
+            "task seq2seq. A GPT continues a text: jumok.generate.",
+            kind=type(model).__name__,
+        )
+    missing = [name for name in ("decoder_start_id", "eos_id") if getattr(model.config, name) is None]
+    if missing:
+        raise TokenizerError(
+            "this model cannot answer: its configuration has no {names}, the ids that begin and end "
+            "an answer; give the ids of the special tokens that it was trained with.",
+            names=", ".join(missing),
+        )
+    return require_tokenizer(model)
 
 
 def sample_number(prompt: int, sample: int) -> int:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.rules import NextIdRules
-from jumok.text.hangul import nfc
 from jumok.tokenizers import Stream, Tokenizer
 
 LONGEST_CONTEXT = 8  # ids of the prompt that can change how the first new token reads
@@ -148,8 +147,3 @@ def _overlap(text: str, stop: Sequence[str]) -> int:
     """Length of the longest end of `text` that begins one of the stop strings."""
     longest = max((len(string) - 1 for string in stop), default=0)
     return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stop)), 0)
-
-
-def stop_strings(stop: Sequence[str]) -> tuple[str, ...]:
-    """Stop strings as a request has them."""
-    return tuple(nfc(string) for string in stop)

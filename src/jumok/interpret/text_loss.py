@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.errors import ConfigError, TextError, ViewError
-from jumok.inference.answer import answer, require_answering, with_special_tokens
+from jumok.inference.answer import answer, with_special_tokens
 from jumok.inference.fill_mask import mask_token
+from jumok.inference.requests import require_answering
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT

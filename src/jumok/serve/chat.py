@@ -22,21 +22,20 @@ Nothing separates what a message says from the form: a message can contain a lin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from jumok.inference.answer import answer_request, with_special_tokens
-from jumok.inference.requests import Event, Request
-from jumok.inference.sampling import Sampling
+from jumok.inference.answer import with_special_tokens
+from jumok.inference.requests import Event, Request, answer_request, text_request
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.special_ids import prompt_ids
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
 from jumok.serve.schemas import ChatBody, Message
 from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import to_json
-from jumok.serve.writing import Form, TokenNames, copies, log_probability, require_short, require_tokens
+from jumok.serve.writing import Form, TokenNames, copies, log_probability, require_short, require_tokens, sampling_of
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}  # as they are written
 STOPS = tuple(f"\n{role}:" for role in dict.fromkeys(ROLES.values()))
@@ -74,22 +73,20 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     if tokenizer.chat is not None:
         require_short("messages", sum(len(message.text) for message in body.messages), settings)
         templated = tokenizer.chat.encode([{"role": ROLES[one.role], "content": one.text} for one in body.messages])
+    how = sampling_of(body)
     if isinstance(served.model, EncoderDecoder):
         source = templated or _source(served.model, last_of_user(body.messages), settings)
         _require_room(source, context)
-        return answer_request(served.model, source, Sampling(), tokens=min(limit or context, context), top=top)
-    gpt = require_gpt(served)
+        return answer_request(served.model, source, how, tokens=min(limit or context, context), top=top)
+    gpt, tokens = require_gpt(served), limit or min(context, settings.max_tokens)
     if templated:
+        request = text_request(gpt, templated, how, tokens=tokens, top=top)
         turn = tokenizer.id_of("eos_token")
-        ends = frozenset(gpt.config.eos_ids if turn is None else (*gpt.config.eos_ids, turn))
-        special = frozenset(tokenizer.special_tokens.values())
-        tokens = limit or min(context, settings.max_tokens)
-        return Request(prompt=templated, tokens=tokens, top=top, stop_ids=ends, special_ids=special)
+        ends = request.stop_ids if turn is None else request.stop_ids | {turn}
+        return replace(request, stop_ids=ends, special_ids=frozenset(tokenizer.special_tokens.values()))
     text = transcript(body.messages)
     require_short("messages", len(text), settings)
-    tokens = limit or min(context, settings.max_tokens)
-    ids, ends = prompt_ids(gpt.config, tokenizer, text), frozenset(gpt.config.eos_ids)
-    return Request(prompt=ids, tokens=tokens, top=top, stop=STOPS, stop_ids=ends)
+    return text_request(gpt, text, how, tokens=tokens, top=top, stop=STOPS)
 
 
 def _source(model: EncoderDecoder, text: str, settings: ServeSettings) -> list[int]:

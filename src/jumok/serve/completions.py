@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.inference.requests import Drawn, Event, Finish, Request, text_request
 from jumok.inference.scoring import score
 from jumok.inference.writer import stream_after
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
-from jumok.models.special_ids import frame_of, start_ids
+from jumok.models.special_ids import frame_of
 from jumok.serve.errors import APIError
 from jumok.serve.models import Served
 from jumok.serve.schemas import CompletionBody
@@ -24,6 +24,7 @@ from jumok.serve.writing import (
     log_probability,
     require_short,
     require_tokens,
+    sampling_of,
 )
 from jumok.tokenizers import Tokenizer
 
@@ -91,18 +92,10 @@ def requests_of(
     served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
 ) -> list[Request]:
     """What the engine is asked to write: `n` texts for each prompt. An empty prompt begins as after a newline."""
-    config, tokenizer = require_gpt(served).config, require_tokenizer(served.model)
     if not body.max_tokens:
         return []
-    requests = [
-        Request(
-            prompt=prompt.ids or list(start_ids(config, tokenizer)),
-            tokens=body.max_tokens,
-            top=body.logprobs,
-            stop_ids=frozenset(config.eos_ids),
-        )
-        for prompt in prompts
-    ]
+    model, how = require_gpt(served), sampling_of(body)
+    requests = [text_request(model, prompt.ids, how, tokens=body.max_tokens, top=body.logprobs) for prompt in prompts]
     return copies(body, requests, settings)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 from jumok.inference.requests import Drawn, Event, Request, joined, sample_number
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service
-from jumok.inference.writer import stop_strings
 from jumok.serve.errors import APIError
 from jumok.serve.metrics import Metrics
 from jumok.serve.models import Served
 from jumok.serve.schemas import Writing
 from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import DONE, Reply, data, news, to_json, written
+from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
 
 LEAST = -9999.0  # for a log-probability of minus infinity, as in the API of OpenAI
@@ -79,7 +79,7 @@ def require_short(name: str, size: int, settings: ServeSettings) -> None:
 
 
 def copies(body: Writing, requests: Sequence[Request], settings: ServeSettings) -> list[Request]:
-    """The `n` texts of each request, with the seed and the sampling of a body.
+    """Return the `n` texts of each request, with the seed and the stop strings of a body.
 
     Raises:
         APIError: they are more than the server ever takes at once.
@@ -91,9 +91,8 @@ def copies(body: Writing, requests: Sequence[Request], settings: ServeSettings) 
             param="n" if body.n > 1 else "prompt",
         )
     seed = secrets.randbits(63) if body.seed is None else body.seed % 2**64  # a negative one is a two's complement
-    shared: dict[str, Any] = {"sampling": sampling_of(body), "seed": seed}
     return [
-        replace(request, **shared, sample=sample_number(number, i), stop=(*request.stop, *stop_strings(body.stop)))
+        replace(request, seed=seed, sample=sample_number(number, i), stop=(*request.stop, *map(nfc, body.stop)))
         for number, request in enumerate(requests)
         for i in range(body.n)
     ]

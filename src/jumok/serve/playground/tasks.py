@@ -9,11 +9,11 @@ from contextlib import suppress
 
 from jumok.errors import JumokError
 from jumok.inference.answer import answer as answers
-from jumok.inference.answer import answer_request, require_answering, with_special_tokens
+from jumok.inference.answer import with_special_tokens
 from jumok.inference.classify import predict_whole
 from jumok.inference.engine import Engine
 from jumok.inference.fill_mask import fill_mask, mask_token
-from jumok.inference.requests import Request
+from jumok.inference.requests import Request, answer_request, require_answering
 from jumok.inference.sampling import Sampling
 from jumok.models import Model
 from jumok.models.checks import not_finite, require_tokenizer

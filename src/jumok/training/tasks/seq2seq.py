@@ -33,7 +33,8 @@ from jumok.evaluation.seq2seq import (
     target_losses,
     whole_pairs,
 )
-from jumok.inference.answer import answer_ids, require_answering
+from jumok.inference.answer import answer_ids
+from jumok.inference.requests import require_answering
 from jumok.inference.targets import Search
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
