@@ -11,6 +11,7 @@ const FORMS = [
     "Export a constant, or a function that gives the value.",
   ],
   ["ImportDefaultSpecifier, ImportNamespaceSpecifier, ImportExpression", 'Write import { name } from "./file.js".'],
+  ["TemplateElement[value.raw=/\\n/]", "A template may not contain a line end: write \\n."],
   [
     "Program > :matches(ExpressionStatement, VariableDeclaration) AwaitExpression:not(:function *)",
     "A module may not wait.",

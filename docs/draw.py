@@ -32,7 +32,9 @@ def draw_pieces(folder: Path, language: Language) -> None:
     node = shutil.which("node")
     if node is None:
         raise SystemExit("The pictures of the interactive pieces need Node: install Node 20 or newer.")
-    subprocess.run([node, str(DOCS / "draw_pieces.mjs"), str(folder), language], check=True)
+    loader = DOCS.parent / "tests" / "js" / "toml.mjs"  # of the words
+    command = [node, "--import", str(loader), str(DOCS / "draw_pieces.mjs"), str(folder), language]
+    subprocess.run(command, check=True)
 
 
 def write_table(page: Path, language: Language) -> None:

@@ -46,6 +46,7 @@ from jumok.view.training_pictures import draw_loss
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 ASSETS = Path(jumok.__file__).parent / "view" / "assets"
+TOML_LOADER = Path(__file__).resolve().parent / "js" / "toml.mjs"  # lets Node import the words of pages
 
 # A model of a few thousand parameters, and nothing left to a measurement.
 TINY: dict[str, Any] = {
@@ -173,7 +174,7 @@ def run_node(source: str, value: Any = None) -> Any:
         "const output = (value) => console.log(JSON.stringify(value ?? null));\n"
     )
     done = subprocess.run(
-        ["node", "--input-type=module", "--eval", start + source],
+        ["node", "--import", str(TOML_LOADER), "--input-type=module", "--eval", start + source],
         cwd=ASSETS, input=json.dumps(value), capture_output=True, text=True, encoding="utf-8", timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

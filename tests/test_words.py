@@ -68,7 +68,7 @@ def test_what_is_searched() -> None:
         "README.ko.md", "docs/ko/training.md", "docs/learn/README.md", "docs/learn/ko/03-queries-keys-values.md",
         "docs/learn/ko/ladder.md", "src/jumok/messages/ko.toml", "src/jumok/course/ladder/words.toml",
         "src/jumok/course/practice/exercises/softmax.py", "src/jumok/course/practice/hints/dot_product.toml",
-        "src/jumok/course/practice/checks/dot_product.py", "src/jumok/view/assets/viewer/words.js",
+        "src/jumok/course/practice/checks/dot_product.py", "src/jumok/view/assets/viewer/words.toml",
     ):  # fmt: skip
         assert re.search("[가-힣]", FILES[name]), name
 

@@ -1,38 +1,41 @@
-"""The modules of the pages: tests under Node, comments in them, and the scripts that a wheel holds of them."""
+"""The modules of the pages: their tests under Node, the script that they are joined into, and their words."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import re
-import shutil
 import subprocess
-import sys
+import tomllib
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from jumok.view.bundle import bundle, script
-from jumok.view.javascript import without_comments
+from jumok.view.bundle import bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(str(resources.files("jumok")))
 SCRIPTS = sorted((ROOT / "tests" / "js").glob("*.test.mjs"))
-ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
+MODULES = [path for folder in ("view/assets", "serve/assets") for path in sorted((SOURCE / folder).rglob("*.js"))]
+ENTRIES = sorted(
+    set(
+        re.findall(
+            r'"((?:view|serve)/assets/[\w/]+\.js)"',
+            "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")),
+        )
+    )
+)
 
 Node = Callable[..., Any]
 
 
 @pytest.mark.slow
 def test_under_node(node: Node) -> None:
-    """All of tests/js, in one process; `node tests/js/x.test.mjs` runs one of them."""
+    """All of tests/js, in one process; `node --import ./tests/js/toml.mjs tests/js/x.test.mjs` runs one of them."""
     source = "".join(f"await import({json.dumps(path.as_uri())});\n" for path in SCRIPTS)
-    command = ["node", "--input-type=module", "--eval", source]
+    command = ["node", "--import", str(ROOT / "tests/js/toml.mjs"), "--input-type=module", "--eval", source]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     (passed,) = re.findall(r"^\S pass (\d+)$", done.stdout, re.MULTILINE)
@@ -46,139 +49,150 @@ def test_a_module_gets_and_gives_json(node: Node) -> None:
         node('throw new Error("no such colour");')
 
 
-# --- comments ---
+# --- one script ---
+
+
+def joined(modules: dict[str, str]) -> str:
+    return bundle("app.js", modules.__getitem__)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_modules_of_each_page_can_be_joined(entry: str) -> None:
+    found = bundle(entry)
+    assert not re.search(r"^(import|export)\b|^\s*(//|\*)", found, re.MULTILINE)
+
+
+def test_every_module_is_on_a_page() -> None:
+    """engine_types.js has types alone."""
+    pages = "".join(map(bundle, ENTRIES))
+    for path in MODULES:
+        name = re.sub(r"\W", "_", path.relative_to(SOURCE).with_suffix("").as_posix())
+        assert f"const ${name} = " in pages or path.name == "engine_types.js", path
+
+
+def test_what_the_joining_relies_on() -> None:
+    """A line of a template that began with // would be cut out of the page; ESLint refuses such templates, too."""
+    for path in MODULES:
+        code = re.sub(r"^\s*//.*|/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert "`" not in re.sub(r"`(?:[^`\\\n]|\\.|\$\{[^`]*?\})*`", "", code), path
+
+
+def test_no_module_writes_html() -> None:
+    """Texts go into the page by textContent; these are the ways around it."""
+    ways = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.srcdoc|DOMParser"
+    )
+    for path in MODULES:
+        assert not ways.search(path.read_text(encoding="utf-8")), path
+
+
+def test_modules_are_joined_in_the_order_of_their_imports() -> None:
+    modules = {
+        "app.js": '/** Shows b.\n * @param {import("./x.js").X} x */\nimport {b} from "./in/b.js";\n'
+        'import {a, deep as inner} from "./a.js";\n\n  // indented\n  b(/** @type {X} */ (a)); // stays\n',
+        "in/b.js": '// of a\nimport {\n  a,\n} from "../a.js";\nimport { words } from "./words.toml";\n\n'
+        "export function b() { return a; }\n",
+        "in/words.toml": '# [Korean, English]\n"tab.a" = [\n  "가",\n  "a",\n]\n',
+        "a.js": "export const a = 1;\nexport const {deep, other: renamed = 2} = {};\n",
+    }
+    assert (
+        joined(modules)
+        == """
+(() => {
+"use strict";
+const $a = (() => {
+const a = 1;
+const {deep, other: renamed = 2} = {};
+return {a, deep, renamed};
+})();
+
+const $in_words_toml = (() => {
+const words = {"tab.a":["가","a"]};
+return {words};
+})();
+
+const $in_b = (() => {
+const {a} = $a;
+const {words} = $in_words_toml;
+function b() { return a; }
+return {b};
+})();
+
+const $app = (() => {
+const {b} = $in_b;
+const {a, deep: inner} = $a;
+b(/** @type {X} */ (a)); // stays
+return {};
+})();
+})();
+"""
+    )
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("modules", "complaint"),
     [
-        ("// a\n  /* b */  \nconst a = 1; // c\n", "const a = 1; \n"),
-        ("/** a\n * b */\n\n// c\nf(/* d */ x);\n", "\nf(  x);\n"),
-        ("return /* two\nlines */ 1;\n", "return \n 1;\n"),
-        ("const a = `\n// kept ${b /* gone */ + `/* kept */`}\n// kept`;\n",) * 2,
-        ("const a = \"// 'kept'\" + '/* kept */ \\' //';\n",) * 2,
-        ("const a = x.replace(/[/\"]\\/\\/ //g, y) / 2; // gone\n", "const a = x.replace(/[/\"]\\/\\/ //g, y) / 2; \n"),
-        ("if (a) return /`/; // gone\n", "if (a) return /`/; \n"),
-        ("const a = (b + c) / d / e[1] / 2; // gone\n", "const a = (b + c) / d / e[1] / 2; \n"),
-        ("const a = `${{ b: `}` }.b}`; // gone\n", "const a = `${{ b: `}` }.b}`; \n"),
+        ({"app.js": 'import {a} from "./a.js";\n', "a.js": 'import {b} from "./app.js";\n'}, "circle: app.js -> a.js"),
+        ({"app.js": 'import {a} from "./gone.js";\n'}, "no module gone.js, which app.js imports"),
+        ({}, "no module app.js"),
+        ({"app.js": 'import {a} from "./a.js";\n', "a.js": "const a = 1;\n"}, "does not export"),
+        ({"app.js": 'import a from "./a.js";\n', "a.js": ""}, "import a from"),
+        ({"app.js": 'import * as a from "./a.js";\n', "a.js": ""}, r"import \* as"),
+        ({"app.js": 'import {a as b} from "./a.js";\n', "a.js": "export const b = 1;\n"}, "imports a from a.js"),
+        ({"app.js": "export let a = 1;\n"}, "export let"),
+        ({"app.js": "export default 1;\n"}, "export default"),
+        ({"app.js": "const a = 1;\nexport {a};\n"}, "export {a}"),
+        ({"app.js": "const a = () => import('./b.js');\n"}, r"import\("),
+        ({"app.js": "const a = '</script>';\n"}, "</script"),
+        ({"app.js": "const a = '<!--';\n"}, "<!--"),
     ],
 )  # fmt: skip
-def test_comments_go_and_what_looks_like_one_stays(source: str, expected: str) -> None:
-    """A line of a template that began with // was cut out of the page."""
-    assert without_comments(source) == expected.replace("b /* gone */ +", "b   +")
-
-
-@pytest.mark.parametrize(
-    ("source", "complaint"),
-    [
-        ("const a = `b", "does not end"),
-        ("const a = 'b\n';", "does not end"),
-        ("const a = 1; /* b", "does not end"),
-        ("const a = /b\n/;", "does not end"),
-        ("if (a) /b/.test(c);", "parentheses"),
-        ('const a = `\nimport { b } from "./b.js";\n`;', "begins like a statement"),
-        ("const a = `${b}\nexport const c = 1;\n`;", "begins like a statement"),
-    ],
-)
-def test_what_cannot_be_told_from_a_comment_or_a_statement_is_refused(source: str, complaint: str) -> None:
+def test_modules_that_cannot_be_joined_are_refused(modules: dict[str, str], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        without_comments(source)
+        joined(modules)
 
 
-@pytest.mark.long
-def test_modules_without_comments_are_the_same_programs(tmp_path: Path) -> None:
-    if not ESBUILD.is_file() or shutil.which("node") is None:
-        pytest.skip("esbuild is not installed: npm ci")
-    names = [path.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.rglob("*.js"))]
-    printed = []
-    for folder, change in (("whole", str), ("cut", without_comments)):
-        for name in names:
-            copy = tmp_path / folder / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(change((SOURCE / name).read_text(encoding="utf-8")), encoding="utf-8")
-        out = tmp_path / f"{folder}-printed"
-        command = ["node", str(ESBUILD), *names, f"--outdir={out}", "--minify-whitespace", "--log-level=error"]
-        subprocess.run(command, cwd=tmp_path / folder, check=True)
-        printed.append([(out / name).read_text(encoding="utf-8") for name in names])
-    for name, whole, cut in zip(names, *printed, strict=True):
-        assert whole == cut, name
+# --- words ---
+
+WORDS = [path for folder in ("view/assets", "serve/assets") for path in sorted((SOURCE / folder).rglob("words.toml"))]
+FIELD = re.compile(r"\{(\w+)\}")
 
 
-# --- what a wheel holds ---
+def words_of(path: Path) -> dict[str, list[str]]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def builder() -> ModuleType:
-    """The module setup.py."""
-    pytest.importorskip("setuptools")
-    spec = importlib.util.spec_from_file_location("jumok_setup", ROOT / "setup.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.mark.parametrize("path", WORDS, ids=lambda path: path.parent.relative_to(SOURCE).as_posix())
+def test_words_are_complete_in_both_languages(path: Path, node: Node) -> None:
+    """Each key has two sentences with the same fields, and Node's loader reads what TOML says."""
+    words = words_of(path)
+    for key, sentences in words.items():
+        assert len(sentences) == 2, key
+        assert all(sentence.strip() for sentence in sentences), key
+        assert len({tuple(sorted(set(FIELD.findall(sentence)))) for sentence in sentences}) == 1, key
+    assert node(f'import {{ words }} from "{path}"; output(words);') == words
 
 
-def test_every_script_of_a_page_is_built(builder: ModuleType) -> None:
-    """An entry that package.json does not list would stay long in a wheel, and nobody would notice."""
-    named = re.compile(r'"((?:view|serve)/assets/[\w/]+\.js)"')
-    used = {name for path in SOURCE.rglob("*.py") for name in named.findall(path.read_text(encoding="utf-8"))}
-    assert used == set(builder.entries())
+def test_each_word_is_defined_once_and_used() -> None:
+    defined = [key for path in WORDS for key in words_of(path)]
+    assert len(defined) == len(set(defined))
+    sources = "".join(path.read_text(encoding="utf-8") for path in [*MODULES, *SOURCE.rglob("assets/**/*.html")])
+    made = "|".join(re.findall(r"`([^`]*\$\{[^`]*)`", sources))  # of `tab.${name}` "tab." is looked for
+    for key in defined:
+        dot = key.find(".")
+        parts = {key[: i + 1] for i in range(dot, len(key))} | {key[dot:]} if dot > 0 else set()
+        used = re.search(rf"[\"'`\s]{re.escape(key)}[\"'`\s:]", sources)
+        named = all(f'"{part}"' in sources for part in key.split("."))  # of `${name}.${by}`
+        assert used or named or any(f"{part}${{" in made or f"}}{part}" in made for part in parts), key
 
 
-def test_a_built_script_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = "view/assets/viewer/app.js"
-    assert script.__wrapped__(entry) == bundle(entry)
-    modules = {"view/built/view-assets-viewer-app.js": "built();"}
-    monkeypatch.setattr(importlib.import_module("jumok.view.bundle"), "packaged", modules.__getitem__)
-    assert script.__wrapped__(entry) == "built();"
-
-
-@pytest.mark.slow
-def test_a_package_is_built_without_node_too(tmp_path: Path) -> None:
-    """Copied is what the source tree has; the missing scripts are a line, and no failure."""
-    pytest.importorskip("setuptools")
-    for name in ("setup.py", "package.json", "package-lock.json"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "src" / "jumok" / "view").mkdir(parents=True)
-    (tmp_path / "src" / "jumok" / "__init__.py").touch()
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "jumok"\nversion = "1"\n', encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_py"],
-        cwd=tmp_path, env={"PATH": ""}, capture_output=True, encoding="utf-8",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "scripts are not built: Node is not installed" in done.stderr
-    assert (tmp_path / "build" / "lib" / "jumok" / "__init__.py").is_file()
-    assert not (tmp_path / "build" / "lib" / "jumok" / "view" / "built").exists()
-
-
-@pytest.mark.long
-def test_a_built_script_computes_what_the_joined_one_does(node: Node, builder: ModuleType, tmp_path: Path) -> None:
-    if not ESBUILD.is_file():
-        pytest.skip("esbuild is not installed: npm ci")
-    entry = tmp_path / "view" / "assets" / "viewer" / "entry.js"
-    shutil.copytree(SOURCE / "view" / "assets", entry.parents[1])
-    entry.write_text(
-        """import { contrast, rgb, scaleTable, themeColours } from "../base/colours.js";
-import { decodeWeights, halfToNumber as half } from "./trace.js";
-import { Store } from "./store.js";
-        const dark = themeColours("dark");
-        const weights = decodeWeights(Uint8Array.from([1, 9, 3, 8, 0, 255, 7]), 3, 3, true, "sqrt-u8");
-        const store = new Store({ layer: 3, heads: [0, 1, 2, 5], token: null });
-        console.log(JSON.stringify([contrast(rgb(dark.ink), rgb(dark.surface)), [...scaleTable("sign", dark)],
-          [...weights], half(0x1234), store.hash(), store.read("#layer=2&heads=1-3&x.side=%22key%22")]));
-        """,
-        encoding="utf-8",
-    )
-    builder.build_script(entry, tmp_path / "built.js", ["node", str(ESBUILD)])
-    relative = entry.relative_to(tmp_path).as_posix()
-    (tmp_path / "joined.js").write_text(
-        bundle(relative, lambda path: (tmp_path / path).read_text(encoding="utf-8")), encoding="utf-8"
-    )
-    built, joined = (
-        subprocess.run(["node", name], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True).stdout
-        for name in ("built.js", "joined.js")
-    )
-    assert built == joined
-    assert len((tmp_path / "built.js").read_bytes()) < 0.6 * len((tmp_path / "joined.js").read_bytes())
+def test_each_refusal_of_an_engine_has_words_for_its_values() -> None:
+    """Whatever an engine refuses, a page has a sentence for it in both languages, with the values that are given."""
+    words = {key: sentences for path in WORDS for key, sentences in words_of(path).items()}
+    form = re.compile(r'new EngineError\(\s*"([\w.]+)"(?:,\s*\{((?:[^{}]|\$\{[^}]*\})*)\})?')
+    paths = [path for folder in ("model", "page") for path in (SOURCE / "view/assets" / folder).glob("*.js")]
+    thrown = [found for path in paths for found in form.findall(path.read_text(encoding="utf-8"))]
+    assert len(thrown) > 20
+    for code, values in thrown:
+        given = {part.partition(":")[0].strip() for part in values.split(",")}
+        assert all(set(FIELD.findall(sentence)) <= given for sentence in words[code]), code

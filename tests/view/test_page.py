@@ -8,7 +8,6 @@ import json
 import re
 import webbrowser
 from html.parser import HTMLParser
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jumok.errors import ConfigError, ViewError
-from jumok.view.bundle import bundle
 from jumok.view.page import Page, embedded
 
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(2)> <!-- \u202e\0\u2028 & \" ' {{script}}"
@@ -120,96 +118,6 @@ def test_how_a_page_opens_is_in_it() -> None:
 
 def test_a_page_is_the_same_each_time() -> None:
     assert page().html == page().html
-
-
-# --- the modules of pages ---
-
-ROOT = Path(resources.files("jumok"))  # type: ignore[arg-type]
-MODULES = [path for folder in ("view/assets", "serve/assets") for path in sorted((ROOT / folder).rglob("*.js"))]
-
-
-def joined(modules: dict[str, str]) -> str:
-    return bundle("app.js", modules.__getitem__)
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_each_module_can_be_joined_with_what_it_imports(path: Path) -> None:
-    found = bundle(path.relative_to(ROOT).as_posix())
-    assert not re.search(r"^(import|export)\b", found, re.MULTILINE)
-
-
-def test_no_module_writes_html() -> None:
-    """Texts go into the page by textContent; these are the ways around it."""
-    ways = re.compile(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.srcdoc|DOMParser"
-    )
-    for path in MODULES:
-        assert not ways.search(path.read_text(encoding="utf-8")), path
-
-
-def test_modules_are_joined_in_the_order_of_their_imports() -> None:
-    modules = {
-        "app.js": '/** Shows b.\n * @param {import("./x.js").X} x */\nimport {b} from "./in/b.js";\n'
-        'import {a, deep as inner} from "./a.js";\nb(a);\n',
-        "in/b.js": '// of a\nimport {\n  a,\n} from "../a.js";\nimport "./words.js";\n\n'
-        "export function b() { return a; }\n",
-        "in/words.js": "const a = 0;\n",
-        "a.js": "export const a = 1;\nexport const {deep, other: renamed = 2} = {};\n",
-    }
-    assert (
-        joined(modules)
-        == """
-(() => {
-"use strict";
-const $a = (() => {
-const a = 1;
-const {deep, other: renamed = 2} = {};
-return {a, deep, renamed};
-})();
-
-const $in_words = (() => {
-const a = 0;
-return {};
-})();
-
-const $in_b = (() => {
-const {a} = $a;
-function b() { return a; }
-return {b};
-})();
-
-const $app = (() => {
-const {b} = $in_b;
-const {a, deep: inner} = $a;
-b(a);
-return {};
-})();
-})();
-"""
-    )
-
-
-@pytest.mark.parametrize(
-    ("modules", "complaint"),
-    [
-        ({"app.js": 'import {a} from "./a.js";\n', "a.js": 'import {b} from "./app.js";\n'}, "circle: app.js -> a.js"),
-        ({"app.js": 'import {a} from "./gone.js";\n'}, "no module gone.js, which app.js imports"),
-        ({}, "no module app.js"),
-        ({"app.js": 'import {a} from "./a.js";\n', "a.js": "const a = 1;\n"}, "does not export"),
-        ({"app.js": 'import a from "./a.js";\n', "a.js": ""}, "import a from"),
-        ({"app.js": 'import * as a from "./a.js";\n', "a.js": ""}, r"import \* as"),
-        ({"app.js": 'import {a as b} from "./a.js";\n', "a.js": "export const b = 1;\n"}, "imports a from a.js"),
-        ({"app.js": "export let a = 1;\n"}, "export let"),
-        ({"app.js": "export default 1;\n"}, "export default"),
-        ({"app.js": "const a = 1;\nexport {a};\n"}, "export {a}"),
-        ({"app.js": "const a = () => import('./b.js');\n"}, r"import\("),
-        ({"app.js": "const a = '</script>';\n"}, "</script"),
-        ({"app.js": "const a = '<!--';\n"}, "<!--"),
-    ],
-)  # fmt: skip
-def test_modules_that_cannot_be_joined_are_refused(modules: dict[str, str], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        joined(modules)
 
 
 # --- saving and showing ---

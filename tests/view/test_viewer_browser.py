@@ -7,7 +7,6 @@ may leave the page and nothing may be complained about in the console; the fixtu
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -27,8 +26,6 @@ from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.interpret.record import record
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
-from jumok.view.bundle import bundle, packaged
-from jumok.view.live import live
 from jumok.view.page import Page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
@@ -765,82 +762,3 @@ def test_the_page_works_in_the_frame_of_a_notebook(visit: Visit, pages: Pages, t
     with page.expect_download() as waiting:
         frame.click("#tool-png")
     assert waiting.value.suggested_filename.endswith(".png")
-
-
-def joined(entry: str) -> str:
-    """The script of a page whose entry is this source, beside the viewer's modules."""
-    path = "view/assets/viewer/entry_of_a_test.js"
-    return bundle(path, lambda name: entry if name == path else packaged(name))
-
-
-def test_a_live_stream_grows_like_the_whole(visit: Visit, pages: Pages, tmp_path: Path) -> None:
-    """First comes a trace of the first tokens, then an event for each token; the end is as if it had come whole."""
-    model = pages("gpt")[0]
-    events = live(model, TEXT[:3], tokens=9, seed=2)
-    stream = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
-    blank = tmp_path / "blank.html"
-    blank.write_text("<!doctype html><meta charset=utf-8><title>live</title>", encoding="utf-8")
-    page = visit(blank, ready=False)
-    page.add_script_tag(
-        content=joined('import {followStream} from "./live.js";\nwindow.followStream = followStream;\n'), type="module"
-    )
-    until(page, "window.followStream")
-    shown = page.evaluate(
-        "async (parts) => { const trace = await window.followStream(parts);"
-        " const w = await trace.weights('self', 1, 2);"
-        " return {ids: trace.tokens(0, 'token').map((token) => token.id), rows: [...w.data], t: w.t, s: w.s}; }",
-        [stream[start : start + 997] for start in range(0, len(stream), 997)],  # cut anywhere
-    )
-    assert (len(shown["ids"]), shown["t"], shown["s"]) == (12, 12, 12)
-    expected = weights(model, "self", 1, 2, shown["ids"])
-    require_near(np.reshape(shown["rows"], expected.shape), expected)
-
-
-def test_a_page_that_is_built_on_a_live_stream_grows(visit: Visit, pages: Pages, tmp_path: Path) -> None:
-    """A server's page: the same shell on a trace that is still being written, and a picture for each token."""
-    model, _, path = pages("gpt")
-    events = list(live(model, TEXT[:3], tokens=6, seed=2))
-    html = path.read_text(encoding="utf-8")
-    script = re.search(r'<script type="module">(.*?)</script>', html, re.DOTALL)
-    assert script is not None
-    entry = """import {followStream} from "./live.js";
-import {Shell} from "./shell.js";
-const queue = [];
-let wake = () => {};
-window.push = (line) => { queue.push(line); wake(); };
-async function* feed() {
-  for (;;) {
-    while (queue.length) {
-      const line = queue.shift();
-      if (line === null) return;
-      yield line;
-    }
-    await new Promise((done) => { wake = done; });
-  }
-}
-window.ended = followStream(feed(), async (trace) => {
-  const shell = new Shell(trace, {});
-  window.jumok = shell.face();
-  await shell.start();
-});
-"""
-    body = html.replace(script[1], joined(entry)).replace("<meta http-equiv", "<meta data-unused")
-    page_file = tmp_path / "live.html"
-    page_file.write_text(body, encoding="utf-8")
-    page = visit(page_file, ready=False)
-    until(page, "window.push")
-    page.evaluate("(line) => window.push(line)", json.dumps(events[0]) + "\n")
-    until(page, "window.jumok")
-    page.evaluate("window.jumok.ready")
-    pictures = {picture(page)}
-    for number, event in enumerate(events[1:-1], 4):
-        page.evaluate("(line) => window.push(line)", json.dumps(event) + "\n")
-        settle(page, f"window.jumok.tokens().length === {number}")
-        page.wait_for_timeout(60)  # a picture is made of what came, a moment later
-        pictures.add(picture(page))
-    assert len(pictures) == 7
-    page.evaluate("(line) => window.push(line)", json.dumps(events[-1]) + "\n")
-    page.evaluate("() => window.push(null)")
-    page.evaluate("window.ended")
-    ids = [token["id"] for token in page.evaluate("window.jumok.tokens()")]
-    require_near(row(page, "self", 1, 2, 8), weights(model, "self", 1, 2, ids)[8])

@@ -11,7 +11,6 @@ import { setWords } from "../../view/assets/page/labels.js";
 import { Session } from "../../view/assets/page/session.js";
 import { StepView } from "../../view/assets/page/step_view.js";
 import { WriteView } from "../../view/assets/page/write_view.js";
-import "../../view/assets/page/words.js";
 import { engineOf, runChoice, usableRuns } from "./models.js";
 
 /** @typedef {import("./shell.js").Shell} Shell */

@@ -14,7 +14,6 @@ import { Session } from "./session.js";
 import { readState } from "./state.js";
 import { StepView } from "./step_view.js";
 import { WriteView } from "./write_view.js";
-import "./words.js";
 
 /** @typedef {import("./frame.js").MakeView} MakeView */
 /** @typedef {import("./state.js").State} State */

@@ -6,7 +6,6 @@ import { percent, setLanguage, t } from "../base/words.js";
 import { Shell } from "../viewer/shell.js";
 import { Trace } from "../viewer/trace.js";
 import { movedShare, recordingPlan, sideBySide } from "./attention_numbers.js";
-import "./attention_words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./engine_types.js").Next} Next */

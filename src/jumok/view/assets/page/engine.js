@@ -1,7 +1,6 @@
 // @ts-check
 // The engine of a page that holds its model: in a worker, or in the page itself where workers are refused.
 
-import "./engine_words.js";
 import { EngineError } from "../model/errors.js";
 import { openModel } from "../model/engine.js";
 import { crc32 } from "../model/reader.js";

@@ -8,7 +8,6 @@ import { icon } from "../base/icons.js";
 import { TINTS } from "./cells.js";
 import { setWords } from "./labels.js";
 import { writeState } from "./state.js";
-import "./words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./state.js").State} State */

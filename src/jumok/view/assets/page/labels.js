@@ -2,7 +2,10 @@
 // What elements of a page need besides their making: words that change with the language, and the first focus.
 
 import { element } from "../base/controls.js";
-import { t } from "../base/words.js";
+import { defineWords, t } from "../base/words.js";
+import { words } from "./words.toml";
+
+defineWords(words);
 
 /** Which attribute says which word: of the text, and of attributes. */
 const PLACES = Object.freeze({ label: "aria-label", title: "title", placeholder: "placeholder" });

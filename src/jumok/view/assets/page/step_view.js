@@ -12,7 +12,6 @@ import { partsOf } from "./step_parts.js";
 import { Places } from "./step_places.js";
 import { Player } from "./step_player.js";
 import { Stage } from "./step_stage.js";
-import "./step_words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./engine_types.js").Step} Step */

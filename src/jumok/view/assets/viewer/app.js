@@ -4,7 +4,6 @@
 import { element } from "../base/controls.js";
 import { Shell } from "./shell.js";
 import { TraceError, readTrace } from "./trace.js";
-import "./words.js";
 import { t } from "../base/words.js";
 
 /** What went wrong, in both languages: no choice may have been made yet. @param {unknown} error */

@@ -17,8 +17,19 @@ import { Store, VIEWS } from "./store.js";
 import { TextView } from "./text_view.js";
 import { Tooltip } from "../base/tooltip.js";
 import { TraceError } from "./trace.js";
-import "./words.js";
-import { count, inLanguage, percent, preferredLanguage, setLanguage, shortCount, t } from "../base/words.js";
+import {
+  count,
+  defineWords,
+  inLanguage,
+  percent,
+  preferredLanguage,
+  setLanguage,
+  shortCount,
+  t,
+} from "../base/words.js";
+import { words } from "./words.toml";
+
+defineWords(words);
 
 /** @type {Record<string, new (trace: any, store: any, host: any) => any>} */
 const VIEW_CLASSES = {
