@@ -3,7 +3,7 @@
     python bench/compressors.py novels.txt --held-out other.txt    # all of novels.txt is read before
 
 The size of the whole text less that of its first nine tenths, in nats per character. A compressor goes on learning
-while it reads the held-out part, so this compares with `jumok evaluate --adapt`; the first figure of `jumok evaluate`
+while it reads the held-out part, which favours it: a figure of `jumok evaluate`
 is that of a model that stays as it is. PPMd is that of 7-Zip (Debian package 7zip), zpaq has the package zpaq; xz and
 bzip2 come with Python. CP949 writes a syllable in two bytes, UTF-8 in three. What CP949 lacks is written as &#number;.
 

@@ -40,7 +40,7 @@ def main() -> None:
         tenth = Path(folder) / "tenth.txt"
         tenth.write_text(parts(given.text)[1], encoding="utf-8", newline="")
         texts = {"last tenth": tenth} | ({"another text": given.unseen} if given.unseen else {})
-        print(f"| minutes | steps | teacher | dropout | {' | '.join(texts)} |\n|{'---|' * (4 + len(texts))}")
+        print(f"| minutes | steps | dropout | {' | '.join(texts)} |\n|{'---|' * (3 + len(texts))}")
         for minutes in sorted(given.minutes):
             rows.append(row(given.text, minutes, given.runs / f"{minutes:g}", texts))
             print("| " + " | ".join(f"{value:.4g}" for value in rows[-1].values()) + " |", flush=True)
@@ -57,7 +57,6 @@ def row(text: Path, minutes: float, out: Path, texts: dict[str, Path]) -> dict[s
     return {
         "minutes": minutes,
         "steps": max(event.get("step", 0) for event in logged),
-        "teacher": config["train"]["teacher"],
         "dropout": config["model"]["dropout"],
         **{name: nats_per_char(out, path) for name, path in texts.items()},
     }

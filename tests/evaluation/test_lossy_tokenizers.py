@@ -18,7 +18,6 @@ from conftest import Jumok
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, TokenizerError
 from jumok.evaluation.by_position import loss_by_position
-from jumok.evaluation.dynamic import evaluate_text_dynamically
 from jumok.evaluation.language_model import evaluate_text
 from jumok.models import build
 from jumok.models.gpt import GPT
@@ -89,16 +88,11 @@ def test_a_few_lost_characters_are_counted_and_change_nothing() -> None:
 
 
 def test_all_figures_per_character_of_a_lossy_tokenizer_are_refused() -> None:
-    """Those of dynamic evaluation and those by position, too; not those of masked tokens, which are per token."""
+    """Figures by position are refused, too; those of masked tokens, which are per token, are not."""
     model = model_with(word_piece())
     with pytest.raises(TokenizerError, match=r"loses 6 of the 8 characters of this text \(75\.00%\).*allow_lossy"):
         loss_by_position(model, LOST)
     assert loss_by_position(model, LOST, allow_lossy=True).nats_per_char
-    found = evaluate_text_dynamically(model, LOST)
-    assert found.nats_per_char is None
-    allowed = evaluate_text_dynamically(model, LOST, allow_lossy=True)
-    assert allowed.nats_per_char is not None
-    assert allowed.lower_bound
     with pytest.raises(ConfigError, match="allow_lossy is not for a model of task mlm"):
         package.evaluate(build(BERTConfig(vocab_size=9, n_layer=1, n_head=1, n_embd=4)), LOST, allow_lossy=True)  # type: ignore[call-overload]
 
@@ -122,8 +116,8 @@ def test_the_public_function_and_the_command(jumok: Jumok, own_folder: Path) -> 
     assert "lost_chars" in plain
     assert "per_char" not in plain
 
-    end = jumok("evaluate", "run", "글.txt", "--allow-lossy", "--adapt", "--json")
-    assert end.json["lower_bound"] is end.json["adapted"]["lower_bound"] is True
+    end = jumok("evaluate", "run", "글.txt", "--allow-lossy", "--json")
+    assert end.json["lower_bound"] is True
     assert end.json["nats_per_char"] == pytest.approx(allowed.nats_per_char, abs=1e-5)
     assert "are lower bounds (≥)" in end.err
     shown = jumok("evaluate", "run", "글.txt", "--allow-lossy").out

@@ -546,14 +546,6 @@ def test_an_explanation_as_json(jumok: Jumok, text: Path, measured: list[str]) -
     assert not (text.parent / "kept-out").exists()
 
 
-def test_an_explanation_of_a_run_by_minutes(jumok: Jumok, text: Path, measured: list[str]) -> None:
-    """It says whether a teacher comes first."""
-    end = jumok("train", text, *SMALL, "--minutes", 1, "--explain")
-    assert end.code == 0, end.err
-    said = dict(line.split(None, 1) for line in end.out.splitlines() if line and " " in line)
-    assert said["teacher"].startswith(("0: ", "0.3: "))
-
-
 def test_what_has_begun_decides_nothing(jumok: Jumok, text: Path) -> None:
     end = jumok("train", "--resume", "--out", "run", "--explain")
     assert end.code == 2

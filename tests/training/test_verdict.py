@@ -158,7 +158,6 @@ def test_an_interrupted_run_has_none(start: Start) -> None:
 def test_an_alarm_does_not_say_it_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the last step the verdict tells that a bigram is better."""
     monkeypatch.setattr("jumok.training.alarms.FEWEST_STEPS", 5)
-    monkeypatch.setattr("jumok.training.curves.RECENT", 2)
     events = list(start(steps=8, eval_every=8).run())
     assert only(events, Verdict)
     assert "worse_than_baseline" not in [line["kind"] for line in _logged(events, "Alarm")]

@@ -206,16 +206,3 @@ def test_the_mean_does_not_lag_behind_a_fall() -> None:
     """It followed a fall ten steps late: the training loss of a short run seemed higher than it was."""
     falling = [10.0 - n / 10 for n in range(100)]
     assert _smoothed(falling)[:90] == pytest.approx(falling[:90])
-
-
-def test_no_line_connects_a_teacher_and_its_student(tmp_path: Path, shown: list[Any]) -> None:
-    """The running mean rose before the teacher had ended, towards the first losses of the student."""
-    events = [step(n, 3.0) for n in range(1, 101)] + [{"event": "student", "step": 100, "best_step": 100}]
-    events += [step(n, 6.0) for n in range(101, 201)] + [held_out(100, 3.5), held_out(150, 6.5)]
-    draw_loss(sorted(events, key=lambda event: event["step"]), tmp_path / "loss.png")
-    [axes] = shown[0].axes
-    lines = {(line.get_label(), *map(float, line.get_xdata()[:1])): line for line in axes.get_lines()}
-    assert set(lines["training, running mean", 1.0].get_ydata()) == {3.0}
-    assert set(lines["training, running mean", 101.0].get_ydata()) == {6.0}
-    assert list(lines["validation", 100.0].get_xdata()) == [100.0]
-    assert list(lines["validation", 150.0].get_xdata()) == [150.0]

@@ -19,6 +19,9 @@ class _Context(click.Context):
 
 # Commands and options of earlier versions, and what to use instead.
 GONE = {
+    "--adapt": message("`--adapt` is gone. `jumok train TEXT --init RUN` adapts a model to a text."),
+    "--find-rate": message("`--find-rate` is gone. Leave the rates out, or compare short runs with other rates."),
+    "--teacher": message("`--teacher` is gone. A longer run keeps its best parameters, and needs no second model."),
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }

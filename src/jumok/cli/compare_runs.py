@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from jumok.evaluation.by_position import LossByPosition
 
 OPTIONS = {
-    "lm": (*READING, "adapt", "adapt_rate", "allow_lossy"),
+    "lm": (*READING, "allow_lossy"),
     "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
 }
-PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte", "adapted_nats_per_char"}
+PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte"}
 # The figures in the table, by task. Those of tokens are left out: runs may have different tokenizers.
 FIGURES = {
     "lm": ("nats_per_char", "bits_per_char", "bits_per_byte", "tokens_per_char"),
@@ -66,7 +66,7 @@ def _is_model(argument: str) -> bool:
 
 def require_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not apply to the task of a model."""
-    known = (*READING, *COLUMN_NAMES, "beam", "adapt", "adapt_rate", "allow_lossy")
+    known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
     strange = [name for name in known if flags[name] not in (None, False) and name not in OPTIONS[task]]
     if strange:
         option, *options = (name.replace("_", "-") for name in (strange[0], *OPTIONS[task]))
@@ -76,8 +76,6 @@ def require_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
             run=run,
             options=", --".join(options),
         )
-    if flags["adapt_rate"] is not None and not flags["adapt"]:
-        raise ConfigError("{--adapt-rate} is the learning rate of {--adapt}; add {--adapt}, or leave it out.")
 
 
 def require_picture(task: str, picture: Path | None) -> None:
@@ -114,18 +112,6 @@ def measure(task: str, model: Any, material: Any, flags: Mapping[str, Any]) -> A
     from jumok.evaluation.language_model import evaluate_text
 
     return evaluate_text(model, material, allow_lossy=flags["allow_lossy"])
-
-
-def adapted(model: Any, material: Any, flags: Mapping[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """The figures of a language model that learns from the text while it reads, with a progress bar."""
-    from jumok.cli.console.evaluation import AdaptingView
-    from jumok.evaluation.dynamic import evaluate_text_dynamically
-
-    with AdaptingView(quiet=quiet) as view:
-        found = evaluate_text_dynamically(
-            model, material, rate=flags["adapt_rate"], progress=view.show, allow_lossy=flags["allow_lossy"]
-        )
-        return dataclasses.asdict(found)
 
 
 def tell_lost_text(figures: Any, run: str = "", *, quiet: bool) -> None:
@@ -229,9 +215,8 @@ def compare(
         print_json({"task": task, "picture": picture and str(picture), "models": [plain_floats(row) for row in rows]})
     else:
         for row in rows:
-            row["adapted_nats_per_char"] = row.get("adapted", {}).get("nats_per_char")
             mark_lower_bounds(row)
-        show_models(rows, ("parameters", *FIGURES[task], "adapted_nats_per_char", "tokens_per_second"))
+        show_models(rows, ("parameters", *FIGURES[task], "tokens_per_second"))
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
@@ -297,8 +282,6 @@ def _row(
         "tokens_per_second": round(figures["tokens"] / max(seconds, 1e-9)),
         "seen_in_training": comparison.get("seen_in_training"),
     }
-    if flags["adapt"]:
-        row["adapted"] = adapted(model, material, flags, quiet=quiet)
     if task != "lm":
         return row, None
     row["tokens_per_char"] = figures["tokens"] / figures["chars"]

@@ -29,7 +29,6 @@ ONLY_JSON = {
     examples="""
     jumok evaluate runs/novel other.txt
     jumok evaluate runs/novel reviews.tsv --column document --json
-    jumok evaluate runs/novel other.txt --adapt
     jumok evaluate runs/bert other.txt
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
@@ -52,13 +51,11 @@ ONLY_JSON = {
     metavar="FILE",
     help="draw the loss by the length of the context, as .png, .svg or .pdf",
 )
-@option("--adapt", is_flag=True, help="also evaluate while learning from the text (dynamic evaluation)")
 @option(
     "--allow-lossy",
     is_flag=True,
     help="show figures per character as lower bounds where the tokenizer loses characters of the text",
 )
-@option("--adapt-rate", type=float, help="learning rate of --adapt, relative to the norm of each tensor [0.003]")
 @verification
 @common()
 def evaluate(
@@ -82,10 +79,6 @@ def evaluate(
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table, and
     with --picture language models also in a picture, which shows the loss after each length of the context.
-
-    With --adapt a language model also reads the text a second time and learns while it reads: it predicts some tokens,
-    takes a step of gradient descent on them, and goes on. Compressors that adapt compare with these figures. The model
-    in the folder is not changed.
     """
     from jumok.cli.compare_runs import compare, split_runs
 
@@ -111,7 +104,6 @@ def _evaluate_one(
 ) -> None:
     from jumok import device as devices
     from jumok.cli.compare_runs import (
-        adapted,
         draw,
         mark_lower_bounds,
         measure,
@@ -137,8 +129,6 @@ def _evaluate_one(
     measured = measure(task, model, material, flags)
     tell_lost_text(measured, quiet=quiet)
     figures = _with_baselines(dataclasses.asdict(measured), run, material)
-    if flags["adapt"]:
-        figures["adapted"] = adapted(model, material, flags, quiet=quiet)
     warn_of_training_data(figures["seen_in_training"], quiet=quiet)
     if picture is not None:
         from jumok.evaluation.by_position import loss_by_position
@@ -148,13 +138,11 @@ def _evaluate_one(
     if as_json:
         print_json(plain_floats(figures))
     else:
-        learned = figures.pop("adapted", None)
         if not figures.get("lost_chars"):
             figures.pop("lost_chars", None)
-        for found in filter(None, (figures, learned)):
-            mark_lower_bounds(found)
+        mark_lower_bounds(figures)
         shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
-        show_figures(shown, learned)
+        show_figures(shown)
 
 
 def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import click
 
 from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
-from jumok.cli.find_rate import find_rate as search_rate
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
@@ -40,7 +39,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
     jumok train novel.txt --minutes 5 --stop-at 2.9 --json
     jumok train novel.txt --minutes 5 --explain
-    jumok train novel.txt --find-rate --out rates.png
     jumok train folder/ more.txt --size nanokogpt --steps 2000 --out runs/blog
     cat *.txt | jumok train - --steps 500 --out runs/piped
     jumok train folder/ --size mini --steps 2000 --processes 2 --out runs/blog
@@ -67,11 +65,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     help="train with so many processes on this computer; torchrun starts them on several [1]",
 )
 @option("--explain", is_flag=True, help="print the settings that would be chosen and the reasons; train nothing")
-@option(
-    "--find-rate",
-    is_flag=True,
-    help="try growing learning rates for 100 steps and suggest one; train nothing; --out is a picture then (.png)",
-)
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="encoding of the text files [detected]")
 @option("--column", section="Text", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
@@ -108,7 +101,6 @@ def train(
     processes: int | None,
     init: Path | None,
     explain: bool,
-    find_rate: bool,
     config_file: Path | None,
     device: str,
     as_json: bool,
@@ -140,11 +132,11 @@ def train(
     with world_of(device) as (world, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
         request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world, verify=verify)
-        if resume and (explain or find_rate):
-            raise _only_new("--explain" if explain else "--find-rate")
-        if find_rate:
-            search_rate(request.start, out, world.size if world else 1, quiet=quiet, as_json=as_json)
-            return
+        if explain and resume:
+            raise ConfigError(
+                "{--explain} applies to a new run; the settings of an existing run are in its config.json. Leave "
+                "{--resume} out."
+            )
         if explain:
             _explain(request.start, busy, quiet, as_json)
             return
@@ -153,14 +145,6 @@ def train(
         if not resume and restarts(out, world):  # with the settings that the run has
             resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, world=world)
         _run(request.resume if resume else request.start, out or _free_folder(texts), busy, quiet, as_json)
-
-
-def _only_new(option: str) -> ConfigError:
-    """The error for an option that a resumed run has no use for."""
-    return ConfigError(
-        "{option} applies to a new run; the settings of an existing run are in its config.json. Leave {--resume} out.",
-        option=option,
-    )
 
 
 def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]:

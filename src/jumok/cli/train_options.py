@@ -34,7 +34,7 @@ from jumok.messages import did_you_mean
 # Fields that follow from the text and the tokenizer.
 FROM_THE_TEXT = ("labels", "frame", "eos_ids", "generation", *SPECIAL_IDS)
 NOT_IN_TOML = {
-    "texts", "out", "resume", "init", "explain", "find_rate", "config_file", "as_json", "quiet", "device", "verify",
+    "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device", "verify",
 }  # fmt: skip
 OTHER_DEFAULTS = {
     **TASK_DEFAULTS,

@@ -23,7 +23,6 @@ TASKS_OF = {
     "column": ("lm", "mlm"),
     **{name: (task,) for task, names in COLUMNS.items() for name in names},
     **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
-    "teacher": ("lm",),
     **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
     "label_smoothing": ("seq2seq",),
 }

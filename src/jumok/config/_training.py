@@ -43,11 +43,6 @@ class TrainConfig(Configuration):
     )
     batch_size: int = setting(16, "sequences of context_length tokens per batch, or as many tokens in shorter ones")
     accumulate: int = setting(1, "batches per optimizer step (gradient accumulation)")
-    teacher: float = setting(
-        0.0,
-        "share of the run that trains a teacher; the rest trains a second model, from the text and the teacher's "
-        "predictions (lm) [0.3 with time for 5 passes and 600 steps]",
-    )
     optimizer: Literal["muon", "adamw"] = setting("muon", "muon (matrices; adamw for the rest) or adamw")
     lora: int | None = setting(
         None, "train adapters of this rank on the matrices of --init, which stay as they are (LoRA) [none]"
@@ -118,7 +113,6 @@ class TrainConfig(Configuration):
         if self.steps is not None:
             require_range("steps", self.steps, 1, MOST)
         require_range("passes", self.passes, 0, MOST)
-        require_range("teacher", self.teacher, 0, 0.9)
         if self.stop_at is not None:
             require_range("stop_at", self.stop_at, 0, MOST)
         require_range("batch_size", self.batch_size, 1, MOST)

@@ -44,10 +44,6 @@ class Batches:
         block = torch.from_numpy(np.stack(rows))  # (B, T+1)
         return block[:, :-1].contiguous(), block[:, 1:].contiguous()
 
-    def places(self, number: int) -> Tensor:
-        """Return where in the text the targets of batch `number` are: (B, T), int64."""
-        return torch.tensor(self._starts_of(number))[:, None] + torch.arange(1, self.context_length + 1)
-
     def _starts_of(self, number: int) -> list[int]:
         first = number * self.batch_size
         return [self._start(i) for i in range(first, first + self.batch_size)]

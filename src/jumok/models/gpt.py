@@ -16,7 +16,7 @@ from jumok.config import GPTConfig, GPTVariantConfig
 from jumok.errors import JumokError
 from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
-from jumok.models.losses import cross_entropies, distillation_losses
+from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
 from jumok.models.room import require_room
 from jumok.nn.blocks import Block, make_norm
@@ -26,8 +26,6 @@ from jumok.nn.positions import rotary
 
 if TYPE_CHECKING:
     from jumok.tokenizers import Tokenizer
-
-TAUGHT = 0.5  # share of a teacher in the loss of its student
 
 
 class GPT(nn.Module):
@@ -177,15 +175,6 @@ class GPT(nn.Module):
     def parameter_count(self) -> int:
         """Return the number of parameters; a shared matrix counts once."""
         return sum(p.numel() for p in self.parameters())
-
-
-def taught_losses(hidden: Tensor, head: Tensor, targets: Tensor, likeliest: Tensor, probabilities: Tensor) -> Tensor:
-    """Return the losses of a student, (B, T): half of each is that of its target, half that of the prediction.
-
-    Args:
-        hidden, head, targets: see `token_losses`. likeliest, probabilities: (B, T, K), see `distillation_losses`.
-    """
-    return distillation_losses(F.linear(hidden, head), targets, likeliest.long(), probabilities.float(), TAUGHT)
 
 
 def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:

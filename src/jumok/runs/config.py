@@ -162,7 +162,7 @@ def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
     Raises:
         ConfigError: a setting is wrong or missing.
     """
-    settings = {name: value for name, value in recorded.items() if name != "planned_tokens"}
+    settings = {name: value for name, value in recorded.items() if name not in ("planned_tokens", "teacher")}
     if settings.get("attention") == "explicit":  # its name before 0.1.0
         settings["attention"] = "chunked"
     return from_dict(TrainConfig, settings)

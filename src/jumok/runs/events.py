@@ -23,18 +23,6 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Student:
-    """A second model begins; it learns from the text and from the predictions of the first one, its teacher.
-
-    Attributes:
-        best_step: step of the teacher's parameters.
-    """
-
-    step: int
-    best_step: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
@@ -170,4 +158,4 @@ class Finish:
     more_context: bool
 
 
-Event = Stage | Student | Step | Eval | Sample | Save | Notice | Alarm | Verdict | Finish
+Event = Stage | Step | Eval | Sample | Save | Notice | Alarm | Verdict | Finish

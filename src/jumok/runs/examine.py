@@ -6,7 +6,7 @@ restores what can be restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -82,7 +82,7 @@ def examine(path: Path) -> Examination:
     states = [_state(run, state) for state in states_in(run.state)]
     whole = [state for state, found in zip(states_in(run.state), states, strict=True) if found.condition != "damaged"]
     logs = [*_metrics(run), *_samples(run)]
-    ids = [*_ids(run, config), *_predictions(run, config, whole)]
+    ids = list(_ids(run, config))
     findings = [*model, *states, *_adapter(run, config), *ids, *logs, *_others(run)]
     if config is not None and "train" in config and not whole:
         findings.append(_without_states(run, config, damaged=bool(states)))
@@ -236,14 +236,6 @@ def _ids(run: RunFolder, config: Mapping[str, Any] | None) -> Iterator[Finding]:
     for name in needed.get(task, ()):
         if name not in indexes and not (run.state / f"{name}.npy").is_file():
             yield Finding(file=f"state/{name}.npy", condition="damaged", text=tr("missing"), remedy=remedy)
-
-
-def _predictions(run: RunFolder, config: Mapping[str, Any] | None, states: Sequence[Path]) -> Iterator[Finding]:
-    """About those of a teacher, which a run needs until it is finished. states: the whole ones, the newest first."""
-    recorded = read_state(states[0]).numbers.get("predictions") if states else ""
-    if not recorded or (config or {}).get("finished"):
-        return
-    yield _needed(run.predictions_file, recorded)
 
 
 def _needed(file: Path, sha256: str | None) -> Finding:

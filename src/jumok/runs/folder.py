@@ -53,7 +53,6 @@ class RunFolder:
         self.state = path / "state"
         self.model_file = path / "model.safetensors"
         self.base_file = self.state / "base.safetensors"  # what adapters are trained on
-        self.predictions_file = self.state / "predictions.safetensors"  # of a teacher
         self.logs = Logs(path)
         self.checkpoints = Checkpoints(self.state)
 

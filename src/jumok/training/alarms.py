@@ -1,27 +1,26 @@
 """Alarms: signs that a run does not learn, or that its figures are too good. Each kind rings once in a stage.
 
-Those about the material are the task's (`Task.alarms`) and ring before the first step. The others are looked for after
-each validation, in the losses and gradient norms of the steps so far (`jumok.training.curves`), in the figures, and in
-passes over a few rows (`jumok.training.probes`). None draws a random number, and a resumed run reads the earlier steps
-from metrics.jsonl, so that it rings the same alarms as an uninterrupted one.
+There are four: copies across the split and labels that contradict (`Task.alarms`, before the first step), a model that
+sees the future, and no progress against a table of counts (after each validation). None draws a random number, and the
+kinds that have rung are part of the saved state, so a resumed run rings the same alarms as an uninterrupted one.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
-from jumok.config import EncoderDecoderConfig
-from jumok.runs.events import Alarm, Step
-from jumok.training import curves, probes
+from jumok.messages import tr
+from jumok.runs.events import Alarm
 from jumok.training.finding import Finding
 from jumok.training.state import TrainingRun
 
 FEWEST_STEPS = 200  # in a stage before it is judged by what it has learned: a default model passes a bigram after 100
 JUDGED_FROM = 0.5  # share of the stage from which on it is
+EQUAL = 1e-3  # below it, relative to the largest, a difference is rounding
 
 
 class Alarms:
@@ -29,78 +28,66 @@ class Alarms:
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
-        self._losses, self._norms = array("d"), array("d")  # of the steps of the model; NaN where one was not finite
-        if run.state.step > run.first_step_of_model:
-            for event in run.folder.logs.metrics():
-                if event["event"] == "step" and event["step"] > run.first_step_of_model:
-                    self._add(event["loss"], event["grad_norm"])
-
-    @property
-    def losses(self) -> Sequence[float]:
-        """The training losses of the steps of the model; NaN where one was not finite."""
-        return self._losses
-
-    def watch(self, step: Step) -> None:
-        """Keep the loss and the norm of a step."""
-        self._add(step.loss, step.grad_norm)
-
-    def _add(self, loss: float | None, norm: float | None) -> None:
-        for values, value in ((self._losses, loss), (self._norms, norm)):
-            values.append(value if value is not None and math.isfinite(value) else math.nan)  # as metrics.jsonl has it
 
     def before_the_first_step(self) -> Iterator[Alarm]:
-        """Those about the material."""
+        """Ring the alarms about the material."""
         if self._run.state.step == 0:
-            yield from map(self._alarm, filter(self._is_new, self._run.task.alarms))
+            yield from self._ring(self._run.task.alarms)
 
     def after_validation(self, figures: Mapping[str, float]) -> Iterator[Alarm]:
-        """Those about the figures, the curves and the model as it is.
+        """Ring the alarms about the model as it is.
 
         Args:
             figures: of the validation; {} if there are none.
         """
-        yield from map(self._alarm, filter(self._is_new, self._findings(figures)))
+        yield from self._ring(self._findings(figures))
 
-    def _is_new(self, found: Finding) -> bool:
-        return found.kind not in self._run.state.alarms
-
-    def _alarm(self, found: Finding) -> Alarm:
-        self._run.state.alarms.append(found.kind)
-        return Alarm(step=self._run.state.step, kind=found.kind, numbers=found.numbers, text=found.text)
+    def _ring(self, findings: Iterable[Finding]) -> Iterator[Alarm]:
+        state = self._run.state
+        for found in findings:
+            if found.kind not in state.alarms:
+                state.alarms.append(found.kind)
+                yield Alarm(step=state.step, kind=found.kind, numbers=found.numbers, text=found.text)
 
     def _findings(self, figures: Mapping[str, float]) -> Iterator[Finding]:
         run, task, state = self._run, self._run.task, self._run.state
-        if figures:
-            yield from task.too_good(figures)
         if task.predicts_next:
             with run.evaluating():
-                yield from probes.sees_the_future(run.model, task.batch(0)[0])
-        losses, norms = np.asarray(self._losses), np.asarray(self._norms)
-        rising = [*curves.above_chance(losses, self._chance()), *curves.loss_rises(losses, self._chance())]
-        yield from rising
-        yield from curves.gradients_explode(norms)
-        if state.step - run.first_step_of_model < FEWEST_STEPS:
-            return
-        slow = [] if rising else list(curves.hardly_moves(losses, self._to_learn(figures)))
-        yield from slow
-        if state.progress < JUDGED_FROM:
-            return
-        if not slow and not run.model_is_trained:  # the first says more, and after the last step the verdict tells
-            yield from task.too_bad(figures)
-        with run.evaluating():
-            yield from probes.dead_parts(run.model, task)
+                yield from sees_the_future(run.model, task.batch(0)[0])
+        if state.step - run.first_step < FEWEST_STEPS or state.progress < JUDGED_FROM or run.model_is_trained:
+            return  # after the last step the verdict tells
+        baseline = task.baseline
+        if baseline is not None and figures.get(baseline.figure, 0.0) > baseline.value:
+            found = figures[baseline.figure]
+            text = tr(
+                "the model has learned less than a table of counts: {found:.3f} nats on the held-out part, the table "
+                "{baseline:.3f}. The run is too short, a learning rate is far off, or the held-out part is another "
+                "kind of text.",
+                found=found,
+                baseline=baseline.value,
+            )
+            numbers = {"found": found, "baseline": baseline.value}
+            yield Finding(kind="worse_than_baseline", numbers=numbers, text=text)
 
-    def _chance(self) -> float:
-        """The training loss of a model that knows nothing, in nats: all tokens, or all labels, are equally likely."""
-        model = self._run.model.config
-        if self._run.config.task == "classify" and not isinstance(model, EncoderDecoderConfig):
-            return math.log(len(model.labels))
-        return math.log(model.vocab_size)
 
-    def _to_learn(self, figures: Mapping[str, float]) -> float:
-        """How far the training loss of a first model is above that of the task's baseline; 0: not known."""
-        baseline = self._run.task.baseline
-        if baseline is None or not figures.get(baseline.figure) or self._run.stages:
-            return 0.0
-        per_unit = figures["loss_per_token"] / figures[baseline.figure] if "loss_per_token" in figures else 1.0
-        return self._chance() - baseline.value * per_unit
+@torch.no_grad()
+def sees_the_future(model: Any, ids: Tensor) -> Iterator[Finding]:
+    """Find out whether the states of the first half of a row depend on the tokens of the second half.
+
+    Args:
+        model: a GPT, in eval mode. ids: (B, T), of which one row is read, on the CPU.
+    """
+    row = ids[:1].to(model.token_embedding.weight.device)
+    half = row.shape[1] // 2
+    if half == 0:
+        return
+    other = torch.cat((row[:, :half], (row[:, half:] + 1) % model.config.vocab_size), dim=1)  # (1, T)
+    states, others = (model.hidden(one)[:, :half].float() for one in (row, other))  # (1, T/2, C)
+    change = float((states - others).abs().max() / states.abs().max().clamp(min=1e-30))
+    if change > EQUAL:
+        text = tr(
+            "the model sees the tokens that it is to predict: its states change by {change:.0%} with later tokens. "
+            "The attention needs a causal mask; the held-out figures mean nothing.",
+            change=change,
+        )
+        yield Finding(kind="sees_the_future", numbers={"change": change}, text=text)

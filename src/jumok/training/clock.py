@@ -96,18 +96,17 @@ class Clock:
     def rate(self) -> float:
         """The learning rate of the next step, as a share of its peak."""
         config, state = self._run.config, self._run.state
-        first, last = self._run.span
         if config.steps is None:  # as long as the last step, or as one of those that are planned
             width = self._last_width or self._run.tokens_per_step / max(1, state.planned_tokens)
         else:
             width = 1 / config.steps
         # The middle of the step: no rate is zero. The last step may be longer than what is left.
-        end = last if state.cooldown is None else min(last, state.cooldown[1])
-        progress = max(first, min(state.progress + 0.5 * width, end - 0.25 * width))
+        end = 1.0 if state.cooldown is None else min(1.0, state.cooldown[1])
+        progress = max(0.0, min(state.progress + 0.5 * width, end - 0.25 * width))
         if state.cooldown is None:
-            return rate(config, (progress - first) / (last - first))
+            return rate(config, progress)
         begin, end = state.cooldown
-        return rate(config, (begin - first) / (last - first)) * min(1.0, (end - progress) / (end - begin))
+        return rate(config, begin) * min(1.0, (end - progress) / (end - begin))
 
     def remaining(self) -> float:
         """Seconds to the end, about; 0 if not known."""
@@ -117,7 +116,7 @@ class Clock:
         left = max(0.0, tokens - run.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
-        if run.state.cooldown is not None and not run.trains_teacher:  # the stage ends with it
+        if run.state.cooldown is not None:  # the stage ends with it
             progress, end = run.state.progress, run.state.cooldown[1]
             remaining *= max(0.0, end - progress) / max(1e-9, 1 - progress)
         return remaining if math.isfinite(remaining) else 0.0

@@ -17,7 +17,6 @@ from jumok.runs.events import Event, Notice, Step
 from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
-from jumok.training.distillation import Distillation
 from jumok.training.distributed import Command, Order
 from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.planning.plan import MOST_COMPILING
@@ -27,7 +26,7 @@ from jumok.training.state import TrainingRun
 from jumok.training.steps import Steps
 from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, steps_error
 from jumok.training.validation import Validation
-from jumok.training.verdict import pronounce
+from jumok.training.verdict import TrainingLosses, pronounce
 
 
 class Loop:
@@ -40,7 +39,7 @@ class Loop:
         self.validation = Validation(run, self.clock)
         self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
         self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
-        self.alarms, self.distillation = Alarms(run), Distillation(run)
+        self.alarms, self.losses = Alarms(run), TrainingLosses(run)
         self.stop = False
 
     def events(self) -> Generator[Event, None, None]:
@@ -50,25 +49,22 @@ class Loop:
         for text in (text for text in run.notices if text not in alarms):
             yield Notice(step=state.step, text=text)
         if run.result is not None:
-            yield pronounce(run, run.result.figures, run.result.reason, self.alarms.losses)
+            yield pronounce(run, run.result.figures, run.result.reason, self.losses)
             yield run.result
             return
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
         while not is_over(run) and not self.stop:
-            if self.distillation.due:
-                yield from self._begin_student()
-                continue
             began, before = time.perf_counter(), state.progress
             with self.compilation.in_use(), own_random(run.device):
                 step = self.take_step()
             seconds = time.perf_counter() - began
-            self.alarms.watch(step)
+            self.losses.add(step.loss)
             yield step
             yield from self.clock.watch(seconds)
             if error := steps_error(run):
                 self.saving.save()
-                yield pronounce(run, {}, "failed", self.alarms.losses)
+                yield pronounce(run, {}, "failed", self.losses)
                 raise error
             if self.validation.due(before):
                 yield from self._validate(with_sample=self.validation.sample_due(before) and not is_over(run))
@@ -132,25 +128,6 @@ class Loop:
                 yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
 
-    def _begin_student(self) -> Iterator[Event]:
-        """After the last step of the teacher."""
-        run, state = self.run, self.state
-        if state.validated != state.step:
-            yield from self._validate(with_sample=True)
-        yield self.saving.save()  # first: a run that is killed meanwhile goes on from here
-        if is_over(run) or self.stop:
-            return
-        if state.best is not None or not run.task.has_validation:
-            run.read_best()
-        predictions = self.distillation.predictions(lambda: self.stop)
-        if predictions is None:
-            return
-        yield self.distillation.begin_student(predictions)
-        self.alarms = Alarms(run)  # the losses so far are those of another model
-        yield self.saving.save()
-        yield from self._compile()
-        yield from self.clock.start()
-
     # --- before the first step, and after the last --------------------------------------------------------------------
 
     def _prepare(self) -> Iterator[Event]:
@@ -209,5 +186,5 @@ class Loop:
         if wanted is not None and figures and self.task.goal.reached(figures, wanted):
             reason = "reached"  # also at the very end
         yield from self.validation.sample(kept=True)
-        yield pronounce(run, figures, reason, self.alarms.losses)
+        yield pronounce(run, figures, reason, self.losses)
         yield run.finish(reason, figures)

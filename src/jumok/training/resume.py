@@ -19,11 +19,9 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.integrity import settle
 from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
-from jumok.training.distillation import require_distillation
 from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
 from jumok.training.planning.plan import slow_precision
-from jumok.training.predictions import read_predictions
 from jumok.training.run_record import (
     RunRecord,
     of_this_launch,
@@ -63,7 +61,6 @@ def resume(
             holds_out = config.val > 0 or record.data["val_sha256"] is not None
             require_reachable(record.task, config, holds_out=holds_out)
         config = of_this_launch(config, given)
-        require_distillation(config, processes=world.size, from_scratch=True)
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
         world.require_rows(task.rows_per_batch)
@@ -132,8 +129,6 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
         return
     lost = _lost_parameters(run, saved)
     restore_checkpoint(run, saved)
-    if run.state.student_step:
-        run.task.learn_from(read_predictions(folder, run.state.predictions))
     cut_logs(run, run.state.logs)
     if run.state.best is None or lost:  # what metrics there are belong to parameters that are gone
         run.put_metrics({})

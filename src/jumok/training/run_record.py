@@ -80,6 +80,12 @@ class RunRecord:
             missing = record.task.keys - record.data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
+        if current["train"].get("teacher") and record.finished is None:
+            raise ResumeError(
+                "{out} was started with {--teacher} by an earlier version, which this one does not continue. The best "
+                "parameters so far are in it; {--init {out}} starts a new run from them.",
+                out=folder.path,
+            )
         if missing:
             names = ", ".join(sorted(missing))
             raise RunError("{path} is damaged: data lacks {missing}.", path=path, missing=names)
@@ -98,9 +104,7 @@ class RunRecord:
     def stage(self, given: Mapping[str, Any]) -> TrainConfig:
         """The configuration of another stage: its own length and goal, and what else was asked for."""
         asked = {name: given[name] for name in OF_A_STAGE & given.keys() if given[name] != "auto"}
-        return dataclasses.replace(
-            self.config, **{"steps": None, "minutes": None, "stop_at": None, "teacher": 0.0, **asked}
-        )
+        return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
 
 
 def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:

@@ -31,7 +31,6 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
-from jumok.training.distillation import against_distillation, require_distillation
 from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
@@ -78,17 +77,11 @@ class Start:
         material = self._material(task_type, training)
         if init is None:  # whose rates are for other batches
             wanted, training = configuration.configure({**task_type.usual(material), **given}, None, kind)
-        require_distillation(training, processes=self.world.size, from_scratch=init is None)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
         shape = self._shape(task_type, wanted, material, tokenizer, init)
-        choose = {"dropout", "teacher"} - given.keys()
-        # Another limit on passes says what the time is for, and a run to a goal must not begin again on its way.
-        aimed = "passes" in given or training.stop_at is not None
-        if aimed or against_distillation(training, processes=self.world.size, from_scratch=init is None):
-            choose.discard("teacher")
-        return self._make(task_type, shape, training, material, tokenizer, init, choose)
+        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout="dropout" not in given)
 
     def _given(self) -> dict[str, Any]:
         """The fields that were given of both configurations; the others are decided by the task and the text."""
@@ -171,7 +164,8 @@ class Start:
         material: Material,
         tokenizer: Tokenizer,
         init: Model | None,
-        choose: Collection[str],
+        *,
+        choose_dropout: bool,
     ) -> TrainingRun:
         folder = RunFolder.create(self.out)
         with ExitStack() as held, memory_errors(shape, training):
@@ -188,7 +182,15 @@ class Start:
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
-                plan = make_plan(shape, training, task, self.device, tokens, choose=choose, processes=self.world.size)
+                plan = make_plan(
+                    shape,
+                    training,
+                    task,
+                    self.device,
+                    tokens,
+                    choose_dropout=choose_dropout,
+                    processes=self.world.size,
+                )
                 run = new_run(
                     folder,
                     task,

@@ -53,10 +53,6 @@ class TrainingState:
     # stages
     stage: int = 0  # how many have begun after the first
     stage_began: float = 0.0  # seconds of the run at which this one began
-    # distillation
-    student_step: int = 0  # step at which the student began; 0: there is none, or not yet
-    student_began: float = 0.0  # progress of the stage then
-    predictions: str = ""  # SHA-256 of the file with the teacher's
     # validation
     eval_tokens: int = 0  # that each validation reads, always the same so that they compare; 0 before the first
     validated: int = 0  # step of the last validation
@@ -158,24 +154,9 @@ class TrainingRun:
         return int(self.stages[-1]["step"]) if self.stages else 0
 
     @property
-    def trains_teacher(self) -> bool:
-        """Whether the present model is a teacher, which a student will follow."""
-        return self.config.teacher > 0 and not self.state.student_step
-
-    @property
-    def first_step_of_model(self) -> int:
-        """Steps that were taken before those of the present model in this stage."""
-        return self.state.student_step or self.first_step
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Progress of the stage at which the training of the present model begins and ends."""
-        return (0.0, self.config.teacher) if self.trains_teacher else (self.state.student_began, 1.0)
-
-    @property
     def model_is_trained(self) -> bool:
-        """Whether the present model has taken its last step."""
-        return self.state.progress >= (self.span[1] if self.state.cooldown is None else self.state.cooldown[1])
+        """Whether the model has taken its last step."""
+        return self.state.progress >= (1.0 if self.state.cooldown is None else self.state.cooldown[1])
 
     @property
     def tokens_seen(self) -> int:

@@ -18,7 +18,7 @@ FAILURES = 3  # steps in a row without a finite loss that end a run
 
 def is_over(run: TrainingRun) -> bool:
     """Whether the stage has taken its last step."""
-    return run.state.reached or (run.model_is_trained and not run.trains_teacher)
+    return run.state.reached or run.model_is_trained
 
 
 class EarlyStopping:
@@ -32,8 +32,7 @@ class EarlyStopping:
         run, state = self._run, self._run.state
         patience = run.config.patience * times_as_often if run.config.keep == "best" else 0
         if patience and state.worse >= patience and state.cooldown is None and not run.model_is_trained:
-            begin, end = run.span
-            state.cooldown = (state.progress, min(end, begin + (state.progress - begin) * (1 + COOLDOWN)))
+            state.cooldown = (state.progress, min(1.0, state.progress * (1 + COOLDOWN)))
             text = tr("Nothing better in {count} validations: the rate now decays quickly to zero.", count=state.worse)
             yield Notice(step=state.step, text=text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,12 +30,27 @@ USES = {
 }
 
 
-def pronounce(run: TrainingRun, figures: Mapping[str, float], reason: str, losses: Sequence[float]) -> Verdict:
+class TrainingLosses:
+    """The training losses of a stage, NaN where one was not finite. A resumed run reads the earlier ones."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.values = array("d")
+        if run.state.step > run.first_step:
+            for event in run.folder.logs.metrics():
+                if event["event"] == "step" and event["step"] > run.first_step:
+                    self.add(event["loss"])
+
+    def add(self, loss: float | None) -> None:
+        """Add the loss of the next step; None is how metrics.jsonl writes one that was not finite."""
+        self.values.append(loss if loss is not None and math.isfinite(loss) else math.nan)
+
+
+def pronounce(run: TrainingRun, figures: Mapping[str, float], reason: str, losses: TrainingLosses) -> Verdict:
     """Judge a run that has ended.
 
     Args:
         figures: the last ones, of the kept parameters; {} if there are none. reason: of the end, as in `Finish`.
-        losses: of the training steps of the model, NaN where one was not finite.
+        losses: of the training steps.
     """
     state, first = run.state, run.first_step
     lowest = state.best_step if run.config.keep == "best" else state.lowest_step
@@ -44,7 +60,7 @@ def pronounce(run: TrainingRun, figures: Mapping[str, float], reason: str, losse
         reason,
         steps=state.step - first,
         lowest=max(0, lowest - first),
-        losses=losses,
+        losses=losses.values,
         validates=run.task.has_validation,
     )
     numbers: dict[str, float] = {"steps": state.step - first}
@@ -101,7 +117,7 @@ def _behind(figures: Mapping[str, float], baselines: Sequence[Baseline]) -> list
 def _has_risen(losses: Sequence[float], steps: int, lowest: int) -> bool:
     """Return True if the training loss is higher at the end than at the best validation; then nothing was memorised."""
     values, width = np.asarray(losses, dtype=float), max(1, int(RECENT * steps))
-    at = max(0, len(values) - steps + lowest)  # losses may begin after the stage, with a second model
+    at = max(0, len(values) - steps + lowest)
     then, now = values[max(0, at - width) : max(width, at)], values[-width:]
     if np.isnan(now).all():
         return True

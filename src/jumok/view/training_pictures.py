@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +33,7 @@ def draw_loss(
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, validated, shares, stages, students = (array("d") for _ in range(7))
+    steps, losses, evals, validated, shares, stages = (array("d") for _ in range(6))
     figures: Mapping[str, Any] = {}
     best: tuple[float, float] | None = None  # step and loss, which is not always the least one
     last: float | None = None  # the last figure, of the best parameters
@@ -54,26 +52,20 @@ def draw_loss(
         elif event["event"] == "stage":
             stages.append(event["step"])
             last = None
-        elif event["event"] == "student":
-            students.append(event["step"])
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
     x, training = _means(steps), [loss * unit for loss in _means(losses)]
-    parts = _models(x, students)
-    mean = [loss for part in parts for loss in _smoothed(training[part])]
+    mean = _smoothed(training)
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        student = tr("student: trained on text and predictions")  # which is another loss
-        for starts, style, name in ((stages, ":", tr("start of a stage")), (students, "-.", student)):
-            for step in starts:
-                axes.axvline(step, color="#999999", linestyle=style, linewidth=1.2, label=name)
+        for step in stages:
+            axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label=tr("start of a stage"))
         if x:
-            for part in parts:
-                axes.plot(x[part], training[part], color="#b3d1e8", linewidth=0.6, label=tr("training, each batch"))
-                axes.plot(x[part], mean[part], color="#2171b5", linewidth=1.6, label=tr("training, running mean"))
+            axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label=tr("training, each batch"))
+            axes.plot(x, mean, color="#2171b5", linewidth=1.6, label=tr("training, running mean"))
         shown: list[float] = []
         if validated:
             best = best or (evals[-1], validated[-1])
-            _draw_validations(axes, evals, validated, best, _models(evals, students))
+            _draw_validations(axes, evals, validated, best)
             shown = [validated[-1], best[1]]
             if last is not None and _is_finite(last):
                 shown.append(last)
@@ -128,28 +120,10 @@ def loss_limits(
     return max(0.0, low - pad), high + pad
 
 
-def _models(steps: Sequence[float], students: Sequence[float]) -> list[slice]:
-    """The parts of the steps that trained one model each: no line connects the losses of a teacher and its student."""
-    cuts = [0, *(bisect_right(steps, step) for step in students), len(steps)]
-    return [slice(*ends) for ends in pairwise(cuts)]
-
-
-def _draw_validations(
-    axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float], parts: Sequence[slice]
-) -> None:
+def _draw_validations(axes: Axes, steps: Sequence[float], losses: Sequence[float], best: tuple[float, float]) -> None:
     """Draw the validations above all other curves, the best one as a star."""
     look: dict[str, Any] = {"color": "#d94801", "markeredgecolor": "white"}
-    for part in parts:
-        axes.plot(
-            steps[part],
-            losses[part],
-            marker="o",
-            markersize=4.5,
-            linewidth=2.0,
-            zorder=4,
-            label=tr("validation"),
-            **look,
-        )
+    axes.plot(steps, losses, marker="o", markersize=4.5, linewidth=2.0, zorder=4, label=tr("validation"), **look)
     label = tr("best validation: {loss:.3f} at step {step:,.0f}", loss=best[1], step=best[0])
     axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 

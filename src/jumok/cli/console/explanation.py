@@ -24,7 +24,6 @@ def show_explanation(found: Explanation) -> None:
     console.print()
     names = {
         "precision": tr("precision"), "attention": tr("attention"), "compile": tr("compile"), "dropout": tr("dropout"),
-        "teacher": tr("teacher"),
     }  # fmt: skip
     _show_rows(console, {names[name]: f"{word}: {why}" for name, (word, why) in found.choices.items()})
     _show_rows(console, {tr("length"): _length(found)})

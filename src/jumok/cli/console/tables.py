@@ -13,20 +13,13 @@ from jumok.corpora.catalogue import Corpus
 from jumok.messages import tr
 
 
-def show_figures(figures: Mapping[str, Any], adapted: Mapping[str, Any] | None = None) -> None:
-    """Print names and numbers, one per line.
-
-    Args:
-        adapted: figures of the same names after learning from the text, for a second column of numbers.
-    """
-    table = Table(box=None, show_header=adapted is not None, header_style="bold")
+def show_figures(figures: Mapping[str, Any]) -> None:
+    """Print names and numbers, one per line."""
+    table = Table(box=None, show_header=False)
     table.add_column()
-    table.add_column(tr("as it is"), justify="right")
-    if adapted is not None:
-        table.add_column(tr("adapted"), justify="right")
+    table.add_column(justify="right")
     for name, value in figures.items():
-        second = [] if adapted is None or name not in adapted else [_figure(adapted[name])]
-        table.add_row(name, _figure(value), *second)
+        table.add_row(name, _figure(value))
     Console().print(table)
 
 

@@ -197,7 +197,6 @@ class Comparison:
         training = TrainConfig(
             steps=steps, minutes=minutes, seed=self.seed, batch_size=16, learning_rate=1e-3, optimizer="adamw",
             compile="off", precision="float32", sample_tokens=0, eval_tokens=EVAL_TOKENS, eval_every=NEVER, keep="last",
-            teacher=0.0,
         )  # fmt: skip
         model = GPTConfig(family="classic", dropout=0.0, n_layer=4, n_head=4, n_embd=128, context_length=CONTEXT)
         return Trainer.start(

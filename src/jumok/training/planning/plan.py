@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,12 +17,11 @@ import torch
 from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
 from jumok.device import has_compiler, multiplies_bfloat16
 from jumok.errors import ConfigError
-from jumok.memory import bytes_of, free_memory, require_memory
+from jumok.memory import free_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_room
 from jumok.training.planning.autotune import Cost, measure, open_precisions
 from jumok.training.planning.compiled_code import CompileTimes
-from jumok.training.predictions import PREDICTION_BYTES
 from jumok.training.tasks import Task
 
 # How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
@@ -36,11 +35,6 @@ KEPT_SPEED = 0.8
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
 # novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
-DROPOUT_OF_STUDENT = ((6.0, 0.0), (math.inf, 0.1))  # the predictions of a teacher do a part of what dropout does
-# The teacher's share of a run with time for so many passes and steps. Judged by runs over novels and stories
-# (bench/LOG.md): with fewer, one model was better. It begins where a model alone would have dropout.
-TEACHER, TEACHER_FROM, TEACHER_STEPS = 0.3, DROPOUT[0][0], 600
-MOST_OF_MEMORY = 0.25  # that the predictions of a teacher may take, if nobody asks for one
 WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 NUMBER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2}
@@ -96,14 +90,14 @@ def make_plan(
     device: torch.device,
     train_tokens: int,
     *,
-    choose: Collection[str],
+    choose_dropout: bool,
     processes: int = 1,
 ) -> Plan:
     """Decide what the settings leave open; measure for a second or two if a decision needs it.
 
     Args:
         train_tokens: length of the training text.
-        choose: which of "dropout" and "teacher" follow from how often the text will be seen.
+        choose_dropout: the dropout follows from how often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
@@ -116,7 +110,7 @@ def make_plan(
 
     def foresee(compiling: Choice, seconds: float = 0.0) -> Plan:
         with_it = {**choices, "compile": compiling}
-        return _foresee(shape, config, task, device, train_tokens, choose, costs, with_it, seconds)
+        return _foresee(shape, config, task, device, train_tokens, choose_dropout, costs, with_it, seconds)
 
     if config.compile == "off":
         return foresee(Choice("off", tr(AS_ASKED)))
@@ -140,7 +134,7 @@ def _foresee(
     task: Task[Any],
     device: torch.device,
     train_tokens: int,
-    choose: Collection[str],
+    choose_dropout: bool,
     costs: Sequence[Cost],
     choices: dict[str, Choice],
     compiling: float,
@@ -155,17 +149,11 @@ def _foresee(
         seconds = costs[0].of_step(config, speedup(decided)) / KEPT_SPEED
         left = 60 * config.minutes - (compiling if decided.compile == "on" else 0)
         foreseen = int(max(0.0, left) / seconds * per_step)
-        if "teacher" in choose:
-            choices["teacher"] = _teacher(foreseen, config, task, train_tokens)
-            decided = dataclasses.replace(decided, teacher=choices["teacher"].value)
         tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
-    if decided.teacher:
-        require_memory(PREDICTION_BYTES * train_tokens, tr("what the teacher predicts"), tr("leave out {--teacher}"))
     passes = tokens / train_tokens
     dropout = Choice(shape.dropout, tr(AS_ASKED))
-    if "dropout" in choose:
-        rates = DROPOUT_OF_STUDENT if decided.teacher else DROPOUT
-        dropout = _dropout((1 - decided.teacher) * passes, rates, task)
+    if choose_dropout:
+        dropout = _dropout(passes, task)
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
         config=decided,
@@ -213,14 +201,11 @@ def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
 
 
 def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
-    """How many tokens a run by minutes may see, by its limit on passes over a text of train_tokens.
-
-    The limit is that of the model that remains; what a teacher sees is on top of it.
-    """
+    """Return how many tokens a run by minutes may see, by its limit on passes over a text of train_tokens."""
     if not config.passes:
         return math.inf
     least = task.least_steps * task.tokens_per_batch * config.accumulate
-    return max(config.passes * train_tokens, least) / (1 - config.teacher)
+    return max(config.passes * train_tokens, least)
 
 
 def speedup(config: TrainConfig) -> float:
@@ -327,32 +312,12 @@ def _against_compiling(task: Task[Any], device: torch.device, costs: Sequence[Co
     return tr("Triton is not installed") if device.type == "cuda" else tr("not done on {device}", device=device.type)
 
 
-def _dropout(passes: float, rates: Sequence[tuple[float, float]], task: Task[Any]) -> Choice:
-    rate = min(task.most_dropout, next(rate for limit, rate in rates if passes <= limit))
+def _dropout(passes: float, task: Task[Any]) -> Choice:
+    rate = min(task.most_dropout, next(rate for limit, rate in DROPOUT if passes <= limit))
     why = tr("the text will be seen {passes:.1f} times", passes=passes)
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
     return Choice(rate, why)
-
-
-def _teacher(tokens: int, config: TrainConfig, task: Task[Any], train_tokens: int) -> Choice:
-    """Whether a teacher comes first. tokens: for which there is time."""
-    if task.generated:
-        return Choice(0.0, tr("a grammar has written the text, and one model learns more from it than two"))
-    steps, passes = tokens / (task.tokens_per_batch * config.accumulate), tokens / train_tokens
-    unused = tokens >= most_tokens(dataclasses.replace(config, teacher=TEACHER), task, train_tokens)  # by one model
-    if not unused and (steps < TEACHER_STEPS or passes < TEACHER_FROM):
-        why = tr("there is time for {steps:.0f} steps, to see the text {passes:.1f} times", steps=steps, passes=passes)
-        return Choice(0.0, why)
-    needed, free = PREDICTION_BYTES * train_tokens, free_memory()
-    if free is not None and needed > MOST_OF_MEMORY * free:
-        return Choice(0.0, tr("its predictions would take {size} of memory", size=bytes_of(needed)))
-    why = tr(
-        "there is time to see the text {passes:.0f} times, and a second model learns more from it with the "
-        "predictions of a first one",
-        passes=passes,
-    )
-    return Choice(TEACHER, why)
 
 
 def _shown(choices: Mapping[str, Choice]) -> dict[str, Choice]:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step, Student, Verdict
+from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import with_signs
 
@@ -129,14 +129,6 @@ class TrainingView(BarView):
                     tr(
                         "training for {length} more, from the best parameters (step {step:,})",
                         length=length,
-                        step=event.best_step,
-                    )
-                )
-            case Student():
-                self.say(
-                    tr(
-                        "a second model begins; it learns from the text and from what the first one predicts "
-                        "(parameters of step {step:,})",
                         step=event.best_step,
                     )
                 )

@@ -21,14 +21,12 @@ from jumok.inference.generate import generate
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_tokenizer
-from jumok.models.gpt import GPT, taught_losses, token_losses
+from jumok.models.gpt import GPT, token_losses
 from jumok.models.special_ids import start_ids
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
 from jumok.tokenizers import LostText, Tokenizer, lost_text, train_tokenizer
-from jumok.training.finding import Finding
-from jumok.training.predictions import Predictions
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, presentable
 from jumok.training.tasks.task import Baseline, Task
@@ -36,9 +34,6 @@ from jumok.training.tasks.task import Baseline, Task
 BIGRAM_TOKENS = 1 << 21  # evenly spread, of which the bigrams are counted at most
 BPE_CHARACTERS = 1 << 25  # from which merges are learned at most
 BPE_PIECE = 1 << 20  # of these
-BELOW_FLOOR = 0.98  # of the floor of the first 200,000 held-out characters; a validation reads others
-TOO_GOOD = 0.5  # of the loss of a bigram, from which on copies are looked for that are not word for word
-SHORT, SIMILAR = 20, 0.1  # characters of their passages, and the share of these that is suspicious
 PIECE = 1 << 18  # tokens that are decoded at a time
 CUT = 10  # characters of an opening without blanks
 OPENING = 400  # tokens among which a line begins, mostly
@@ -76,7 +71,6 @@ class LanguageModelling(Task[GPT]):
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
         self._losses: Callable[..., Tensor] = token_losses
-        self._predictions: Predictions | None = None
 
     @classmethod
     def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
@@ -141,21 +135,13 @@ class LanguageModelling(Task[GPT]):
             "lost_example": lost.example,
         }
 
-    def learn_from(self, predictions: Predictions) -> None:
-        """Half of each loss is that of the teacher's prediction; see `jumok.models.gpt.taught_losses`."""
-        self._predictions, self._losses = predictions, taught_losses
-
     def compile(self) -> None:
         """Fuse the output layer with the loss, so that the logits are read once."""
-        self._losses = torch.compile(taught_losses if self._predictions else token_losses, dynamic=False)
+        self._losses = torch.compile(token_losses, dynamic=False)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Inputs and targets, (B, T) each; of a student also what its teacher predicts, twice (B, T, K)."""
-        ids, targets = self.batches.batch(number)
-        if self._predictions is None:
-            return ids, targets
-        places = self.batches.places(number)
-        return ids, targets, *(part[places] for part in self._predictions)
+        """Inputs and targets, (B, T) each."""
+        return self.batches.batch(number)
 
     @property
     def rows_per_batch(self) -> int:
@@ -172,8 +158,8 @@ class LanguageModelling(Task[GPT]):
 
     def sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the tokens."""
-        ids, *wanted = batch
-        return (self._losses(model.hidden(ids), model.head.weight, *wanted).sum(),)
+        ids, targets = batch
+        return (self._losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Nats per character and per token, on windows that do not overlap, which is quick and a little too high."""
@@ -226,35 +212,6 @@ class LanguageModelling(Task[GPT]):
         """That of a bigram."""
         nats = self.data.get("baseline_nats_per_char")
         return None if nats is None else Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR)
-
-    def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
-        """A loss below the floor, or far below a bigram's while the held-out part is similar to the training part."""
-        if self.lost.too_much:
-            return
-        found, baseline = figures["nats_per_char"], self.baseline
-        if self.floor is not None:
-            if found < BELOW_FLOOR * self.floor:
-                text = tr(
-                    "the validation loss, {found:.3f} nats/char, is below the floor of the text, {floor:.3f}: the "
-                    "model has seen the held-out part, or sees the tokens that it is to predict.",
-                    found=found,
-                    floor=self.floor,
-                )
-                yield Finding(kind="below_floor", numbers={"found": found, "floor": self.floor}, text=text)
-        elif baseline is not None and found < TOO_GOOD * baseline.value:
-            share = overlap(self.train, self.val, max(1, passage_of(self.data) * SHORT // PASSAGE))
-            if share >= SIMILAR:
-                text = tr(
-                    "the validation loss, {found:.3f} nats/char, is less than half of a bigram's, {baseline:.3f}, and "
-                    "{share:.0%} of the held-out part stands in the training part in passages of {length} characters: "
-                    "it has copies with small changes. Hold out another text.",
-                    found=found,
-                    baseline=baseline.value,
-                    share=share,
-                    length=SHORT,
-                )
-                numbers = {"found": found, "baseline": baseline.value, "share": share}
-                yield Finding(kind="leak", numbers=numbers, text=text)
 
     def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """A text without a prompt."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from jumok.config import TrainConfig
-from jumok.messages import tr
 from jumok.models import Model, ModelConfig
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.finding import Finding
-from jumok.training.predictions import Predictions
 from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, repetition
 
@@ -168,25 +166,6 @@ class Task(ABC, Generic[M]):
         """All that a model must beat to have learned anything, the best known first."""
         return () if self.baseline is None else (self.baseline,)
 
-    def too_good(self, figures: Mapping[str, float]) -> Iterator[Finding]:
-        """Signs that the figures of a validation are better than they can be."""
-        yield from ()
-
-    def too_bad(self, figures: Mapping[str, float]) -> Iterator[Finding]:
-        """A model, of which half of the run is over, has learned less than a table of counts."""
-        baseline = self.baseline
-        if baseline is None or figures.get(baseline.figure, 0.0) <= baseline.value:
-            return
-        found = figures[baseline.figure]
-        text = tr(
-            "the model has learned less than a table of counts: {found:.3f} nats on the held-out part, the table "
-            "{baseline:.3f}. The run is too short, a learning rate is far off (`jumok train TEXT --find-rate` suggests "
-            "one), or the held-out part is another kind of text.",
-            found=found,
-            baseline=baseline.value,
-        )
-        yield Finding(kind="worse_than_baseline", numbers={"found": found, "baseline": baseline.value}, text=text)
-
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Batch `number` of the run, from 0, a function of the number alone. The first dimension is B."""
@@ -214,9 +193,6 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
-
-    def learn_from(self, predictions: Predictions) -> None:  # only `lm` does
-        """Let the batches have what a teacher predicts for their tokens, and `sums` learn from it."""
 
     def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `sums` computes outside the model's blocks."""
