@@ -79,8 +79,8 @@ sbom: package             ## write build/sbom.cdx.json: what an installation con
 	build/tools/$(notdir $(BIN))/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
 	  -o build/sbom.cdx.json build/package/venv
 
-bench: $(READY)           ## measure the speed of the tokenizers
-	$(BIN)/python bench/tokenizer_speed.py
+bench: $(READY)           ## measure the speed of training steps, in ten minutes
+	$(BIN)/python bench/training.py
 
 clean:                    ## remove what make has made, but never a run
 	rm -rf $(VENV) node_modules build dist src/*.egg-info

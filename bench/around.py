@@ -36,7 +36,7 @@ PHASES = {
     "samples": ["jumok.training.tasks.language_modelling:LanguageModelling.sample"],
     "alarms": ["jumok.training.alarms:Alarms._findings"],
     "best parameters": ["jumok.training.state:TrainingRun.keep_best"],
-    "saves": ["jumok.training.loop:write_checkpoint", "jumok.training.saving:write_checkpoint"],
+    "saves": ["jumok.training.saving:write_checkpoint"],
     "pictures": ["jumok.training.subscribers.pictures:Pictures._try"],
     "log": ["jumok.training.subscribers.event_log:EventLog.__call__"],
     "last figures": ["jumok.training.validation:Validation.final"],

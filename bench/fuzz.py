@@ -1,22 +1,20 @@
-"""Mutated files and requests for every reader of jumok: python bench/fuzz.py
+"""Give mutated files and requests to the readers of jumok: python bench/fuzz.py
 
-    python bench/fuzz.py --inputs 10000 --seed 1          # of each target; an expensive one gets a share of them
+    python bench/fuzz.py --inputs 100000 --seed 1         # of all targets together; an expensive target gets fewer
     python bench/fuzz.py --target tokenizer --minutes 5
     python bench/fuzz.py --target tokenizer --again 4711  # one input once more, with its traceback
-    python bench/fuzz.py --long --out findings            # 10^6 inputs in all
 
-The targets are in bench/fuzz_targets.py and bench/fuzz_server.py, the mutations in bench/fuzz_mutation.py. An input
-follows from the seed, the target and its number alone, on any machine. For each input the reader must answer or raise a
-JumokError, the server must answer with a status below 500, within 10 seconds of processor time and 2 GB of memory.
-Nothing may be executed, connected to, or written outside the folder of the target.
+An input follows from the seed, the target and its number alone, on any machine. For each input the reader must answer
+or raise a JumokError, and the server must answer with a status below 500, within 10 seconds of processor time and 2 GB
+of memory. Nothing may be executed, connected to, or written outside the folder of the target.
 
 Inputs run in forked children of a process that has imported everything, some hundreds in each child. The system ends a
-child that takes too long (timers) or refuses its memory (RLIMIT_AS); an audit hook of Python watches the rest.
-The hook does not see files that native libraries open. A finding is printed and kept with its input; exit code 1.
+child that takes too long (timers) or refuses its memory (RLIMIT_AS); an audit hook of Python watches the rest. The hook
+does not see files that native libraries open. A finding is printed and kept with its input; the exit code is then 1.
 
-Mutations are plain and seeded, rather than guided by coverage (atheris): the parsers that read first are native
-(json, tokenizers, safetensors, pyarrow), which atheris does not instrument; a mutation that knows JSON passes them;
-libFuzzer stops at the first finding, and does not survive a child that dies; and nothing needs to be installed.
+Mutations are plain and seeded, rather than guided by coverage (atheris): the parsers that read first are native (json,
+tokenizers, safetensors, pyarrow), which atheris does not instrument; a mutation that knows JSON passes them; libFuzzer
+stops at the first finding, and does not survive a child that dies; and nothing needs to be installed.
 """
 
 from __future__ import annotations
@@ -41,9 +39,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from types import FrameType
+from typing import Any
 
-from fuzz_mutation import mutated
+import torch
+
+from fuzz_targets import TARGETS, Target, put
 from jumok.errors import JumokError
 
 SECONDS = 10  # of processor time for one input
@@ -51,34 +51,200 @@ WAITING = 30  # seconds for one input that waits
 MEMORY = 2 << 30  # bytes that an input may ask for
 BATCH = 400  # inputs of one child
 KEPT = 3  # findings of one kind that are kept
-LONG = 10**6  # inputs of --long
-
-Read = Callable[[str, bytes], object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """What is fuzzed.
-
-    Fields:
-        prepare: makes the valid files in a folder, and returns them by name; called once.
-        open: returns the function that reads one input, given the name of the file and its content; called in each
-            child, with the folder.
-        cost: of one input, relative to a small JSON file: the target gets 1 / cost of the inputs.
-    """
-
-    name: str
-    prepare: Callable[[Path], dict[str, bytes]]
-    open: Callable[[Path], Read]
-    cost: int = 1
-
-
-class Unexpected(Exception):
-    """The reader answered, and the answer is wrong; or the server answered with a status of 500 or more."""
 
 
 class Forbidden(BaseException):
     """Something was executed, connected to, or written outside the folder."""
+
+
+# --- mutations --------------------------------------------------------------------------------------------------------
+
+NESTED = 3_000  # levels, more than Python recurses
+INTEGERS = (0, 1, -1, 2, 7, 127, 128, 255, 256, 32_767, 65_536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53 + 1, 2**63 - 1,
+            2**63, -(2**63) - 1, 2**64, 10**9, 10**18, 10**400)  # fmt: skip
+FLOATS = (0.0, -0.0, 0.5, -1.5, 1e-320, 1e308, 1e400, -1e400, float("nan"), 1e-5, 3.0000000001)
+STRINGS = ("", " ", "\0", "가", "\ud800", "\udcff", "\U0010ffff", "../../etc/passwd", "/dev/zero", "C:\\x", "a/b", ".",
+           "\x1b[31m", "</script>", "<!--", "{0}", "{name}", "{{", "%s", "[MASK]", "[EOS]", "auto", "null", "1e9", "-1",
+           "x" * 300, "ᄀ" * 5_000, "\u202e", "\ufeff", "a\r\nb", "e\u0301", "'; --", "lm", "cuda", "=1+1")  # fmt: skip
+MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\0", b"\x1a", b"\r", b'"', b"\t", b",", b"\n", b"\xc0\x80", b"{", b"[")
+
+
+class Raw:
+    """A piece of a JSON document that is written as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def hostile(random: Random) -> Any:
+    """Return a value that a reader may not expect."""
+    opening, closing = random.choice((("[", "]"), ('{"a":', "}")))
+    depth = random.choice((20, 100, NESTED))
+    raw = (opening * depth + "1" + closing * depth, "9" * 5_000, "NaN", "-Infinity", "1e999", "0" * 9, "")
+    containers = ([], {}, [[]], {"": None}, [None], [1, "a", None], {"a": {"a": 1}}, [0] * 1_000)
+    kinds = (INTEGERS, INTEGERS, STRINGS, STRINGS, FLOATS, (None, True, False), containers, tuple(map(Raw, raw)))
+    return random.choice(random.choice(kinds))
+
+
+def dumps(value: Any, *, ascii_only: bool = True) -> bytes:
+    """Write JSON, in which each `Raw` stands as it is."""
+    raw: list[str] = []
+
+    def mark(found: Raw) -> str:
+        raw.append(found.text)
+        return f"@raw {len(raw) - 1}@"
+
+    text = json.dumps(value, default=mark, ensure_ascii=ascii_only)
+    for at, content in enumerate(raw):
+        text = text.replace(f'"@raw {at}@"', content)
+    return text.encode(errors="surrogatepass")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each container of a document with each of its keys; without recursion, because it may nest deeply."""
+    waiting = [value]
+    while waiting:
+        container = waiting.pop()
+        for key, part in container.items() if isinstance(container, dict) else enumerate(container):
+            yield container, key
+            if isinstance(part, dict | list):
+                waiting.append(part)
+
+
+def mutated_json(content: bytes, random: Random) -> bytes:
+    """Change one to three values or names of a JSON document."""
+    try:
+        document = [json.loads(content)]
+    except ValueError:
+        return mutated_bytes(content, random)
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        container, key = random.choice(list(places(document)))
+        match random.randrange(8):
+            case 0 if container is not document:
+                del container[key]
+            case 1 if isinstance(container, dict):
+                container[random.choice((*STRINGS, *map(str, container)))] = container.pop(key)
+            case 2 if type(container[key]) is int:
+                container[key] += random.choice((-1, 1, 2**32, -(10**6)))
+            case 3 if isinstance(container[key], list):
+                container[key] = container[key] * random.choice((2, 50))
+            case _:
+                container[key] = hostile(random)
+    return dumps(document[0], ascii_only=random.random() < 0.8)
+
+
+def mutated_lines(content: bytes, random: Random) -> bytes:
+    """Change, repeat or remove one line of JSON lines."""
+    lines = content.split(b"\n")
+    place = random.randrange(len(lines))
+    match random.randrange(6):
+        case 0:
+            lines.insert(place, random.choice(lines))
+        case 1:
+            del lines[place]
+        case 2:
+            lines[place] = dumps(hostile(random))
+        case _:
+            lines[place] = mutated_json(lines[place], random)
+    return b"\n".join(lines)
+
+
+def mutated_toml(content: bytes, random: Random) -> bytes:
+    """Change the value or the key of one line of TOML, or add a line."""
+    lines = content.split(b"\n")
+    place = random.randrange(len(lines))
+    key, equals, value = lines[place].partition(b"=")
+    key = key.strip() or b"steps"
+    depth = random.choice((50, NESTED))
+    others = (b"inf", b"-nan", b"1979-05-27", b"07:32:00", b"0x" + b"f" * 40, b"1_000", b"{a = 1}", b"'''",
+              b'"\\u0000"', b"9" * 5_000, b"[" * depth + b"]" * depth)  # fmt: skip
+    match random.randrange(5):
+        case 0:
+            lines.insert(place, random.choice(lines))
+        case 1:
+            lines[place] = key + b".x = " + value if equals else b"[a.b]"
+        case 2:
+            lines[place] = key + b" = " + random.choice(others)
+        case _:
+            lines[place] = key + b" = " + dumps(hostile(random))
+    return b"\n".join(lines)
+
+
+def mutated_safetensors(content: bytes, random: Random) -> bytes:
+    """Change the header of a safetensors file: its length, or a name, type, shape or offset in it."""
+    size = struct.unpack_from("<Q", content)[0]
+    header, rest = content[8 : 8 + size], content[8 + size :]
+    if random.random() < 0.15:
+        return struct.pack("<Q", random.choice((0, 1, size - 1, size + 1, 2**31, 2**63, 2**64 - 1))) + header + rest
+    if random.random() < 0.3:  # another type or shape of the same size, which is read and then does not fit
+        document = json.loads(header)
+        entry = document[random.choice([name for name in document if name != "__metadata__"])]
+        if random.random() < 0.5:
+            entry["dtype"] = random.choice(("F32", "I32", "U32", "F16", "BF16", "F64", "I64", "BOOL", "F8_E4M3", "C64"))
+        else:
+            entry["shape"] = random.choice(([*entry["shape"], 1], entry["shape"][::-1], [], [0], [2**40, 0], [-1]))
+        header = json.dumps(document).encode()
+    else:
+        header = mutated_json(header, random)
+    return struct.pack("<Q", len(header)) + header + rest
+
+
+def mutated_bytes(content: bytes, random: Random) -> bytes:
+    """Make one to four changes: bits flipped, parts cut, repeated, moved or replaced, numbers at boundaries."""
+    data = bytearray(content)
+    for _ in range(random.choice((1, 1, 2, 4))):
+        at = random.randrange(len(data) + 1)
+        match random.randrange(9):
+            case 0:
+                data = data[:at]
+            case 1 if data:
+                data[min(at, len(data) - 1)] ^= 1 << random.randrange(8)
+            case 2:
+                data[at : at + random.randrange(1, 9)] = random.randbytes(random.randrange(9))
+            case 3:
+                del data[at : at + random.choice((1, 2, 16, 256))]
+            case 4:
+                part = data[at : at + random.choice((1, 4, 64))] or b"\0"
+                data[at:at] = bytes(part) * random.choice((2, 100, 20_000 // len(part)))
+            case 5:
+                other = random.randrange(len(data) + 1)
+                data[at:at] = data[other : other + random.randrange(64)]
+            case 6:
+                number = random.choice(INTEGERS[:-1]) & (2**64 - 1)
+                width = random.choice((1, 2, 4, 8))
+                data[at : at + width] = number.to_bytes(8, random.choice(("little", "big")))[:width]
+            case 7:
+                data[at:at] = random.choice(STRINGS).encode(errors="surrogatepass")
+            case _:
+                data[at:at] = random.choice(MARKS) * random.choice((1, 2, 5_000))
+    return bytes(data)
+
+
+MUTATIONS: dict[str, Callable[[bytes, Random], bytes]] = {
+    ".json": mutated_json, ".jsonl": mutated_lines, ".toml": mutated_toml, ".safetensors": mutated_safetensors,
+}  # fmt: skip
+
+
+def mutated(name: str, content: bytes, random: Random) -> bytes:
+    """Return a mutation of a file; the name says its format. One in 50 is the file as it is.
+
+    A text format is mutated in its own terms more often than as bytes: such inputs pass the parser, and reach the code
+    that reads the values.
+    """
+    if random.random() < 0.02:
+        return content
+    known = MUTATIONS.get(Path(name).suffix)
+    return mutated_bytes(content, random) if known is None or random.random() < 0.3 else known(content, random)
+
+
+def made(target: str, seed: int, number: int, files: dict[str, bytes]) -> tuple[str, bytes]:
+    """Return the name and the content of an input."""
+    random = Random(f"{seed}/{target}/{number}")
+    name = random.choice(sorted(files))
+    return name, mutated(name, files[name], random)
+
+
+# --- children ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -94,20 +260,12 @@ class Tally:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
+        """Add the counts of other inputs."""
         for name in ("inputs", "answers", "refusals", "findings"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest, self.memory = max(self.slowest, other.slowest), max(self.memory, other.memory)
         self.kinds += other.kinds
 
-
-def made(target: str, seed: int, number: int, files: dict[str, bytes]) -> tuple[str, bytes]:
-    """The name and the content of an input."""
-    random = Random(f"{seed}/{target}/{number}")
-    name = random.choice(sorted(files))
-    return name, mutated(name, files[name], random)
-
-
-# --- in a child -------------------------------------------------------------------------------------------------------
 
 EXECUTES = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
             "socket.connect", "socket.bind", "socket.sendto", "webbrowser.open",
@@ -157,7 +315,7 @@ def limit() -> None:
 
 
 def kind_of(error: BaseException) -> str:
-    """By what findings are counted: the type, and the innermost line of jumok."""
+    """Return the kind of a finding, which is its type and the innermost line of jumok."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if f"{os.sep}jumok{os.sep}" in frame.f_code.co_filename:
@@ -177,6 +335,7 @@ class Child:
     shared: mmap.mmap
 
     def run(self, numbers: range) -> None:
+        """Read the inputs, under the limits and the hook."""
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         now = resource.getrlimit(resource.RLIMIT_AS)
@@ -230,19 +389,10 @@ def keep(out: Path, target: str, number: int, name: str, content: bytes, kind: s
         )
 
 
-# --- in the parent ----------------------------------------------------------------------------------------------------
+# --- the parent -------------------------------------------------------------------------------------------------------
 
 
-def fuzz(
-    target: Target,
-    numbers: range,
-    *,
-    seed: int,
-    out: Path,
-    folder: Path,
-    until: float = float("inf"),
-    batch: int = BATCH,
-) -> Tally:
+def fuzz(target: Target, numbers: range, *, seed: int, out: Path, folder: Path, until: float = float("inf")) -> Tally:
     """Run the numbered inputs of a target in children, one after the other.
 
     Args:
@@ -255,7 +405,7 @@ def fuzz(
     tally, shared = Tally(), mmap.mmap(-1, STATE.size)
     at = numbers.start
     while at < numbers.stop and time.monotonic() < until:
-        stop = min(at + batch, numbers.stop)
+        stop = min(at + BATCH, numbers.stop)
         STATE.pack_into(shared, 0, at, 0, 0, 0, 0.0)
         # A file in `out` is written by the hook's own process, so it must be inside.
         child = Child(target, seed, folder, files, folder / ".findings", shared)
@@ -271,8 +421,7 @@ def fuzz(
             tally.add(Tally(inputs=1, findings=1, slowest=SECONDS if "PROF" in kind else 0))
             for name, content in files.items():  # which the child can have left in another state
                 if (folder / name).is_file():
-                    (folder / name).with_name(".put").write_bytes(content)
-                    os.replace((folder / name).with_name(".put"), folder / name)
+                    put(folder / name, content)
             at += 1
     log = folder / ".findings" / f"{target.name}.log"
     if log.is_file():
@@ -297,12 +446,7 @@ def _forked(run: Callable[[], None]) -> tuple[int, float]:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-    try:
-        _, status, used = os.wait4(pid, 0)
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        raise
+    _, status, used = os.wait4(pid, 0)
     return status, used.ru_maxrss * 1024.0
 
 
@@ -312,129 +456,67 @@ def _ending(status: int) -> str:
     return f"exit code {os.WEXITSTATUS(status)}"
 
 
-# --- command line -----------------------------------------------------------------------------------------------------
+# --- the program ------------------------------------------------------------------------------------------------------
+
+HEAD = "| target | inputs | answers | refusals | findings | slowest | peak memory |\n|---|---|---|---|---|---|---|"
 
 
 def shares(targets: Sequence[Target], total: int) -> dict[str, int]:
-    """How many of `total` inputs each target gets: in inverse proportion to its cost."""
+    """Divide `total` inputs among the targets, in inverse proportion to their costs."""
     weights = {target.name: 1 / target.cost for target in targets}
     return {name: max(1, round(total * weight / sum(weights.values()))) for name, weight in weights.items()}
 
 
-def line(name: str, tally: Tally) -> str:
+def row(name: str, tally: Tally) -> str:
+    """Return the line of the table for a target."""
     return (
         f"| {name} | {tally.inputs:,} | {tally.answers:,} | {tally.refusals:,} | {tally.findings:,} | "
         f"{tally.slowest:.2f} s | {tally.memory / 1e6:,.0f} MB |"
     )
 
 
-HEAD = "| target | inputs | answers | refusals | findings | slowest | peak memory |\n|---|---|---|---|---|---|---|"
-
-
-def work(targets: Sequence[Target], counts: dict[str, int], given: argparse.Namespace) -> Iterator[tuple[str, Tally]]:
-    """Fuzz the targets one after the other, in the order of their names."""
-    began = time.monotonic()
-    for done, target in enumerate(targets):
-        until = float("inf")
-        if given.minutes is not None:  # what is left is for the targets that are left, in equal parts
-            left = began + 60 * given.minutes - time.monotonic()
-            until = time.monotonic() + left / (len(targets) - done)
-        with tempfile.TemporaryDirectory(prefix=f"fuzz-{target.name}-") as folder:
-            numbers = range(given.start, given.start + counts[target.name])
-            yield (
-                target.name,
-                fuzz(
-                    target,
-                    numbers,
-                    seed=given.seed,
-                    out=given.out,
-                    folder=Path(folder).resolve(),
-                    until=until,
-                    batch=max(BATCH, 4_000 // target.cost),
-                ),
-            )
-
-
-def several(targets: Sequence[Target], counts: dict[str, int], given: argparse.Namespace) -> list[tuple[str, Tally]]:
-    """The same in `given.processes` processes, each with its share of the targets."""
-    found: list[tuple[str, Tally]] = []
-    order = sorted(targets, key=lambda one: -counts[one.name] * one.cost)
-    pipes = []
-    for place in range(given.processes):
-        reading, writing = os.pipe()
-        if (pid := os.fork()) == 0:
-            os.close(reading)
-            with os.fdopen(writing, "w") as pipe:
-                for name, tally in work(order[place :: given.processes], counts, given):
-                    print(line(name, tally), flush=True)
-                    pipe.write(json.dumps([name, vars(tally)]) + "\n")
-            os._exit(0)
-        os.close(writing)
-        pipes.append((pid, os.fdopen(reading)))
-    for pid, pipe in pipes:
-        with pipe:
-            for text in pipe:
-                name, values = json.loads(text)
-                found.append((name, Tally(**{**values, "kinds": Counter(values["kinds"])})))
-        os.waitpid(pid, 0)
-    return sorted(found)
-
-
 def again(target: Target, number: int, seed: int) -> None:
     """Read one input in this process, and let its exception out."""
     with tempfile.TemporaryDirectory(prefix="fuzz-again-") as folder:
         path = Path(folder).resolve()
-        files = target.prepare(path)
-        name, content = made(target.name, seed, number, files)
+        name, content = made(target.name, seed, number, target.prepare(path))
         print(f"{name}: {len(content):,} bytes: {content[:2000]!r}")
         print("answer:", repr(target.open(path)(name, content))[:2000])
 
 
-def interrupted(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    from fuzz_targets import TARGETS
-
+def main() -> int:
+    """Fuzz the targets; 1 if something was found."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--target", action="append", choices=[one.name for one in TARGETS], help="[all]")
     options.add_argument("--inputs", type=int, default=20_000, help="of all targets together [20,000]")
-    options.add_argument("--long", action="store_true", help=f"{LONG:,} inputs")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--start", type=int, default=0, help="the number of the first input")
-    options.add_argument("--minutes", type=float, help="stop after this time")
-    options.add_argument("--processes", type=int, default=1)
+    options.add_argument("--minutes", type=float, default=float("inf"), help="stop after this time")
     options.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "jumok-findings")
     options.add_argument("--again", type=int, metavar="N", help="read input N of one target once more")
-    given = options.parse_args(words)
+    given = options.parse_args()
     targets = [one for one in TARGETS if given.target is None or one.name in given.target]
     if given.again is not None:
         again(targets[0], given.again, given.seed)
         return 0
-    signal.signal(signal.SIGTERM, interrupted)
-    counts = shares(targets, LONG if given.long else given.inputs)
     print(f"seed {given.seed}, Python {sys.version.split()[0]}, {os.cpu_count()} processors\n{HEAD}", flush=True)
-    if given.processes > 1:
-        found = several(targets, counts, given)
-        print(HEAD)
-        for name, tally in found:
-            print(line(name, tally))
-    else:
-        found = []
-        for name, tally in work(targets, counts, given):
-            print(line(name, tally), flush=True)
-            found.append((name, tally))
-    total = Tally()
-    for name, tally in found:
+    counts, total, end = shares(targets, given.inputs), Tally(), time.monotonic() + 60 * given.minutes
+    for done, target in enumerate(targets):
+        now = time.monotonic()
+        until = now + (end - now) / (len(targets) - done)  # what is left is for the targets that are left
+        with tempfile.TemporaryDirectory(prefix=f"fuzz-{target.name}-") as folder:
+            place, numbers = Path(folder).resolve(), range(counts[target.name])
+            tally = fuzz(target, numbers, seed=given.seed, out=given.out, folder=place, until=until)
+        print(row(target.name, tally), flush=True)
         total.add(tally)
-        for kind, times in tally.kinds.most_common():
-            print(f"{name}: {times:,} times: {kind}")
-    print(line("all", total))
+    print(row("all", total))
+    for kind, times in total.kinds.most_common():
+        print(f"{times:,} times: {kind}")
     if total.findings:
         print(f"findings are in {given.out}")
     return 1 if total.findings else 0
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     sys.exit(main())

@@ -1,109 +1,188 @@
-"""The readers of files that bench/fuzz.py calls, and a few valid files for each; for the server see fuzz_server.py."""
+"""The readers that bench/fuzz.py tests, and valid files for each of them."""
 
 from __future__ import annotations
 
+import asyncio
+import csv
 import hashlib
 import io
 import json
 import os
 import warnings
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
-from email.message import Message
-from http.client import HTTPResponse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import BaseHandler
 
 import torch
+from torch import nn
 
-from fuzz import Read, Target, Unexpected
-from fuzz_files import CONFIGS, TABLES, TEXT, TEXTS, TINY, exported, models, put, restored, trained
-from fuzz_server import SERVER_TARGETS
+import jumok
 from jumok import text as reader
-from jumok.config import to_dict
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, to_dict
 from jumok.config.huggingface import our_config, read_stock
-from jumok.corpora import catalogue
 from jumok.errors import JumokError
+from jumok.inference.generate import generate
+from jumok.models import build
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import load, read_shape, unseen_characters
-from jumok.runs.logs import Logs
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.training_pictures import draw_loss
 
+Read = Callable[[str, bytes], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What is fuzzed.
+
+    Fields:
+        prepare: makes the valid files in a folder, and returns them by name; called once.
+        open: returns the function that reads one input, given the name of the file and its content; called in each
+            child, with the folder.
+        cost: of one input, relative to a small JSON file: the target gets 1 / cost of the inputs.
+    """
+
+    name: str
+    prepare: Callable[[Path], dict[str, bytes]]
+    open: Callable[[Path], Read]
+    cost: int = 1
+
+
+class Unexpected(Exception):
+    """The reader answered, and the answer is wrong; or the server answered with a status of 500 or more."""
+
+
+# --- valid files ------------------------------------------------------------------------------------------------------
+
+TEXT = "그날 밤 나는 달을 보았다. 별이 12개, 값은 3,400원!\n나는 다시 물었다. “누구요?”\n"
 PROBE = "그날 밤 12시, [MASK] 값은 1,234원! é🎲\n\n\u200b끝"
-LONGEST_NAME = 200
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[EOS]"]
+TINY: dict[str, Any] = {
+    "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 16, "batch_size": 4, "steps": 4, "eval_every": 2,
+    "sample_tokens": 4, "save_every": 1e-6, "precision": "float32", "compile": "off", "attention": "chunked",
+}  # fmt: skip
 
 
-def choice(content: bytes, options: list[Any]) -> Any:
-    """One of some options, which follows from the input."""
-    return options[zlib.crc32(content) % len(options)]
+def put(path: Path, content: bytes) -> Path:
+    """Write a file under its name at once: an older one that is mapped into memory stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(".put")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+    return path
 
 
-# --- text and tables --------------------------------------------------------------------------------------------------
+@contextmanager
+def restored(path: Path, content: bytes) -> Iterator[Path]:
+    """Give a file another content inside the block."""
+    before = path.read_bytes()
+    put(path, content)
+    try:
+        yield path
+    finally:
+        put(path, before)
 
 
-def open_text(folder: Path) -> Read:
-    encodings = [None, None, None, None, "utf-8", "cp949", "utf-16", "utf-16-le", "utf-32", "johab", "shift_jis",
-                 "utf-7",
-                 "latin-1", "iso2022_kr", "rot13", "hex", "idna", "punycode", "unicode_escape", "no-such"]  # fmt: skip
-
-    def read(name: str, content: bytes) -> str:
-        path = put(folder / name, content)
-        with reader.read(path, encoding=choice(content, encodings)) as text:
-            whole = text.read()
-            if sum(map(len, text.chunks())) != len(whole) or text.describe() == "":
-                raise Unexpected("the chunks of the text differ from the text")
-            whole.encode()
-        return whole
-
-    return read
+def below(folder: Path, *suffixes: str) -> dict[str, bytes]:
+    """Return the files below a folder by their paths: all, or those with these suffixes."""
+    files = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix in (suffixes or (path.suffix,))
+    ]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def open_table(folder: Path) -> Read:
-    def read(name: str, content: bytes) -> object:
-        path = put(folder / name, content)
-        try:
-            with reader.read(path, column="text") as text:
-                text.read().encode()
-        except JumokError:
-            pass
-        table = reader.read_table(path, choice(content, [["text", "label"], ["text"], ["number", "text"], ["none"]]))
-        json.dumps(table.rows, ensure_ascii=False).encode()
-        table.describe().encode(errors="backslashreplace")
-        return len(table)
-
-    return read
-
-
-def prepare_datasets(folder: Path) -> dict[str, bytes]:
-    put(folder / "data" / "data.arrow", TABLES["table.arrow"])
-    put(folder / "data" / "dataset_info.json", b"{}")
-    state = {"_data_files": [{"filename": "data.arrow"}], "_fingerprint": "a", "_split": "train"}
-    return {"data/state.json": json.dumps(state).encode()}
-
-
-def open_datasets(folder: Path) -> Read:
-    def read(name: str, content: bytes) -> object:
-        put(folder / name, content)
-        return len(reader.read_table(folder / "data", ["text"]))
-
-    return read
-
-
-# --- tokenizers -------------------------------------------------------------------------------------------------------
-
-
-def prepare_tokenizer(folder: Path) -> dict[str, bytes]:
-    kinds = {kind: train_tokenizer(TEXT * 3, kind=kind, **({"vocab_size": 300} if kind == "bpe" else {}),
-             special_tokens=["[PAD]", "[MASK]", "[EOS]"]) for kind in ("char", "jamo", "bpe")}  # fmt: skip
-    found = {f"{kind}.json": each.to_json().encode() for kind, each in kinds.items()}
-    vocab = {
-        piece: at for at, piece in enumerate(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]", *"가나다라마그날밤abc"])
+def texts(_folder: Path) -> dict[str, bytes]:
+    """Texts in several encodings."""
+    return {
+        "utf8.txt": TEXT.encode(),
+        "bom.txt": b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode(),
+        "nfd.txt": "가나다".encode() + "\u1100\u1161\u11a8 각 e\u0301".encode(),
+        "cp949.txt": (TEXT.replace("“", "").replace("”", "") * 3).encode("cp949"),
+        "utf16.txt": TEXT.encode("utf-16"),
+        "utf32.txt": TEXT.encode("utf-32-le"),
+        "latin.txt": ("Élève, où êtes-vous passé ? " * 9).encode("latin-1"),
+        "japanese.txt": ("吾輩は猫である。名前はまだ無い。" * 5).encode("shift_jis"),
+        "lines.jsonl": json.dumps({"text": TEXT, "n": 1}, ensure_ascii=False).encode() + b"\n" + b'{"text": "b"}\n',
+        "empty.txt": b"",
     }
-    framed = {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", 2]}
+
+
+def tables(_folder: Path) -> dict[str, bytes]:
+    """Tables in every format."""
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    rows = [("그날 밤", "좋다", 1), ('"따옴표", 쉼표', "나쁘다", 2), ("줄\n바꿈", "", 3), ("", "좋다", 4)]
+    found = {"plain.tsv": 'text\tlabel\n"좋아요\t1\n나빠요" 정말\t0\n'.encode()}
+    for name, dialect in (("table.csv", "excel"), ("table.tsv", "excel-tab")):
+        out = io.StringIO()
+        csv.writer(out, dialect).writerows([("text", "label", "number"), *rows])
+        found[name] = out.getvalue().encode()
+    named = [dict(zip(("text", "label", "number"), row, strict=True)) for row in rows]
+    found["table.jsonl"] = "".join(json.dumps(row) + "\n" for row in named).encode()
+    found["table.json"] = json.dumps(named).encode()
+    table = pa.table({"text": [row[0] for row in rows], "label": [row[1] for row in rows], "number": [1, 2, None, 4]})
+    sinks = {name: io.BytesIO() for name in ("table.parquet", "table.arrow", "stream.arrow")}
+    parquet.write_table(table, sinks["table.parquet"])
+    for name, writer in (("table.arrow", ipc.new_file), ("stream.arrow", ipc.new_stream)):
+        with writer(sinks[name], table.schema) as opened:
+            opened.write_table(table)
+    return found | {name: sink.getvalue() for name, sink in sinks.items()}
+
+
+def stock_configs(_folder: Path) -> dict[str, bytes]:
+    """A config.json of `transformers` for each class that is read, and for each kind of rotary positions."""
+    from jumok.config.huggingface._reading import READERS
+
+    labels: dict[str, Any] = {"id2label": {"0": "좋다", "1": "나쁘다"}, "label2id": {"좋다": 0, "나쁘다": 1}}
+    decoder: dict[str, Any] = {
+        "vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 8,
+        "num_key_value_heads": 1, "intermediate_size": 32, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e4, "tie_word_embeddings": True, "hidden_act": "silu", "attention_bias": False,
+        "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+    encoder = {**decoder, **labels, "hidden_act": "gelu", "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+               "pad_token_id": 0, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+               "position_embedding_type": "absolute", "embedding_size": 16}  # fmt: skip
+    gpt2 = {"vocab_size": 100, "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_inner": None,
+            "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+            "layer_norm_epsilon": 1e-5, "eos_token_id": 2}  # fmt: skip
+    pair = {"vocab_size": 100, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64,
+            "activation_function": "gelu", "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2,
+            "scale_embedding": False, "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}  # fmt: skip
+    of_class = {"GPT2": gpt2, "Bart": pair, "Marian": {**pair, "activation_function": "swish"}, "Llama": decoder,
+                "Qwen": decoder, "Mistral": decoder, "GPTNeoX": {**decoder, "hidden_act": "gelu"}}  # fmt: skip
+    found: dict[str, Any] = {}
+    for name in READERS:
+        values = next((values for start, values in of_class.items() if name.startswith(start)), encoder)
+        more = {**labels, "pad_token_id": 0} if name.endswith("SequenceClassification") else {}
+        found[name] = {"architectures": [name], **values, **more}
+    original = {"original_max_position_embeddings": 16}
+    for rope in (
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **original},
+        {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, **original},
+        {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, **original},
+    ):
+        found[rope["rope_type"]] = {"architectures": ["LlamaForCausalLM"], **decoder, "rope_scaling": rope}
+    window = {"use_sliding_window": True, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]}
+    found["window"] = {"architectures": ["Qwen3ForCausalLM"], **decoder, **window}
+    return {f"{name}.json": json.dumps(values).encode() for name, values in found.items()}
+
+
+def tokenizers(_folder: Path) -> dict[str, bytes]:
+    """A tokenizer.json of each kind that jumok trains, and of others."""
+    special = ["[PAD]", "[MASK]", "[EOS]"]
+    found = {
+        f"{kind}.json": train_tokenizer(TEXT * 3, kind=kind, vocab_size=size, special_tokens=special).to_json().encode()
+        for kind, size in (("char", None), ("jamo", None), ("bpe", 300))
+    }
+    vocab = {piece: at for at, piece in enumerate([*SPECIAL, *"가나다라마그날밤abc"])}
+    framed = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
     common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": framed}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     pieces: dict[str, Any] = {
         "wordpiece": {
             "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
@@ -116,77 +195,206 @@ def prepare_tokenizer(folder: Path) -> dict[str, bytes]:
         "unigram": {
             "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Replace",
                            "pattern": {"Regex": " {2,}"}, "content": " "}]},
-            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
-            "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
-            "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": False,
+            "pre_tokenizer": metaspace, "decoder": metaspace,
+            "model": {"type": "Unigram", "unk_id": 1, "byte_fallback": False,
                       "vocab": [[piece, -float(at)] for piece, at in vocab.items()]},
         },
         "words": {
-            "normalizer": None, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"\s+|\p{L}+"}, "behavior":
-                           "Isolated", "invert": False},
-            "decoder": None, "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
+            "normalizer": None, "decoder": None, "pre_tokenizer": {"type": "Split", "behavior": "Isolated",
+                           "pattern": {"Regex": r"\s+|\p{L}+"}, "invert": False},
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
         },
     }  # fmt: skip
     return found | {f"{name}.json": json.dumps({**common, **each}).encode() for name, each in pieces.items()}
 
 
-def use(tokenizer: Tokenizer) -> object:
-    """What callers do with a tokenizer that was read."""
-    repr(tokenizer)
-    ids = tokenizer.encode(PROBE)
-    some = [0, tokenizer.vocab_size - 1, *ids.tolist()]
-    text = tokenizer.decode(some)
-    tokenizer.pieces(some)
-    tokenizer.bytes_of(some)
-    stream = tokenizer.stream()
-    for one in some:
-        stream.push(one)
-    for ids in tokenizer.encode_chunks([PROBE, TEXT]):
-        len(ids)
-    return text
+def some_models() -> dict[str, Any]:
+    """Return a tiny model of each kind by its task, with random parameters and a tokenizer of a text."""
 
+    def model(config: Any, special: Sequence[str] = (), ids: dict[str, str] | None = None, **given: Any) -> Any:
+        tokenizer = train_tokenizer(TEXT, kind="char", special_tokens=special)
+        torch.manual_seed(1)
+        given |= {role: tokenizer.special_tokens[name] for role, name in (ids or {}).items()}
+        sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 32, "vocab_size": tokenizer.vocab_size}
+        made = build(config(**sizes, **given)).eval()
+        for parameter in made.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.4)
+        made.tokenizer = tokenizer
+        return made
 
-def open_tokenizer(folder: Path) -> Read:
-    return lambda name, content: use(Tokenizer.load(put(folder / name, content)))
-
-
-# --- run folders ------------------------------------------------------------------------------------------------------
-
-
-def prepare_runs(folder: Path) -> dict[str, bytes]:
-    models(folder)
-    return {f"{one.name}/config.json": (one / "config.json").read_bytes() for one in sorted(folder.iterdir())}
-
-
-def prepare_parameters(folder: Path) -> dict[str, bytes]:
-    models(folder)
+    pad = {"pad_id": "[PAD]"}
+    ends = {**pad, "decoder_start_id": "[CLS]", "eos_id": "[EOS]"}
     return {
-        f"{one.name}/model.safetensors": (one / "model.safetensors").read_bytes() for one in sorted(folder.iterdir())
+        "lm": model(GPTConfig),
+        "classic": model(GPTConfig, family="classic"),
+        "mlm": model(BERTConfig, SPECIAL, pad),
+        "classify": model(BERTConfig, SPECIAL, pad, head="classify", labels=("좋다", "나쁘다")),
+        "seq2seq": model(EncoderDecoderConfig, SPECIAL, ends),
     }
 
 
-def open_runs(folder: Path) -> Read:
+def models(folder: Path) -> None:
+    """Write run folders without a training; config.json has what a training writes, too."""
+    for name, model in some_models().items():
+        jumok.save(model, folder / name)
+        path = folder / name / "config.json"
+        data = {"characters": "그날밤", "sources": ["a.txt"], "floor": None, "sha256": "ab", "val_sha256": None}
+        recorded = json.loads(path.read_text(encoding="utf-8")) | {
+            "train": {"task": "lm", "steps": 4, "planned_tokens": 64}, "data": data,
+            "finished": {"step": 4, "reason": "done"}, "metrics": {"step": 4, "loss": 2.0},
+        }  # fmt: skip
+        path.write_text(json.dumps(recorded, ensure_ascii=False), encoding="utf-8")
+
+
+def run_configs(folder: Path) -> dict[str, bytes]:
+    """The config.json of each run folder."""
+    models(folder)
+    return below(folder, ".json")
+
+
+def run_parameters(folder: Path) -> dict[str, bytes]:
+    """The parameters of each run folder."""
+    models(folder)
+    return below(folder, ".safetensors")
+
+
+def run_states(folder: Path) -> dict[str, bytes]:
+    """Every file that a resumed run reads, of runs of a few steps."""
+    words = "그날밤나는달을보았다별이값은" * 3
+    rows = "text\tlabel\n" + "".join(f"{word} 밤\t{at % 2}\n" for at, word in enumerate(words))
+    table = put(folder.with_name(f"{folder.name}-rows.tsv"), rows.encode())
+    jumok.train(TEXT * 20, folder / "lm", quiet=True, device="cpu", **TINY)
+    for task in ("seq2seq", "classify"):
+        jumok.train(table, folder / task, columns=["text", "label"], task=task, quiet=True, device="cpu", **TINY)
+    table.unlink()
+    return below(folder, ".json", ".npy", ".safetensors", ".jsonl")
+
+
+def exported(folder: Path) -> dict[str, bytes]:
+    """Folders of `transformers`: one with its tensors as a pickle, one with several files, one with a vocab.txt."""
+    from jumok.interop.huggingface import to_hf
+
+    for name, model in some_models().items():
+        to_hf(model, folder / name, **({"largest": 4_000} if name == "mlm" else {}))
+    pickled, words = folder / "classic", folder / "classify"
+    torch.save(some_models()["classic"].state_dict(), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    vocab = json.loads((words / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    (words / "vocab.txt").write_text("\n".join(sorted(vocab, key=vocab.__getitem__)), encoding="utf-8")
+    (words / "tokenizer.json").unlink()
+    (words / "tokenizer_config.json").unlink()
+    (words / "special_tokens_map.json").write_text('{"unk_token": "[UNK]", "mask_token": {"content": "[MASK]"}}')
+    return {name: content for name, content in below(folder).items() if not name.endswith(".md")}
+
+
+def settings(_folder: Path) -> dict[str, bytes]:
+    """A file for `train --config`."""
+    lines = ['task = "lm"', "n_layer = 2", "n-head = 2", "n_embd = 32", "context_length = 64", "batch_size = 4",
+             "steps = 10", "learning_rate = 1e-3", 'tokenizer = "char"', 'family = "classic"',
+             "val = 0.1", "seed = 7", 'size = "nano"', 'precision = "float32"', "dropout = 0.1", "# end"]  # fmt: skip
+    return {"run.toml": "\n".join(lines).encode()}
+
+
+WRITING = {"n": 1, "stream": False, "stop": ["끝"], "presence_penalty": 0.1, "frequency_penalty": 0.1, "seed": 1,
+           "temperature": 0.8, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1,
+           "max_tokens": 4}  # fmt: skip
+MESSAGE = {"role": "user", "content": [{"type": "text", "text": "그날"}]}
+BODIES: dict[str, dict[str, Any]] = {
+    "completions": {"model": "lm", "prompt": ["그날", [1, 2]], "echo": True, "logprobs": 2, **WRITING},
+    "chat/completions": {"model": "seq2seq", "messages": [MESSAGE], "logprobs": True, "top_logprobs": 2, **WRITING},
+    "embeddings": {"model": "lm", "input": ["그날", "밤"], "encoding_format": "float"},
+    "classify": {"model": "classify", "input": ["그날 밤"]},
+    "fill-mask": {"model": "mlm", "input": "그날 [MASK]", "top": 3},
+    "tokenize": {"model": "lm", "input": "그날 밤"},
+}
+
+
+def requests(folder: Path) -> dict[str, bytes]:
+    """The bodies of requests to the server, by their paths."""
+    models(folder / "runs")
+    return {f"{path.replace('/', '+')}.json": json.dumps(body).encode() for path, body in BODIES.items()}
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+
+def choice(content: bytes, options: Sequence[Any]) -> Any:
+    """Return one of some options, which follows from the input."""
+    return options[zlib.crc32(content) % len(options)]
+
+
+def open_text(folder: Path) -> Read:
+    """Read a text, with an encoding that is detected or named."""
+    encodings = [None] * 6 + ["utf-8", "cp949", "utf-16", "utf-16-le", "utf-32", "johab", "shift_jis", "utf-7",
+                 "latin-1", "iso2022_kr", "rot13", "hex", "idna", "punycode", "unicode_escape", "no-such"]  # fmt: skip
+
+    def read(name: str, content: bytes) -> str:
+        with reader.read(put(folder / name, content), encoding=choice(content, encodings)) as text:
+            whole = text.read()
+            if sum(map(len, text.chunks())) != len(whole) or text.describe() == "":
+                raise Unexpected("the chunks of the text differ from the text")
+            whole.encode()
+        return whole
+
+    return read
+
+
+def open_table(folder: Path) -> Read:
+    """Read a table, and one of its columns as a text."""
+    columns = [["text", "label"], ["text"], ["number", "text"], ["none"]]
+
+    def read(name: str, content: bytes) -> object:
+        path = put(folder / name, content)
+        with suppress(JumokError), reader.read(path, column="text") as text:
+            text.read().encode()
+        table = reader.read_table(path, choice(content, columns))
+        json.dumps(table.rows, ensure_ascii=False).encode()
+        table.describe().encode(errors="backslashreplace")
+        return len(table)
+
+    return read
+
+
+def open_tokenizer(folder: Path) -> Read:
+    """Read a tokenizer, and use it as its callers do."""
+
+    def read(name: str, content: bytes) -> object:
+        tokenizer = Tokenizer.load(put(folder / name, content))
+        repr(tokenizer)
+        some = [0, tokenizer.vocab_size - 1, *tokenizer.encode(PROBE).tolist()]
+        text = tokenizer.decode(some)
+        tokenizer.pieces(some)
+        tokenizer.bytes_of(some)
+        stream = tokenizer.stream()
+        for one in some:
+            stream.push(one)
+        for ids in tokenizer.encode_chunks([PROBE, TEXT]):
+            len(ids)
+        return text
+
+    return read
+
+
+def open_run(folder: Path) -> Read:
+    """Read the config.json of a run in every way that commands do."""
     from jumok.training.run_record import RunRecord
     from jumok.training.tasks import task_of_run
 
     def read(name: str, content: bytes) -> object:
         with restored(folder / name, content) as path:
             run = path.parent
-            refused = 0
             for call in (lambda: task_of_run(run), lambda: read_shape(run), lambda: unseen_characters(run, [PROBE]),
                          lambda: RunRecord.of(RunFolder.open(run)), lambda: RunFolder(run).require_free()):  # fmt: skip
-                try:
+                with suppress(JumokError):
                     call()
-                except JumokError:
-                    refused += 1
             return to_dict(load(run).config)
 
     return read
 
 
-def open_loaded(folder: Path) -> Read:
-    """Reads a run or a folder of transformers, then computes with what was read."""
-    from jumok.inference.generate import generate
+def open_model(folder: Path) -> Read:
+    """Load a run or a folder of `transformers`, then compute with it."""
 
     def read(name: str, content: bytes) -> object:
         with restored(folder / name, content) as path, warnings.catch_warnings():
@@ -200,59 +408,8 @@ def open_loaded(folder: Path) -> Read:
     return read
 
 
-def prepare_logs(folder: Path) -> dict[str, bytes]:
-    step = {"event": "step", "step": 1, "loss": 2.0, "rate": 1.0, "grad_norm": 0.5, "skipped": False, "progress": 0.1,
-            "seconds": 1.0, "remaining": 9.0, "tokens_per_second": 99.0}  # fmt: skip
-    evaluated = {"event": "eval", "step": 2, "figures": {"loss": 2.0, "loss_per_token": 2.1}, "headline": "2 nats",
-                 "best": True, "seconds": 1.5}  # fmt: skip
-    events = [step, {**step, "step": 2, "loss": float("nan")}, evaluated,
-              {"event": "sample", "step": 2, "text": "\u2028"},
-              {"event": "stage", "step": 2, "number": 2, "best_step": 1, "steps": 4, "minutes": None},
-              {"event": "finish", "step": 4, "reason": "done", "figures": {"loss": 1.0}, "seconds": 2.0}]  # fmt: skip
-    models(folder, only="lm")
-    draw_loss(events, folder / "warm.png")  # matplotlib runs code while it is imported
-    return {"lm/metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events).encode()}
-
-
-def open_logs(folder: Path) -> Read:
-    from jumok.serve.desk.curves import Curve, Tail
-    from jumok.serve.desk.folders import RunFolders
-    from jumok.serve.streaming import to_json
-
-    def read(name: str, content: bytes) -> object:
-        path = put(folder / name, content)
-        logs = Logs(path.parent)
-        logs.has_damaged_metrics()
-        events = logs.metrics()
-        curve = Curve(Tail(path))
-        curve.update()
-        to_json({"points": curve.train(), "last": curve.last, "samples": curve.samples})
-        folders = RunFolders([], folder)
-        to_json(folders.details("lm", path.parent))
-        if zlib.crc32(content) % 300 == 0:
-            with suppress(Exception):  # its caller reports that a picture cannot be drawn, and goes on
-                draw_loss(events, folder / "loss.png")
-        logs.truncate(path.name, len(content) // 2)
-        return len(events)
-
-    return read
-
-
-# --- states -----------------------------------------------------------------------------------------------------------
-
-
-def prepare_states(folder: Path) -> dict[str, bytes]:
-    """Every file that a resumed run reads. A changed file of a state gets its new checksum, except in the manifest."""
-    trained(folder)
-    found = {}
-    for run in sorted(folder.iterdir()):
-        for path in sorted(run.rglob("*")):
-            if path.suffix in (".json", ".npy", ".safetensors", ".jsonl") and path.is_file():
-                found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found
-
-
-def open_states(folder: Path) -> Read:
+def open_state(folder: Path) -> Read:
+    """Resume a run. A changed file of a state usually gets its new checksum, or the manifest would refuse it."""
     from jumok.training.trainer import Trainer
 
     def read(name: str, content: bytes) -> object:
@@ -267,9 +424,8 @@ def open_states(folder: Path) -> Read:
                 RunFolder(run).checkpoints.newest()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    trainer = Trainer.resume(run, device="cpu")
-                trainer.close()
-                return trainer.notices
+                    Trainer.resume(run, device="cpu").close()
+                return run
             finally:
                 if whole is not None:
                     put(manifest, whole)
@@ -277,45 +433,8 @@ def open_states(folder: Path) -> Read:
     return read
 
 
-def prepare_ladder(folder: Path) -> dict[str, bytes]:
-    point = {"tokens": 64, "seconds": 0.5, "nats_per_char": 3.0}
-    result = {"slug": "01-bigram", "parameters": 100, "steps": 2, "tokens": 128, "seconds": 1.0,
-              "tokens_per_second": 99.0,
-              "nats_per_char": 2.9, "curve": [point, point], "before": "가", "after": "나"}  # fmt: skip
-    ladder = {"format": 1, "config": {}, "text": {"sources": ["a.txt"], "sha256": "ab" * 32, "chars": 99},
-              "asked": ["a.txt"], "encoding": None, "column": None, "precision": "float32", "train_tokens": 90,
-              "vocab_size": 40, "floor": 0.5, "before": {"01-bigram": "가"}, "results": [result]}  # fmt: skip
-    return {"ladder/ladder.json": json.dumps(ladder).encode()}
-
-
-def open_ladder(folder: Path) -> Read:
-    from jumok.course.ladder.results import LadderRecord
-    from jumok.serve.desk import ladders
-    from jumok.serve.desk.folders import RunFolders
-    from jumok.serve.streaming import to_json
-
-    def read(name: str, content: bytes) -> object:
-        path = put(folder / name, content)
-        to_json(ladders.race(RunFolders([], folder), "ladder"))
-        record = LadderRecord.read(path.parent)
-        return record.command, record.text.name, record.finished
-
-    return read
-
-
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
-def prepare_toml(_folder: Path) -> dict[str, bytes]:
-    lines = ['task = "lm"', "n_layer = 2", "n-head = 2", "n_embd = 32", "context_length = 64", "batch_size = 4",
-             "steps = 10",
-             "minutes = 1.5", "learning_rate = 1e-3", 'tokenizer = "char"', 'family = "classic"', "val = 0.1",
-             "seed = 7",
-             'size = "nano"', 'precision = "float32"', "dropout = 0.1", 'compile = "off"', "# end"]  # fmt: skip
-    return {"run.toml": "\n".join(lines).encode(), "small.toml": "\n".join(lines[:7]).encode()}
-
-
-def open_toml(folder: Path) -> Read:
+def open_settings(folder: Path) -> Read:
+    """Read a file for `train --config`, and make the configurations."""
     from jumok.cli.train import train
     from jumok.cli.train_options import read_toml
     from jumok.cli.train_request import TrainRequest
@@ -324,246 +443,77 @@ def open_toml(folder: Path) -> Read:
     options = {one.name for one in train.params if one.name}
 
     def read(name: str, content: bytes) -> object:
-        settings = read_toml(put(folder / name, content), options)
-        request = TrainRequest((), settings, init=None, device="cpu", began=0.0)
+        given = read_toml(put(folder / name, content), options)
+        request = TrainRequest((), given, init=None, device="cpu", began=0.0)
         return configurations(request.settings, size=request.size)
 
     return read
 
 
-def open_stock(folder: Path) -> Read:
-    def read(name: str, content: bytes) -> object:
-        path = put(folder / "config.json", content)
-        return our_config(read_stock(path), str(folder))
+def open_stock_config(folder: Path) -> Read:
+    """Read a config.json of `transformers`."""
+    return lambda _name, content: our_config(read_stock(put(folder / "config.json", content)), str(folder))
+
+
+class Refusal(JumokError):
+    """The server refused a request."""
+
+
+def open_requests(folder: Path) -> Read:
+    """Send requests to the application of `jumok serve`, without a network."""
+    from jumok.serve.app import create_app
+    from jumok.serve.limits import limited
+    from jumok.serve.metrics import Metrics
+    from jumok.serve.models import Models
+    from jumok.serve.settings import ServeSettings
+
+    options = ServeSettings(slots=4, timeout=8.0, max_tokens=64)
+    served = [folder / "runs" / name for name in ("lm", "mlm", "classify", "seq2seq")]
+    app: Any = limited(create_app(Models(served, options), options), options, Metrics())
+    loop = asyncio.new_event_loop()
+
+    def read(name: str, content: bytes) -> int:
+        path = f"/v1/{name.removesuffix('.json').replace('+', '/')}"
+        status, parts = 0, []
+        waiting = [{"type": "http.request", "body": content, "more_body": False}]
+        headers = {"host": "127.0.0.1:8000", "content-type": "application/json", "content-length": str(len(content))}
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+            "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "state": {},
+            "headers": [(key.encode(), value.encode()) for key, value in headers.items()],
+            "client": ("127.0.0.1", 9), "server": ("127.0.0.1", 8000),
+        }  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            if not waiting:
+                await asyncio.Event().wait()  # the client stays until it has the answer
+            return waiting.pop()
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            parts.append(message.get("body", b""))
+
+        loop.run_until_complete(app(scope, receive, send))
+        if status >= 500 or status == 0:
+            raise Unexpected(f"{path}: status {status}: {b''.join(parts)[:300]!r}")
+        b"".join(parts).decode()
+        if status >= 400:
+            raise Refusal("{status}", status=status)
+        return status
 
     return read
 
-
-# --- folders of transformers ------------------------------------------------------------------------------------------
-
-
-def prepare_exported(folder: Path) -> dict[str, bytes]:
-    exported(folder)
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".md"
-    }
-
-
-# --- what jumok writes, read back -------------------------------------------------------------------------------------
-
-
-def prepare_words(folder: Path) -> dict[str, bytes]:
-    models(folder)
-    words = {"text": "그날 밤 나는", "name": "novel", "note": "한 줄", "licence": "MIT", "labels": ["좋다", "나쁘다"],
-             "pieces": ["[X]", "<end>"]}  # fmt: skip
-    return {"words.json": json.dumps(words, ensure_ascii=False).encode()}
-
-
-def given_words(content: bytes) -> dict[str, Any] | None:
-    """Strings of a mutated document: text, name, note, licence, labels and special tokens."""
-    try:
-        words = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(words, dict) or not all(
-        isinstance(words.get(key), str) for key in ("text", "name", "note", "licence")
-    ):
-        return None
-    if not all(isinstance(words.get(key), list) for key in ("labels", "pieces")):
-        return None
-    return words
-
-
-def open_pages(folder: Path) -> Read:
-    """The pages of hostile texts and names: what stands in the file is what was put there, and nothing else."""
-    from html.parser import HTMLParser
-
-    from jumok.view.model_page import ModelPage
-    from jumok.view.page import page_of_text
-
-    opened = {name: load(folder / name) for name in ("lm", "classify", "seq2seq")}
-
-    class Elements(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scripts: dict[str, str] = {}
-            self.count, self._at = 0, ""
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.count += 1
-            self._at = dict(attrs).get("id") or tag if tag == "script" else ""
-
-        def handle_data(self, data: str) -> None:
-            if self._at:
-                self.scripts[self._at] = self.scripts.get(self._at, "") + data
-
-        def handle_endtag(self, tag: str) -> None:
-            self._at = ""
-
-    expected: dict[str, int] = {}
-
-    def checked(kind: str, html: str, values: Any) -> None:
-        found = Elements()
-        found.feed(html.encode().decode())
-        if expected.setdefault(kind, found.count) != found.count:
-            raise Unexpected(f"{found.count} elements in a page instead of {expected[kind]}")
-        if values not in [
-            json.loads(text) for name, text in found.scripts.items() if name in ("jumok-trace", "jumok-model")
-        ]:
-            raise Unexpected("the JSON in a page is not what was put there")
-
-    def read(_name: str, content: bytes) -> object:
-        if (words := given_words(content)) is None:
-            return None
-        kind = choice(content, ["lm", "classify", "seq2seq"])
-        how: dict[str, Any] = {"probe": False, "block": None, "layer": None, "head": None, "language": None}
-        page = page_of_text(opened[kind], words["text"][:500], name=words["name"], **how)
-        checked("trace", page.html, json.loads(json.dumps(page.trace)))
-        model = ModelPage(
-            opened[kind], words["name"], prompt=words["text"][:500], note=words["note"], licence=words["licence"]
-        )
-        checked("model", model.html, json.loads(json.dumps(model.header)))
-        return len(page.html)
-
-    return read
-
-
-def open_gguf(folder: Path) -> Read:
-    """A GGUF file with hostile names and special tokens is read by the package gguf, with the tokens of the model."""
-    from gguf import GGUFReader
-
-    from fuzz_files import random_model
-    from jumok.config import GPTConfig
-    from jumok.interop.gguf import to_gguf
-
-    def read(_name: str, content: bytes) -> object:
-        if (words := given_words(content)) is None:
-            return None
-        special = [piece for piece in words["pieces"] if isinstance(piece, str)]
-        kind = choice(content, ["char", "bpe"])
-        model = random_model(GPTConfig, special, kind=kind, n_embd=32, text=words["text"][:300] + TEXT)
-        path = folder / "model.gguf"
-        to_gguf(model, path, name=words["name"], licence=words["licence"])
-        found = GGUFReader(path)
-        tokens = found.get_field("tokenizer.ggml.tokens")
-        if tokens is None or len(tokens.data) != model.config.vocab_size:
-            raise Unexpected("the file has another number of tokens than the model")
-        contents = [bytes(tokens.parts[at]).decode() for at in tokens.data]
-        if len(set(contents)) != len(contents):
-            raise Unexpected("two tokens of the file are equal")
-        return len(found.tensors)
-
-    return read
-
-
-# --- downloads --------------------------------------------------------------------------------------------------------
-
-ROWS = "".join(
-    json.dumps({"doc_id": f"n_{at}", "text": f"{at}째 줄"}, ensure_ascii=False) + "\n" for at in (2, 1)
-).encode()
-ANSWERED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(ROWS), ROWS)
-RESUMED = b"HTTP/1.1 206 Partial\r\nContent-Range: bytes 9-%d/%d\r\nContent-Length: %d\r\n\r\n%s" % (
-    len(ROWS) - 1, len(ROWS), len(ROWS) - 9, ROWS[9:])  # fmt: skip
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(ROWS), ROWS)
-
-
-class _Socket:
-    """A connection on which these bytes arrive."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def makefile(self, *_: object, **__: object) -> io.BytesIO:
-        return io.BytesIO(self._content)
-
-
-class _Answers(BaseHandler):
-    """Answers every request of urllib with the bytes of the input."""
-
-    content = b""
-    handler_order = 100  # before that of urllib
-
-    def http_open(self, request: Any) -> Any:
-        response = HTTPResponse(_Socket(self.content), method="GET")  # type: ignore[arg-type]
-        response.begin()
-        response.msg = response.reason  # as urllib does
-        response.url = request.full_url  # type: ignore[attr-defined]
-        return response
-
-
-def open_downloads(folder: Path) -> Read:
-    """A cached file, a part of one, and what a server answers."""
-    from urllib.request import OpenerDirector, build_opener
-
-    remote = catalogue.RemoteFile(
-        url="https://e.invalid/data/rows.jsonl", bytes=len(ROWS), sha256=hashlib.sha256(ROWS).hexdigest()
-    )
-    corpus = catalogue.Corpus(
-        name="novels", title="T", licence="CC0", homepage="https://e.invalid/", format="jsonl", files=(remote,)
-    )
-    catalogue.entries = lambda: {"novels": corpus}  # type: ignore[assignment]
-    answers = _Answers()
-    opener: OpenerDirector = build_opener(answers)
-    catalogue.urllib.request.build_opener = lambda *_: opener  # type: ignore[attr-defined]
-    place = folder / "novels" / "files" / remote.path
-    wanted = "\n".join(json.loads(line)["text"] for line in reversed(ROWS.decode().splitlines())) + "\n"
-
-    def read(name: str, content: bytes) -> object:
-        answers.content = content if name.startswith("http") else ANSWERED
-        part = place.with_name(place.name + ".part")
-        for path in (place, part, folder / "novels" / "novels.txt"):
-            path.unlink(missing_ok=True)
-        if not name.startswith("http"):
-            put({"file": place, "part": part, "made": folder / "novels" / "novels.txt"}[name], content)
-        elif name == "http-resumed":
-            put(part, ROWS[:9])
-        found = catalogue.get("novels", cache_dir=folder, base_url="http://127.0.0.1:9", wait=lambda _: None)
-        if found.read_text(encoding="utf-8") != wanted:
-            raise Unexpected("a damaged corpus was returned")
-        return found
-
-    return read
-
-
-def prepare_downloads(_folder: Path) -> dict[str, bytes]:
-    os.environ["no_proxy"] = "127.0.0.1"
-    assert Message  # imported before the hook watches
-    return {
-        "file": ROWS,
-        "part": ROWS[:20],
-        "made": b"x",
-        "http": ANSWERED,
-        "http-resumed": RESUMED,
-        "http-chunked": CHUNKED,
-    }
-
-
-def given(files: dict[str, bytes]) -> Callable[[Path], dict[str, bytes]]:
-    """A function that returns these files."""
-    return lambda _: files
-
-
-torch.set_num_threads(1)
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-assert TINY
 
 TARGETS: tuple[Target, ...] = (
-    Target(name="text", prepare=given(TEXTS), open=open_text),
-    Target(name="table", prepare=given(TABLES), open=open_table, cost=2),
-    Target(name="datasets", prepare=prepare_datasets, open=open_datasets, cost=2),
-    Target(name="tokenizer", prepare=prepare_tokenizer, open=open_tokenizer, cost=6),
-    Target(name="config", prepare=prepare_runs, open=open_runs, cost=12),
-    Target(name="parameters", prepare=prepare_parameters, open=open_loaded, cost=8),
-    Target(name="stock-config", prepare=given(CONFIGS), open=open_stock),
-    Target(name="transformers", prepare=prepare_exported, open=open_loaded, cost=10),
-    Target(name="metrics", prepare=prepare_logs, open=open_logs, cost=3),
-    Target(name="state", prepare=prepare_states, open=open_states, cost=60),
-    Target(name="ladder", prepare=prepare_ladder, open=open_ladder, cost=2),
-    Target(name="toml", prepare=prepare_toml, open=open_toml, cost=2),
-    Target(name="pages", prepare=prepare_words, open=open_pages, cost=60),
-    Target(name="gguf", prepare=prepare_words, open=open_gguf, cost=60),
-    Target(name="downloads", prepare=prepare_downloads, open=open_downloads, cost=3),
-    *SERVER_TARGETS,
+    Target(name="text", prepare=texts, open=open_text),
+    Target(name="table", prepare=tables, open=open_table, cost=2),
+    Target(name="tokenizer", prepare=tokenizers, open=open_tokenizer, cost=6),
+    Target(name="config", prepare=run_configs, open=open_run, cost=12),
+    Target(name="parameters", prepare=run_parameters, open=open_model, cost=8),
+    Target(name="stock-config", prepare=stock_configs, open=open_stock_config),
+    Target(name="transformers", prepare=exported, open=open_model, cost=10),
+    Target(name="state", prepare=run_states, open=open_state, cost=60),
+    Target(name="settings", prepare=settings, open=open_settings, cost=2),
+    Target(name="requests", prepare=requests, open=open_requests, cost=25),
 )

@@ -1,59 +1,381 @@
-"""Faults injected into jumok, for minutes to hours: python bench/soak.py --minutes 10 --seed 1
+"""Kill and stop commands at random moments, for minutes to hours: python bench/soak.py --minutes 10 --seed 1
 
     python bench/soak.py                                     # every scenario, two minutes in all
     python bench/soak.py kills --count 1000 --minutes 30     # 1,000 kills, at most 30 minutes
-    python bench/soak.py disk memory --minutes 5 --folder /tmp/soak
 
 Scenarios:
 
     kills      trainings of every task, killed by SIGKILL at random times and at random changes of the file system,
                continued, killed again; the end equals the uninterrupted run, bit for bit
-    processes  the same with new processes, `python -m jumok train`, with pictures
     signals    SIGTERM, SIGINT, SIGHUP: the state is saved; SIGSTOP and SIGCONT: nothing changes
-    disk       a full disk, no inodes, a read-only file system, immutable folders, a run that is removed or renamed
-    memory     a limit on the address space, a cgroup with little memory
-    clock      the wall clock jumps; the monotonic clock and the time zone differ when a run is continued
-    second     other commands on a run that is being trained, and thousands of loads
-    use        generate, evaluate, view, convert and serve, killed at random times
+    use        generate, evaluate, view and convert, killed at random times: the run is unchanged, files are whole
 
-The commands run in copies of this process (forks), which spares them the imports. The models are tiny, and a picture is
-one pixel, so that a run takes less than a second. The references are trained first. What needs root or is absent on
-this machine is skipped, with the reason. The folder of a failure is kept, and the exit code is then 1.
+The commands run in forks of this process, which spares them the imports. The models are tiny, and a picture is one
+pixel, so that a run takes less than a second. The references are trained first. The folder of a failure is kept, and
+the exit code is then 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import gc
+import hashlib
+import io
+import json
 import os
 import random
+import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
-import soak_faults
-import soak_use
-from soak_jobs import (
-    Command,
-    Failure,
-    Job,
-    Soak,
-    command_line,
-    killed_at_operation,
-    newest_step,
-    prepare_process,
-    require_same,
-)
+import jumok as package
+from jumok import cli
+from jumok.corpora import numbers, stories
+from jumok.files import write_atomic
+from jumok.messages import shell
+from jumok.runs.folder import RunFolder
+from jumok.training.subscribers import pictures
 from speed import describe
 
-PROCESS_STARTS = 6.0  # seconds at most into which the kills of new processes fall
+LONGEST = 120  # seconds, after which a command hangs: it prints where, and ends by SIGALRM
+DOT = b"\x89PNG\r\n\x1a\n"  # instead of a picture
+LOOK = 0.002  # seconds between two looks at a process
+TIMES = ("seconds", "remaining", "tokens_per_second", "seconds_per_step", "logs")  # differ between any two runs
+CHANGES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "tempfile.mkstemp"}
+
+# Small enough for a run in a fraction of a second: every step is followed by a save, every fourth by a validation.
+TINY: dict[str, Any] = {
+    "n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 16, "batch_size": 4, "steps": 10, "eval_every": 4,
+    "sample_tokens": 4, "save_every": 0, "precision": "float32", "compile": "off", "dropout": 0.1, "device": "cpu",
+    "attention": "chunked",
+}  # fmt: skip
+SHAPE = ("n_layer", "n_head", "n_embd", "context_length")  # which a run with --init has from there
+
+
+class Failure(Exception):
+    """What came out is not what was promised."""
+
+
+def prepare_process() -> None:
+    """Keep this process to one thread, and draw one pixel for each picture, which otherwise takes most of the time."""
+    torch.set_num_threads(1)
+    os.environ.update(TOKENIZERS_PARALLELISM="false", JUMOK_NATIVE="0", JUMOK_LANG="en")
+    import_module("torch._dynamo")  # an optimizer imports it, which would take each copy seconds
+    pictures.draw_loss = lambda events, path, **_: write_atomic(path, DOT)  # type: ignore[assignment]
+    Figure.savefig = lambda figure, path, **_: Path(path).write_bytes(DOT)  # type: ignore[assignment]
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Command:
+    """A running `jumok` command in a copy of this process."""
+
+    arguments: list[str]
+    pid: int
+    log: Path
+    code: int | None = None
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is not None
+
+    def wait(self, seconds: float = LONGEST + 10, until: Callable[[], bool] = lambda: False) -> int | None:
+        """Wait until it has ended, or `until()`; the exit code, or None if it runs on."""
+        end = time.monotonic() + seconds
+        while not self.done() and time.monotonic() < end and not until():
+            time.sleep(LOOK)
+        return self.code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if not self.done():
+            os.kill(self.pid, number)
+
+    def kill(self) -> bool:
+        """Kill it; whether it was still running."""
+        self.send(signal.SIGKILL)
+        return self.wait() == -signal.SIGKILL
+
+    @property
+    def err(self) -> str:
+        """What it printed to stderr."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def require(self, *codes: int) -> int:
+        """Raise Failure unless it ended with one of these codes, without a traceback."""
+        self.wait()
+        if self.code not in codes or "Traceback" in self.err:
+            raise Failure(f"exit code {self.code}, not {codes}: {self.err[-3000:]!r}")
+        return self.code
+
+
+def copy_of_this_process(work: Callable[[], int], log: Path) -> int:
+    """Begin work() in a fork of this process that prints to the log; return its id."""
+    sys.stdout.flush()
+    gc.disable()
+    child = os.fork()
+    gc.enable()
+    if child:
+        return child
+    code = 70
+    try:
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for number in (1, 2):
+            os.dup2(handle, number)
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
+        gc.freeze()
+        faulthandler.register(signal.SIGALRM, file=sys.stderr, chain=True)
+        signal.alarm(LONGEST)
+        code = work()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def jumok(*arguments: object) -> int:
+    """Run a command in this process, which is a copy; returns its exit code."""
+    sys.argv = ["jumok", *map(str, arguments)]
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 70
+
+
+def killed_at_operation(n: int, pipe: int | None) -> None:
+    """Kill this process at its n-th change of the file system: before it, or by whom the pipe tells, soon after it."""
+    left = n
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event not in CHANGES and not (event == "open" and isinstance(arguments[1], str) and arguments[1] != "r"):
+            return
+        left -= 1
+        if left == 0 and pipe is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif left == 0 and pipe is not None:
+            os.write(pipe, b"!")
+
+    sys.addaudithook(look)
+
+
+# --- what is trained --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training command, and how the run that it makes is continued after it was stopped.
+
+    further: the arguments of another stage of the run in `base`, which is a copy of another job's finished run.
+    """
+
+    name: str
+    begin: list[str]
+    base: str = ""
+    further: list[str] = field(default_factory=list)
+
+
+def flags(settings: dict[str, Any]) -> list[str]:
+    """Settings as options of the command line."""
+    return [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
+
+
+def jobs(texts: Path, finished: Path) -> list[Job]:
+    """A training of every task, tokenizer and way to begin."""
+    tales, table, pairs = (str(texts / name) for name in ("tales.txt", "reviews.tsv", "numbers.tsv"))
+    tiny, on_top = flags(TINY), flags({key: value for key, value in TINY.items() if key not in SHAPE})
+    small = flags({**TINY, "n_embd": 32, "head_dim": 8, "batch_size": 8, "context_length": 32})
+    return [
+        Job(name="char", begin=[tales, *tiny, "--tokenizer=char"]),
+        Job(name="jamo", begin=[tales, *tiny, "--tokenizer=jamo", "--family=classic", "--accumulate=2"]),
+        Job(name="bpe", begin=[tales, *tiny, "--tokenizer=bpe", "--vocab-size=300", f"--val={texts / 'held_out.txt'}"]),
+        Job(name="larger", begin=[tales, *small, "--patience=2"]),
+        Job(name="mlm", begin=[tales, *tiny, "--task=mlm"]),
+        Job(name="classify", begin=[table, *tiny, "--task=classify", "--text=document", "--label=label",
+                                    "--tokenizer=bpe", "--vocab-size=300", "--lm-weight=1"]),
+        Job(name="seq2seq", begin=[pairs, *tiny, "--task=seq2seq", "--tokenizer=char"]),
+        Job(name="init", begin=[tales, *on_top, f"--init={finished / 'char'}"]),
+        Job(name="lora", begin=[tales, *on_top, f"--init={finished / 'char'}", "--lora=4"]),
+        Job(name="stage", begin=[], base="char", further=["--steps=6"]),
+    ]  # fmt: skip
+
+
+def write_texts(folder: Path, seed: int) -> None:
+    """The texts that are trained on."""
+    folder.mkdir()
+    tale = "".join(stories.write(9_000, seed=seed))
+    (folder / "tales.txt").write_text(tale[:6_000], encoding="utf-8")
+    (folder / "held_out.txt").write_text(tale[6_000:], encoding="utf-8")
+    dice = random.Random(seed)
+    sentences = [line for line in re.split(r"(?<=\.)\s", tale) if line.strip()][:120]
+    rows = ["document\tlabel", *(f"{line.strip()}\t{dice.choice(('긍정', '부정'))}" for line in sentences)]
+    (folder / "reviews.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    chosen = dice.sample(range(10_000), 200)
+    made = ["source\ttarget", *(f"{number}\t{numbers.read_number(number)}" for number in chosen)]
+    (folder / "numbers.tsv").write_text("\n".join(made) + "\n", encoding="utf-8")
+
+
+# --- what came out ----------------------------------------------------------------------------------------------------
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without times."""
+    content = (run / "metrics.jsonl").read_text(encoding="utf-8")
+    if not content.endswith("\n"):
+        raise Failure("metrics.jsonl ends in the middle of a line")
+    events = [json.loads(line) for line in content.split("\n")[:-1]]
+    negative = [event for event in events if any(event.get(key, 0) < 0 for key in TIMES[:3])]
+    if negative:
+        raise Failure(f"a negative time: {negative[0]}")
+    return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
+
+
+def require_same(run: Path, reference: Path) -> None:
+    """Raise Failure unless parameters, training state, figures and samples are equal, bit for bit."""
+    names = {path.name for path in reference.iterdir()}
+    if (found := {path.name for path in run.iterdir()}) != names:
+        raise Failure(f"the files {sorted(found ^ names)} are in one folder only")
+    if leftovers := [str(path) for path in run.rglob("*.tmp")]:
+        raise Failure(f"left over: {leftovers}")
+    for name in sorted(names - {"state", "metrics.jsonl", "loss.png", "confusion.png"}):
+        if (run / name).is_file() and (run / name).read_bytes() != (reference / name).read_bytes():
+            raise Failure(f"{name} differs")
+    (ours, bad), (theirs, _) = (RunFolder(folder).checkpoints.newest() for folder in (run, reference))
+    if ours is None or theirs is None or bad or ours.step != theirs.step:
+        raise Failure(f"the newest state is {ours}, not {theirs}; {bad}")
+    if ours.tensors.keys() != theirs.tensors.keys() or not all(
+        torch.equal(tensor, theirs.tensors[name]) for name, tensor in ours.tensors.items()
+    ):
+        raise Failure("a tensor of the training state differs")
+    first, second = ({k: v for k, v in each.numbers.items() if k not in TIMES} for each in (ours, theirs))
+    if first != second:
+        raise Failure(f"numbers of the training state differ: {first}, {second}")
+    if events_of(run) != events_of(reference):
+        raise Failure("metrics.jsonl differs")
+
+
+def newest_step(run: Path) -> int:
+    """The step of the newest training state; -1 without one. Raises Failure if a state is damaged."""
+    if not (run / "state").is_dir():
+        return -1
+    state, damaged = RunFolder(run).checkpoints.newest()
+    if damaged:
+        raise Failure(f"damaged: {damaged}")
+    return -1 if state is None else state.step
+
+
+# --- one soak ---------------------------------------------------------------------------------------------------------
+
+
+class Soak:
+    """Texts, references, random numbers and counts of one soak; the folders of failures are kept.
+
+    counts: by scenario, what was injected, and what came out.
+    """
+
+    def __init__(self, folder: Path, seed: int, end: float) -> None:
+        self.folder, self.dice, self.end, self.seed = folder, random.Random(seed), end, seed
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.failures: list[str] = []
+        self.texts, self.finished = folder / "texts", folder / "finished"
+        write_texts(self.texts, seed)
+        self.finished.mkdir()
+        self.jobs = {job.name: job for job in jobs(self.texts, self.finished)}
+        self.seconds: dict[str, float] = {}  # of an uninterrupted run
+
+    def prepare(self) -> None:
+        """Train the references in this process, so that no copy has to import anything; then time each in a copy."""
+        for job in self.jobs.values():
+            with redirect_stderr(io.StringIO()) as said:
+                code = jumok(*self.first_command(job, self.finished / job.name))
+            if code:
+                raise RuntimeError(f"the reference of {job.name} failed: {said.getvalue()}")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        for job in self.jobs.values():
+            run, began = self.folder / "timed", time.monotonic()
+            self.start(self.first_command(job, run)).require(0)
+            self.seconds[job.name] = time.monotonic() - began
+            require_same(run, self.finished / job.name)
+            shutil.rmtree(run)
+
+    def more(self) -> bool:
+        """Whether there is time for another round."""
+        return time.monotonic() < self.end
+
+    def count(self, scenario: str, injected: str, outcome: str) -> None:
+        """Count one fault and what came out."""
+        self.counts[scenario, injected, outcome] += 1
+
+    def start(self, arguments: list[str], *, first: Callable[[], None] = lambda: None) -> Command:
+        """Begin `jumok ARGUMENTS` in a copy of this process, which calls first() before."""
+        log = self.folder / "log"
+        log.write_bytes(b"")
+
+        def work() -> int:
+            first()
+            return jumok(*arguments)
+
+        return Command(arguments, copy_of_this_process(work, log), log)
+
+    def first_command(self, job: Job, run: Path) -> list[str]:
+        """The arguments of a job's first command; the folder of another job is copied if it is further training."""
+        if not job.base:
+            return ["train", *job.begin, "--out", str(run)]
+        shutil.copytree(self.finished / job.base, run, dirs_exist_ok=True)
+        return self.next_command(job, run)
+
+    def next_command(self, job: Job, run: Path) -> list[str]:
+        """The arguments with which a user begins or continues a job, after whatever happened to it."""
+        begun = (run / "config.json").is_file()
+        if begun and job.base and "stages" not in RunFolder(run).read_config():
+            return ["train", "--resume", *job.further, "--out", str(run)]
+        return ["train", "--resume", "--out", str(run)] if begun else self.first_command(job, run)
+
+    def resume(self, job: Job, run: Path) -> None:
+        """Continue to the end, and compare with the uninterrupted run."""
+        self.start(self.next_command(job, run)).require(0)
+        require_same(run, self.finished / job.name)
+
+    def attempt(self, scenario: str, injected: str, run: Path, round_of: Callable[[], str]) -> None:
+        """One round: its outcome is counted; a Failure is kept with the folder."""
+        try:
+            outcome = round_of()
+        except Failure as failure:
+            outcome = "FAILED"
+            kept = self.folder / f"failure-{len(self.failures) + 1}"
+            with suppress(OSError):
+                shutil.copytree(run, kept, symlinks=True)
+            said = f"{scenario}, {injected}: {failure}\n  kept in {kept}"
+            print(f"FAILED {said}", flush=True)
+            self.failures.append(said)
+        finally:
+            shutil.rmtree(run, ignore_errors=True)
+        self.count(scenario, injected, outcome)
 
 
 # --- kills ------------------------------------------------------------------------------------------------------------
@@ -74,7 +396,7 @@ def kills(soak: Soak, count: int) -> None:
             try:
                 while injected < most:
                     command, how = _start_to_be_killed(soak, job, run)
-                    commands.append(f"{command_line(command.arguments)}  # {how}")
+                    commands.append(f"{shell('jumok', *command.arguments)}  # {how}")
                     if not command.kill():  # it had ended before
                         command.require(0)
                         break
@@ -123,47 +445,6 @@ def _start_to_be_killed(soak: Soak, job: Job, run: Path) -> tuple[Command, str]:
     return command, f"during or after a file operation, the {n}th"
 
 
-def processes(soak: Soak, count: int) -> None:
-    """New processes, killed at random times; 8 for each run."""
-    names, done, turn = ["char", "classify", "seq2seq", "lora"], 0, 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-    def run_it(arguments: list[str], seconds: float | None) -> int:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jumok", *arguments], env=environment, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-        try:
-            said = process.communicate(timeout=seconds)[1]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            return -signal.SIGKILL
-        if process.returncode:
-            raise Failure(f"exit code {process.returncode}: {said[-3000:]}")
-        return 0
-
-    while done < count and soak.more():
-        job, run, injected = soak.jobs[names[turn % len(names)]], soak.folder / "run", 0
-        turn += 1
-
-        def round_of(job: Job = job, run: Path = run, most: int = min(8, count - done)) -> str:
-            nonlocal injected
-            while injected < most:
-                if run_it(soak.next_command(job, run), soak.dice.uniform(0.2, PROCESS_STARTS)) == 0:
-                    break
-                injected += 1
-                soak.count("processes", f"SIGKILL, {job.name}", "killed")
-                newest_step(run)
-            else:
-                run_it(soak.next_command(job, run), None)
-            require_same(run, soak.finished / job.name)
-            return "equal"
-
-        soak.attempt("processes", f"runs of {job.name}", run, round_of)
-        done += max(1, injected)
-
-
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,18 +490,109 @@ def signals(soak: Soak, count: int) -> None:
         soak.attempt("signals", "SIGSTOP, SIGCONT" if stopped else number.name, run, pause if stopped else ask)
 
 
+# --- commands that use a run ------------------------------------------------------------------------------------------
+
+# What these commands import when they run, so that their copies need not.
+MODULES = (
+    "jumok.view.page", "jumok.view.model_page", "jumok.interop.huggingface.folder", "jumok.interop.huggingface.card",
+    "jumok.evaluation.evaluate", "jumok.inference.generate",
+)  # fmt: skip
+PROMPT = "옛날 어느 마을에"
+
+
+def contents(path: Path) -> dict[str, str]:
+    """The SHA-256 of a file, or of all files of a folder, by name."""
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    return {str(each.relative_to(path)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
+
+
+def use(soak: Soak, count: int) -> None:
+    """Commands that read a run, killed or stopped at a random time."""
+    for name in MODULES:
+        import_module(name)
+    place = soak.folder / "use"
+    run = place / "model"
+    shutil.copytree(soak.finished / "char", run)
+    commands: dict[str, tuple[list[object], Path | None]] = {
+        "generate": (["generate", run, PROMPT, "--tokens=400"], None),
+        "evaluate": (["evaluate", run, soak.texts / "tales.txt"], None),
+        "view": (["view", run, PROMPT, "--out", place / "page.html", "--force"], place / "page.html"),
+        "convert hf": (["convert", run, place / "hf", "--to=hf"], place / "hf"),
+        "convert page": (["convert", run, place / "share.html", "--to=page", "--force"], place / "share.html"),
+    }
+    before, seconds, wanted = contents(run), {}, {}
+    for name, (words, target) in commands.items():
+        began = time.monotonic()
+        soak.start([str(word) for word in words]).require(0)
+        seconds[name], wanted[name] = time.monotonic() - began, contents(target) if target else {}
+    for turn in range(count):
+        if not soak.more():
+            return
+        name = list(commands)[turn % len(commands)]
+        words, target = commands[name]
+        number = soak.dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+        how = [str(word) for word in words], number, seconds[name], target, wanted[name]
+
+        def round_of(how: Any = how) -> str:
+            outcome = kill_a_command(soak, *how)
+            if contents(run) != before:
+                raise Failure("the run has changed")
+            return outcome
+
+        soak.attempt("use", f"{number.name}, {name}", soak.folder / "run", round_of)
+
+
+def kill_a_command(
+    soak: Soak,
+    arguments: list[str],
+    number: signal.Signals,
+    seconds: float,
+    target: Path | None,
+    wanted: dict[str, str],
+) -> str:
+    """Send a signal to a command, and look at its target: an old file, a whole new one, or none. Raises Failure."""
+    place, old = soak.folder / "use", None
+    if target is not None and soak.dice.random() < 0.5:
+        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+    elif target is not None and target.exists():
+        old = contents(target)
+    command = soak.start(arguments)
+    command.wait(soak.dice.uniform(0, seconds))
+    command.send(number)
+    code = command.wait()
+    left = list(place.rglob("*.tmp"))
+    try:
+        if code == 70 and "in _run" not in command.err and command.err.endswith("KeyboardInterrupt\n"):
+            return "interrupted before the command line was ready"
+        if code not in (0, -number):
+            command.require(130)
+        if number != signal.SIGKILL and left and code != -number:
+            raise Failure(f"left over after {number.name}: {left}")
+        if target is None:
+            return "ended"
+        if not target.exists():
+            if old is not None and not any(contents(path / "old") == old for path in left):
+                raise Failure(f"{target} is gone")
+            return "no file yet"
+        if contents(target).keys() != wanted.keys():
+            raise Failure(f"{target} is not whole: {sorted(contents(target))}")
+        if target.is_dir():
+            package.load(target, "cpu")
+        elif not target.read_text(encoding="utf-8").rstrip().endswith("</html>"):
+            raise Failure(f"{target} ends early")
+        return "a whole file" + (", and a .tmp beside it" if left else "")
+    finally:
+        for path in left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 # --- the program ------------------------------------------------------------------------------------------------------
 
 Scenario = Callable[[Soak, int], None]
 SCENARIOS: dict[str, tuple[Scenario, int]] = {  # and how many faults by default
     "kills": (kills, 100),
-    "processes": (processes, 8),
     "signals": (signals, 40),
-    "disk": (soak_faults.disk, 40),
-    "memory": (soak_faults.memory, 20),
-    "clock": (soak_faults.clock, 12),
-    "second": (soak_use.second, 8),
-    "use": (soak_use.use, 40),
+    "use": (use, 40),
 }
 
 

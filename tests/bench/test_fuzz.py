@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 import fuzz
-from fuzz import Target, Unexpected
-from fuzz_mutation import mutated
-from fuzz_targets import TARGETS
+from fuzz_targets import TARGETS, Read, Target, Unexpected
 from jumok.errors import TextError
 
-INPUTS = 240  # of a cheap target
+INPUTS = 120  # of a cheap target
 LONG = 40_000  # of all targets together
 SLOW = {"state"}  # which trains runs first
 
@@ -50,7 +48,7 @@ def test_many_mutated_inputs_are_answered_or_refused(target: Target, tmp_path: P
 # --- the fuzzer itself ---
 
 
-def misbehaving(folder: Path) -> fuzz.Read:
+def misbehaving(folder: Path) -> Read:
     """A reader that does what the first byte of the file says."""
 
     def read(_name: str, content: bytes) -> object:
@@ -105,7 +103,7 @@ def _forever(_content: bytes) -> None:
     sum(range(10**10))
 
 
-def test_an_input_follows_from_its_number(tmp_path: Path) -> None:
+def test_an_input_follows_from_its_number() -> None:
     files = {
         "a.json": b'{"a": [1, 2.5, null, "x"]}',
         "b.toml": b"a = 1\nb = 2",
@@ -115,12 +113,3 @@ def test_an_input_follows_from_its_number(tmp_path: Path) -> None:
     first = [fuzz.made("t", 3, number, files) for number in range(200)]
     assert first == [fuzz.made("t", 3, number, files) for number in range(200)]
     assert len({content for _, content in first}) > 150
-    assert first != [fuzz.made("t", 4, number, files) for number in range(200)]
-
-
-def test_a_file_is_sometimes_left_as_it_is() -> None:
-    """So that a target whose valid files are refused is noticed: it would have no answers."""
-    from random import Random
-
-    kept = sum(mutated("a.txt", b"abc", Random(number)) == b"abc" for number in range(1000))
-    assert 5 <= kept <= 200

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import FIXTURES
 from jumok.training.trainer import Trainer
-from soak_jobs import Failure, require_same
+from soak import Failure, require_same
 
 PROGRAM = FIXTURES.parents[1] / "bench" / "soak.py"
 
@@ -23,38 +23,21 @@ def flip_a_byte(path: Path) -> None:
     path.write_bytes(content)
 
 
-def damage_parameters(run: Path) -> None:
-    flip_a_byte(run / "model.safetensors")
-
-
-def damage_the_state(run: Path) -> None:
-    flip_a_byte(max(run.glob("state/step-*")) / "tensors.safetensors")
-
-
-def cut_the_figures(run: Path) -> None:
-    path = run / "metrics.jsonl"
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def lose_a_figure(run: Path) -> None:
-    path = run / "metrics.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def leave_a_file(run: Path) -> None:
-    (run / "state" / ".step-1-x.tmp").touch()
-
-
-def lose_a_file(run: Path) -> None:
-    (run / "samples.txt").unlink()
+DAMAGES: list[Callable[[Path], object]] = [
+    lambda run: flip_a_byte(run / "model.safetensors"),
+    lambda run: flip_a_byte(max(run.glob("state/step-*")) / "tensors.safetensors"),
+    lambda run: (run / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes()[:-1]),
+    lambda run: (run / "state" / ".step-1-x.tmp").touch(),
+    lambda run: (run / "samples.txt").unlink(),
+]
 
 
 @pytest.mark.slow
 def test_what_differs_is_found(start: Callable[..., Trainer], tmp_path: Path) -> None:
     """A comparison that found nothing would let every kill pass."""
     list(start(steps=2, eval_every=1).run())
-    for damage in (damage_parameters, damage_the_state, cut_the_figures, lose_a_figure, leave_a_file, lose_a_file):
-        copy = tmp_path / damage.__name__
+    for number, damage in enumerate(DAMAGES):
+        copy = tmp_path / f"copy{number}"
         shutil.copytree(tmp_path / "run", copy)
         require_same(copy, tmp_path / "run")
         damage(copy)

@@ -746,3 +746,16 @@ def test_a_codec_that_does_not_say_where_it_fails(tmp_path: Path, encoding: str)
     path.write_bytes("가나다".encode() + b"..-\xff")
     with pytest.raises(TextError, match=f"is not {encoding.upper()}, the encoding that was given"):
         text.read(path, encoding=encoding)
+
+
+@pytest.mark.slow
+def test_a_long_line_and_a_wide_table(tmp_path: Path) -> None:
+    """A line is read in blocks, whatever its length; a table has as many columns as its file names."""
+    line = tmp_path / "line.txt"
+    line.write_text("가나 다라 " * 2_000_000 + ".", encoding="utf-8")
+    with text.read(line) as found:
+        assert found.chars == 12_000_001
+    wide = tmp_path / "wide.csv"
+    wide.write_text(f"text,{','.join(map(str, range(100_000)))}\n가{',1' * 100_000}\n", encoding="utf-8")
+    with text.read(wide, column="text") as found:
+        assert found.read().strip() == "가"
