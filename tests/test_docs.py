@@ -296,3 +296,17 @@ def test_the_onnx_file_runs_as_its_page_says(python_page: tuple[Path, str], caps
 
 def test_the_version_has_an_entry_in_the_changelog() -> None:
     assert re.search(rf"^## {re.escape(jumok.__version__)}\b", read("CHANGELOG.md"), re.MULTILINE)
+
+
+PROOF = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "security.md"])
+def test_the_tests_that_a_page_names_exist(page: str) -> None:
+    """The page in Korean names the same ones."""
+    pages = (ROOT / "docs" / page, ROOT / "docs" / "ko" / page)
+    english, korean = (PROOF.findall(each.read_text(encoding="utf-8")) for each in pages)
+    assert len(english) > 15
+    assert english == korean
+    for path, name in english:
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), (path, name)

@@ -268,20 +268,6 @@ def test_workflows_have_few_rights_and_name_commits() -> None:
         assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one) for one in used), used
 
 
-PROOF = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
-
-
-@pytest.mark.parametrize("page", ["reliability.md", "security.md"])
-def test_the_tests_that_a_page_names_exist(page: str) -> None:
-    """The page in Korean names the same ones."""
-    pages = (ROOT / "docs" / page, ROOT / "docs" / "ko" / page)
-    english, korean = (PROOF.findall(each.read_text(encoding="utf-8")) for each in pages)
-    assert len(english) > 15
-    assert english == korean
-    for path, name in english:
-        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), (path, name)
-
-
 # --- compiled code ----------------------------------------------------------------------------------------------------
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"

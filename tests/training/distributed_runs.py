@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import distributed as bench
 import pytest
 import torch
 
-import distributed as bench
 from conftest import events_of, fork
 from jumok.models import build
 from jumok.nn.layers import RMSNorm

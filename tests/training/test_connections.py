@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import distributed as bench
 import pytest
 import torch
 import torch.distributed as dist
 
-import distributed as bench
 from conftest import fork
 from jumok.errors import TrainingError
 from jumok.training import heartbeat, joining

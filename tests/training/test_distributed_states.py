@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import distributed as bench
 import pytest
 import torch
 from distributed_runs import CPU, Work, assert_close, begin, ends, finish, in_float64, losses_in
@@ -21,7 +22,6 @@ from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.tensor import DTensor
 
-import distributed as bench
 from conftest import assert_same, fork, state_of
 from jumok.errors import RunError
 from jumok.files import sha256_of

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import distributed as bench
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-import distributed as bench
 from conftest import Jumok, state_of
 from jumok.config import GPTConfig, TrainConfig, count_kept
 from jumok.errors import ConfigError, TrainingError
