@@ -275,7 +275,7 @@ def test_an_existing_run_is_refused(run: Path) -> None:
         ["state/lock", "state/train.ids"],
         ["state/lock", "state/train.npy", "state/.val.npy-x.tmp"],
         ["state/lock", "state/train.npy", "state/val.npy", ".tokenizer.json-x.tmp"],
-        ["state/lock", "state/train.npy", "state/val.npy", "tokenizer.json", ".config.json-x.tmp"],
+        ["state/lock", "state/train.npy", "state/val.npy", "tokenizer.json", ".config.json-x.tmp", ".tmpW6DnkB"],
         ["state/lock", "state/train.npy", "state/.step-000000000-a_1.tmp/new/tensors.safetensors"],
         ["state/lock", "state/train.npy", "state/step-000000000/manifest.json", "tokenizer.json"],
     ],
@@ -286,6 +286,15 @@ def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str])
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     assert RunFolder.create(tmp_path).path == tmp_path
+
+
+def test_what_a_killed_process_left_is_removed(run: Path) -> None:
+    """Also the files through which safetensors writes, which a kill left in a run for good."""
+    left = [run / ".config.json-x.tmp", run / ".tmpW6DnkB", run / "state" / ".tmpabcdef"]
+    for path in left:
+        path.touch()
+    with RunFolder(run).lock():
+        assert [path for path in left if path.exists()] == []
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -40,8 +40,8 @@ MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 TOKENIZER_SETTINGS = "tokenizer_config.json"  # roles and chat templates of a published tokenizer
 # The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
-    r"(state|tokenizer(_config)?\.json|\..+\.tmp)(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp))?"
-    r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json))?"
+    r"(state|tokenizer(_config)?\.json|\..+\.tmp|\.tmp\w{6})(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp|\.tmp\w{6}))?"
+    r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json|\.tmp\w{6}))?"
 )
 
 
@@ -172,7 +172,12 @@ class RunFolder:
                         "choose another {--out}.",
                         path=self.path,
                     ) from None
-                for leftover in (stop_file(self.path), *self.path.glob(".*.tmp"), *self.state.glob(".*.tmp")):
+                # safetensors writes to .tmpXXXXXX before it renames the file.
+                patterns = (".*.tmp", ".tmp??????")
+                found = [
+                    path for pattern in patterns for place in (self.path, self.state) for path in place.glob(pattern)
+                ]
+                for leftover in (stop_file(self.path), *found):
                     shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             held.callback(self.logs.close)
             yield
