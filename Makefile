@@ -39,10 +39,11 @@ test: $(READY)            ## run the test suite
 long: $(READY)            ## run the tests that take long: chapters that train, kills, faults
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
 
-check: $(READY)           ## check style and types, of Python and of the pages
+check: $(READY)           ## check style and types, of Python and of the pages, and the words of the Korean texts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python .ci/words.py
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory pages; \
 	  else echo "There is no npm here: the JavaScript of the pages was not checked." >&2; fi
 
