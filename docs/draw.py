@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 from jumok.course.drawings import ARCHITECTURES, draw_architecture
-from jumok.course.pages.chapter import LANGUAGES, Language
 from jumok.course.practice.map import draw_map, table
+from jumok.course.words import LANGUAGES, Language
 
 DOCS = Path(__file__).resolve().parent
 TABLE = re.compile(r"^\| (?:번호|No\.) \|.*?\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)

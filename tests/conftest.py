@@ -28,8 +28,8 @@ import jumok
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
-from jumok.course.practice.course import exercise
 from jumok.files import write_atomic
 from jumok.inference.native import build
 from jumok.messages import language

@@ -67,7 +67,7 @@ MODULES = {
 ALLOWED = {
     ("src/jumok/__init__.py", "runs code"): "imports modules of jumok by the names of a table in this file",
     ("src/jumok/course/pages/chapter.py", "runs code"): "runs the examples of chapters, which come with the package",
-    ("src/jumok/course/practice/carry.py", "runs code"): "runs the reader's own exercise, which that is for",
+    ("src/jumok/course/practice/earlier.py", "runs code"): "runs the reader's own exercise, which that is for",
     ("src/jumok/course/practice/child.py", "runs code"): "imports the checks of an exercise in jumok's own table",
     ("src/jumok/inference/native/build.py", "loads a library"): "built here, in a folder that nobody else enters",
     ("src/jumok/device.py", "loads a library"): "the C library that the process has loaded already",

@@ -16,7 +16,7 @@ from conftest import TINY
 from jumok.cli.console.ladder import LadderView
 from jumok.course.ladder.run import RungStarted
 from jumok.course.ladder.rungs import RUNGS
-from jumok.course.pages.chapter import LANGUAGES, Language
+from jumok.course.words import LANGUAGES, Language
 from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs

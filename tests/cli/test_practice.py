@@ -13,10 +13,11 @@ from rich.cells import cell_len
 
 from jumok.cli.console.practice import show_verdict
 from jumok.course.practice import folder, sandbox
+from jumok.course.practice.catalogue import Exercise, exercise, exercises
 from jumok.course.practice.child import judge
-from jumok.course.practice.course import Exercise, Words, exercise, exercises
 from jumok.course.practice.folder import Practice
 from jumok.course.practice.sandbox import Fault, Verdict
+from jumok.course.words import Words
 
 FILE = "practice/04_softmax.py"
 ONE = exercise("softmax")

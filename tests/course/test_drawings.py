@@ -14,7 +14,7 @@ import torch
 from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig
 from jumok.course.drawings import ARCHITECTURES, architecture, draw_architecture
 from jumok.course.drawings.diagram import LABEL, NOTE, Box, Kind, Language, said, text_width
-from jumok.course.pages.chapter import LANGUAGES
+from jumok.course.words import LANGUAGES
 from jumok.errors import ConfigError
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder

@@ -21,7 +21,7 @@ from jumok import GPT, GPTConfig
 from jumok.course.exam.drawn import exact
 from jumok.course.exam.kinds import KINDS
 from jumok.course.exam.sheets import QUESTIONS, make_exam, read_names, write_exam
-from jumok.course.pages.chapter import LANGUAGES
+from jumok.course.words import LANGUAGES
 from jumok.errors import ConfigError, LessonError, TextError
 from jumok.nn.positions import rotary
 

@@ -36,7 +36,8 @@ from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFin
 from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig
 from jumok.course.ladder.verdicts import verdict
 from jumok.course.ladder.words import words
-from jumok.course.pages.chapter import LANGUAGES, Code, Language, Picture, check, ladder_page
+from jumok.course.pages.chapter import Code, Picture, check, ladder_page
+from jumok.course.words import LANGUAGES, Language
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.runs.events import Finish, Notice, Save, Step

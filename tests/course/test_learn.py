@@ -50,7 +50,7 @@ from jumok.course.pages.chapter_page import ChapterPage
 from jumok.course.pages.markup import IMAGES
 from jumok.course.pages.notebook import notebook, write_notebook
 from jumok.course.pages.terminal import render, render_list
-from jumok.course.practice.course import exercises
+from jumok.course.practice.catalogue import exercises
 from jumok.errors import ConfigError, LessonError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from jumok.course.pages import chapter as lessons
-from jumok.course.pages.chapter import LANGUAGES, Code, Language
+from jumok.course.pages.chapter import Code
+from jumok.course.words import LANGUAGES, Language
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "attention.json"
 PUBLISHED: dict[str, Any] = json.loads(FIXTURE.read_text(encoding="utf-8"))

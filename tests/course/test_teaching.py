@@ -11,7 +11,7 @@ import pytest
 from jumok.course.exam.kinds import KINDS
 from jumok.course.exam.sheets import QUESTIONS
 from jumok.course.pages.chapter import chapters
-from jumok.course.practice.course import exercises
+from jumok.course.practice.catalogue import exercises
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("teaching.md", "ko/teaching.md")

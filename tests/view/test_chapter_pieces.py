@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 from jumok.config import GPTConfig
 from jumok.course.chapters import speed
-from jumok.course.pages.chapter import LANGUAGES, Language, Picture, chapter, chapters
+from jumok.course.pages.chapter import Picture, chapter, chapters
 from jumok.course.pages.notebook import notebook
 from jumok.course.pages.terminal import render
+from jumok.course.words import LANGUAGES, Language
 from jumok.nn.attention import attention_weights
 from jumok.nn.positions import rotary, rotate
 

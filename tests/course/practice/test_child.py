@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
-from jumok.course.practice.course import exercise
 
 NORMED = "(x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias"
 SCORED = "q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])"

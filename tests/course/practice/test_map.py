@@ -10,22 +10,21 @@ import pytest
 from conftest import Jumok
 from jumok.cli.learn.practice import _draw_map
 from jumok.course.drawings import ARCHITECTURES
-from jumok.course.pages.chapter import LANGUAGES, Language
-from jumok.course.practice.course import exercises
+from jumok.course.practice.catalogue import exercises
 from jumok.course.practice.folder import Practice
-from jumok.course.practice.map import NAMES, PLACES, draw_map, part_of, place_of, ranges
+from jumok.course.practice.map import draw_map, part_of, place_of, places, ranges
+from jumok.course.words import LANGUAGES, Language
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROW = re.compile(r"^\| (\d+) \| `(\w+\.py)`: (.+) \| (\d+) \| (.+) \|$", re.MULTILINE)
 
 
 def test_each_exercise_has_one_place() -> None:
-    placed = [slug for slugs in PLACES.values() for slug in slugs]
+    placed = [slug for slugs in places().values() for slug in slugs]
     assert sorted(placed) == sorted(one.slug for one in exercises())
-    assert NAMES.keys() == PLACES.keys()
-    assert PLACES.keys() <= ARCHITECTURES["map"]().parts
+    assert places().keys() <= ARCHITECTURES["map"]().parts
     for one in exercises():
-        assert one.slug in PLACES[part_of(one)]
+        assert one.slug in places()[part_of(one)]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -67,7 +66,7 @@ def test_the_folder_of_the_reader_gets_the_map(tmp_path: Path) -> None:
         entry.right = True
     _draw_map(course, "ko")
     done = (tmp_path / "map.svg").read_text(encoding="utf-8")
-    assert done.count(" ✓</text>") == len(PLACES)
+    assert done.count(" ✓</text>") == len(places())
     assert 'class="b on"' not in done
 
 

@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
-from mistakes_attention import MASK, MISTAKES, SCORES
-
-from jumok.course.practice.course import HERE
+from mistakes_attention import MASK, SCORES
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("name", ["attention_mistakes", "attention_modules"])
-def test_each_mistake_that_parts_share_has_a_test(name: str) -> None:
-    tree = ast.parse((HERE / "checks" / f"{name}.py").read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    declared = {
-        keyword.value.value
-        for call in calls
-        for keyword in call.keywords
-        if keyword.arg == "mistake" and isinstance(keyword.value, ast.Constant)
-    } | {
-        call.args[0].value
-        for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "Mistake" and isinstance(call.args[0], ast.Constant)
-    }
-    assert declared
-    assert declared <= {mistake for _, mistake, _ in MISTAKES}
 
 
 def test_the_wrong_width_is_named_with_its_number(judged) -> None:

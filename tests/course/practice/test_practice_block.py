@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from mistakes_block import FEED, SCALED, VARIANCE
 
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
-from jumok.course.practice.course import exercise
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from mistakes_models import BLOCKS, EMBEDDED, ENTROPY, LOOP, PLACED, TORCH
 
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
-from jumok.course.practice.course import exercise
 
 pytestmark = pytest.mark.slow
 

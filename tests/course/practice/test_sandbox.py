@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok.course.practice.course import exercise
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.sandbox import PRINTED, Verdict, _read, check
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from jumok.course.ladder.results import LadderRecord
 from jumok.course.ladder.run import LadderEvent, RungFinished, RungStarted
 from jumok.course.ladder.rungs import RUNGS
 from jumok.course.ladder.words import say
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Language
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
 from jumok.training.subscribers.progress import BarView, beside_bar, clock, moving_bar, on_one_line

@@ -11,11 +11,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text as Line
 
-from jumok.course.pages.chapter import Language
-from jumok.course.practice.course import Exercise, exercises
+from jumok.course.practice.catalogue import Exercise, exercises
 from jumok.course.practice.folder import Practice
 from jumok.course.practice.map import place_of
 from jumok.course.practice.sandbox import Verdict
+from jumok.course.words import Language
 from jumok.messages import tr
 from jumok.text import with_signs
 

@@ -15,7 +15,8 @@ from jumok.cli.console.output import print_json, say
 from jumok.messages import did_you_mean, shell, tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.course.pages.chapter import Chapter, Language
+    from jumok.course.pages.chapter import Chapter
+    from jumok.course.words import Language
 
 LANGUAGE = option(
     "--lang",

@@ -14,7 +14,7 @@ from jumok.cli.learn.chapter import LANGUAGE
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.course.pages.chapter import Language
+    from jumok.course.words import Language
 
 SEEDS = 1_000_000  # a seed that is drawn is below this
 

@@ -19,7 +19,7 @@ from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
     from jumok.course.ladder.run import LadderFinished
-    from jumok.course.pages.chapter import Language
+    from jumok.course.words import Language
 
 
 MINUTES_PER_RUNG = 1.0

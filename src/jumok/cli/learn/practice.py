@@ -16,10 +16,10 @@ from jumok.errors import LessonError
 from jumok.messages import shell, tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.course.pages.chapter import Language
-    from jumok.course.practice.course import Exercise
+    from jumok.course.practice.catalogue import Exercise
     from jumok.course.practice.folder import Practice
     from jumok.course.practice.sandbox import Verdict
+    from jumok.course.words import Language
 
 FOLDER = "practice"
 MAP = "map.svg"  # in the folder
@@ -48,7 +48,7 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     the progress. Open it in a browser.
     """
     from jumok.cli.console.practice import show_course
-    from jumok.course.practice.course import exercise, exercises
+    from jumok.course.practice.catalogue import exercise, exercises
     from jumok.course.practice.folder import Practice
     from jumok.course.practice.map import part_of
 
@@ -285,7 +285,7 @@ def _existing() -> Practice:
 
 def located(file: str) -> tuple[Exercise, Path]:
     """The exercise of a file, a number or a name, and the reader's file."""
-    from jumok.course.practice.course import exercise
+    from jumok.course.practice.catalogue import exercise
 
     one = exercise(file)
     path = Path(file)

@@ -13,7 +13,7 @@ from jumok.cli.learn.chapter import LANGUAGE, described
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
-    from jumok.course.pages.chapter import Language
+    from jumok.course.words import Language
 
 
 @click.command(

@@ -14,7 +14,7 @@ from torch import Tensor
 from jumok.course.chapters import averaging, dot_product, heads, masked_attention
 from jumok.course.chapters.cross_attention import padding_mask
 from jumok.course.exam.drawn import Drawn, exact, integers, logs, rows, same, subscript, table, vector
-from jumok.course.practice.course import Words
+from jumok.course.words import Words
 from jumok.models.pooling import Pooling
 from jumok.nn import MultiHeadAttention, causal_mask
 

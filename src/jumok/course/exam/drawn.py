@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from jumok.course.practice.course import Words
+from jumok.course.words import Words
 
 LARGEST_DENOMINATOR = 10_000
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jumok.course.exam import attention_kinds, model_kinds, writing_kinds
 from jumok.course.exam.drawn import Kind
-from jumok.course.practice.course import Words
+from jumok.course.words import Words
 
 KINDS: Mapping[str, Kind] = {
     "average": Kind(Words("이전 토큰들의 평균", "Average of the tokens so far"), 1, attention_kinds.average),

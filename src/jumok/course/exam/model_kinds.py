@@ -14,7 +14,7 @@ from jumok.course.chapters.positions import frequency
 from jumok.course.chapters.speed import cache_bytes
 from jumok.course.chapters.three_models import parameter_table
 from jumok.course.exam.drawn import Drawn, exact, same, vector
-from jumok.course.practice.course import Words
+from jumok.course.words import Words
 from jumok.nn.positions import sinusoidal
 
 # Pairs a, b of which (-b, -a, a, b) has a whole standard deviation: a² + b² = 2 s².

@@ -18,9 +18,8 @@ from string import Template
 from jumok.config import require_range
 from jumok.course.exam.drawn import Drawn
 from jumok.course.exam.kinds import KINDS
-from jumok.course.pages.chapter import Language
 from jumok.course.pages.markup import html_of
-from jumok.course.practice.course import Words
+from jumok.course.words import Language, Words
 from jumok.errors import ConfigError, LessonError
 from jumok.files import atomic_folder
 from jumok.text import read, with_signs

@@ -15,7 +15,7 @@ from torch import Tensor
 from jumok.config import TrainConfig
 from jumok.course.chapters.three_models import mean_loss
 from jumok.course.exam.drawn import Drawn, exact, integers, logs, same, vector
-from jumok.course.practice.course import Words
+from jumok.course.words import Words
 from jumok.inference.sampling import Sampling, filtered, keep_top_k, keep_top_p
 from jumok.tokenizers import train_tokenizer
 from jumok.training.optim import rate

@@ -15,7 +15,7 @@ from jumok.course.ladder.results import LadderRecord, RungResult, write_output
 from jumok.course.ladder.rungs import RUNGS
 from jumok.course.ladder.verdicts import verdict
 from jumok.course.ladder.words import say, words
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Language
 from jumok.messages import shell
 from jumok.view.training_pictures import draw_ladder
 

@@ -27,7 +27,7 @@ from jumok.course.ladder import report, results
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.pages.chapter import LANGUAGES, Language
+from jumok.course.words import LANGUAGES, Language
 from jumok.device import choose_device
 from jumok.errors import RunError, TextError
 from jumok.files import LockHeld, locked

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from jumok.config import GPTConfig, Precision, RungConfig, TrainConfig, require_choice, require_range, require_type
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Language
 from jumok.errors import ConfigError
 
 Words = Mapping[Language, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from jumok.course.ladder.results import LadderRecord
 from jumok.course.ladder.rungs import RUNGS, LadderRung
 from jumok.course.ladder.words import say, words
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Language
 
 CLEAR = 0.01  # nats per character; a smaller difference may be chance (an estimate)
 ENOUGH_STEPS = 100  # after fewer, the figures depend mostly on the initialisation (an estimate)

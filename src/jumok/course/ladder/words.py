@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Language
 
 
 @cache

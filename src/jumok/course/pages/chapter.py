@@ -31,14 +31,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
-from typing import Any, Literal
+from typing import Any
 
 from jumok.config import require_choice
+from jumok.course.words import LANGUAGES, Language
 from jumok.errors import ConfigError, LessonError
 from jumok.messages import closest, did_you_mean, tr
 
-Language = Literal["ko", "en"]
-LANGUAGES: tuple[Language, ...] = ("ko", "en")
 FOLDER = Path(__file__).parents[1] / "chapters" / "text"  # in a checkout a link to docs/learn
 
 _EXACT = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1 | doctest.DONT_ACCEPT_BLANKLINE

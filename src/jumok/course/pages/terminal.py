@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from jumok.course.pages.chapter import Chapter, Code, Language, Picture, Prose, Question, offline
+from jumok.course.pages.chapter import Chapter, Code, Picture, Prose, Question, offline
+from jumok.course.words import Language
 
 WIDEST = 96  # columns; longer lines are hard to follow
 

@@ -6,6 +6,7 @@ are {"ko", "en"}. RESULT.where gets the stack if SECONDS pass.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import faulthandler
 import importlib
@@ -17,12 +18,22 @@ from typing import Any
 
 import torch
 
-from jumok.course.practice.carry import REPLACED, USED, is_open, load, read
+from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.checking import Checks, Code, Wrong
-from jumok.course.practice.course import Words, exercise
+from jumok.course.practice.earlier import REPLACED, USED, is_open, load, read
 from jumok.course.practice.known_errors import explained, line_of
-from jumok.course.practice.ready_made import require_own_code
+from jumok.course.words import Words
 
+NOT_WRITTEN = "not-written"
+EXCLUDED: Mapping[str, frozenset[str]] = {  # exercise -> the names that its task excludes
+    "softmax": frozenset({"softmax", "log_softmax", "Softmax"}),
+    "layer_norm": frozenset({"LayerNorm", "layer_norm", "native_layer_norm"}),
+    "dropout": frozenset({"Dropout", "dropout", "native_dropout"}),
+    "embedding": frozenset({"Embedding", "embedding", "one_hot"}),
+    "cross_entropy": frozenset({"cross_entropy", "CrossEntropyLoss", "log_softmax", "LogSoftmax", "logsumexp"}),
+    "adamw": frozenset({"optim", "AdamW", "Adam"}),
+    "muon": frozenset({"svd"}),
+}
 MEMORY = 4 << 30  # bytes for the reader's code, beyond torch
 
 
@@ -58,7 +69,7 @@ def judge(path: Path, slug: str) -> dict[str, Any]:
         at_fault = [file for file in sorted(used) if _judged(path, slug, replaced=used - {file})["status"] != "right"]
     files = at_fault or sorted(used)  # or several of them together
     values = {"files": ", ".join(files), "commands": ", ".join(f"`jumok learn check {file}`" for file in files)}
-    words = Words(EARLIER.said("ko", **values), EARLIER.said("en", **values))
+    words = Wrong("earlier-file", **values).words
     known = [fault for fault in first["faults"] if fault["mistake"] not in (None, "earlier-exercise")]
     return {**first, "faults": [_fault(words, "earlier-file", None), *known]}
 
@@ -81,7 +92,7 @@ def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[
                 right.append(vars(words))
     if not faults:
         with _noted(faults, path):
-            require_own_code(slug, source)
+            _require_own_code(slug, source)
     is_left = bool(faults) and all(fault["mistake"] == NOT_WRITTEN for fault in faults)
     return {"status": "open" if is_left else "wrong" if faults else "right", "right": right, "faults": faults}
 
@@ -98,7 +109,7 @@ def _noted(faults: list[dict[str, Any]], path: Path, function: str = "") -> Iter
         if isinstance(error, Wrong):
             words, mistake, reason = error.words, error.mistake, error.__cause__
         elif isinstance(error, NotImplementedError) and is_open(read(path)):
-            words, mistake = OPEN, NOT_WRITTEN
+            words, mistake = Wrong(NOT_WRITTEN).words, NOT_WRITTEN
         else:
             words, mistake = explained(error)
         if function:
@@ -114,9 +125,9 @@ def _source(path: Path) -> str:
     try:
         source = read(path)
     except UnicodeDecodeError:
-        raise Wrong(NOT_UTF8, mistake="encoding") from None
+        raise Wrong("encoding") from None
     if not source.strip():
-        raise Wrong(EMPTY, mistake="empty-file", file=path.name)
+        raise Wrong("empty-file", file=path.name)
     return source
 
 
@@ -127,20 +138,29 @@ def _checks(slug: str) -> Checks:
     return found if isinstance(found, Mapping) else {"": found}
 
 
-NOT_WRITTEN = "not-written"
-EARLIER = Words(
-    "이 파일은 맞지만, 이 파일이 쓰는 앞의 파일이 틀렸습니다: {files}. 그 파일을 먼저 확인하세요: {commands}",
-    "This file is right, but a file that it uses is wrong: {files}. Check that one first: {commands}",
-)
-EMPTY = Words(
-    "파일이 비어 있습니다. `jumok learn practice --restore {file}`로 다시 받으세요.",
-    "The file is empty. Get it back with `jumok learn practice --restore {file}`.",
-)
-NOT_UTF8 = Words(
-    "파일의 인코딩이 UTF-8이 아닙니다. 편집기에서 UTF-8로 저장하세요.",
-    "The file is not encoded in UTF-8. Save it as UTF-8 in your editor.",
-)
-OPEN = Words("아직 채우지 않은 부분이 있습니다.", "A part of the file is not written yet.")
+def _require_own_code(slug: str, source: str) -> None:
+    """Check that a file uses none of the ready-made functions that its exercise excludes: in the source, not run.
+
+    Raises:
+        Wrong: it uses one.
+    """
+    for name, line in _used(ast.parse(source)):
+        if name in EXCLUDED.get(slug, ()):
+            raise Wrong("ready-made", name=name, line=line)
+
+
+def _used(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The names that a file takes from modules and tensors, with their lines. What it defines itself is not among them.
+
+    `F.softmax`, `scores.softmax` and `from torch import softmax` count; `softmax` and `self.dropout` alone do not.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.name, node.lineno
+            yield from ((part, node.lineno) for part in (node.module or "").split("."))
 
 
 def _limit_memory() -> None:

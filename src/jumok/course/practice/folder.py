@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from jumok.course.practice.course import Exercise, exercises
+from jumok.course.practice.catalogue import Exercise, exercises
 from jumok.course.practice.sandbox import Verdict
 from jumok.errors import LessonError
 from jumok.files import locked, write_atomic

@@ -5,77 +5,29 @@ The map is the drawing "map" of `jumok.course.drawings`. Importing this module d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from jumok.course.drawings import draw_architecture
-from jumok.course.pages.chapter import Language
-from jumok.course.practice.course import Exercise, Words, exercises
+from jumok.course.practice.catalogue import Exercise, exercises
+from jumok.course.words import Language, Words, read_toml, words_in
 
-PLACES: Mapping[str, Sequence[str]] = {  # part of the map -> the exercises that build it, from the top of the map
-    "tokenizer": ["character_tokenizer", "bpe_merges"],
-    "batch": ["get_batch", "bert_masking"],
-    "gpt": ["gpt", "bigram"],
-    "embedding": ["embedding"],
-    "positions": ["learned_positions", "sinusoidal_positions", "rotary_positions"],
-    "block": ["block"],
-    "norm": ["layer_norm"],
-    "attention": ["head", "cross_attention"],
-    "projections": ["query_key_value"],
-    "heads": ["shapes", "module_list_heads", "split_heads"],
-    "scores": ["dot_product_attention"],
-    "mask": ["causal_mask", "padding_mask"],
-    "softmax": ["averaging_softmax", "softmax"],
-    "dropout": ["dropout"],
-    "weighted_sum": ["averaging_matrix", "masked_mean"],
-    "output_projection": ["output_projection"],
-    "residual": ["residual"],
-    "mlp": ["mlp"],
-    "loss": ["cross_entropy"],
-    "update": ["training_step", "learning_rate", "adamw", "muon"],
-    "sampling": ["temperature", "top_k", "top_p"],
-    "generation": ["generate", "kv_cache", "beam_search"],
-}
+TEXTS = Path(__file__).parent / "map.toml"
 
-NAMES: Mapping[str, Words] = {  # of the parts
-    "tokenizer": Words("토크나이저", "tokenizer"),
-    "batch": Words("배치", "batch"),
-    "gpt": Words("모델 전체", "whole model"),
-    "embedding": Words("임베딩", "embedding"),
-    "positions": Words("위치", "positions"),
-    "block": Words("블록", "block"),
-    "norm": Words("LayerNorm", "LayerNorm"),
-    "attention": Words("어텐션", "attention"),
-    "projections": Words("쿼리·키·값 투영", "query, key, value"),
-    "heads": Words("여러 헤드", "heads"),
-    "scores": Words("점수", "scores"),
-    "mask": Words("마스크", "mask"),
-    "softmax": Words("소프트맥스", "softmax"),
-    "dropout": Words("드롭아웃", "dropout"),
-    "weighted_sum": Words("값의 가중합", "weighted sum"),
-    "output_projection": Words("출력 투영", "output projection"),
-    "residual": Words("잔차 연결", "residual"),
-    "mlp": Words("MLP", "MLP"),
-    "loss": Words("손실", "loss"),
-    "update": Words("파라미터 갱신", "update"),
-    "sampling": Words("토큰 선택", "sampling"),
-    "generation": Words("생성 반복", "generation"),
-}
 
-_TABLE_HEADINGS = Words(
-    "| 번호 | 연습 | 장 | 지도에서의 위치 |\n|---|---|---|---|",
-    "| No. | Exercise | Chapter | Part of the map |\n|---|---|---|---|",
-)
+def places() -> dict[str, list[str]]:
+    """Return the exercises that build each part of the map, from the top of the map."""
+    return {part: entry["exercises"] for part, entry in read_toml(TEXTS)["part"].items()}
 
 
 def part_of(one: Exercise) -> str:
-    """The part of the map that an exercise builds."""
-    return next(part for part, slugs in PLACES.items() if one.slug in slugs)
+    """Return the part of the map that an exercise builds."""
+    return next(part for part, slugs in places().items() if one.slug in slugs)
 
 
 def place_of(one: Exercise) -> Words:
-    """The name of that part."""
-    return NAMES[part_of(one)]
+    """Return the name of the part of the map that an exercise builds."""
+    return words_in(TEXTS, "part")[part_of(one)]
 
 
 def draw_map(path: Path, language: Language, *, following: Exercise | None = None, done: Collection[str] = ()) -> None:
@@ -88,7 +40,7 @@ def draw_map(path: Path, language: Language, *, following: Exercise | None = Non
     numbers = {one.slug: one.number for one in exercises()}
     notes = {
         part: ranges(numbers[slug] for slug in slugs) + (" ✓" if set(slugs) <= set(done) else "")
-        for part, slugs in PLACES.items()
+        for part, slugs in places().items()
     }
     draw_architecture("map", path, language, () if following is None else (part_of(following),), notes=notes)
 
@@ -110,4 +62,4 @@ def table(language: Language) -> str:
         f"| {one.number} | `{one.file}`: {one.title.said(language)} | {one.chapter} | {place_of(one).said(language)} |"
         for one in exercises()
     ]
-    return "\n".join([_TABLE_HEADINGS.said(language), *rows]) + "\n"
+    return "\n".join([words_in(TEXTS, "table")["headings"].said(language), "|---|---|---|---|", *rows]) + "\n"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig, ModelConfig
-from jumok.course.practice.carry import load, read
+from jumok.course.practice.earlier import load, read
 from jumok.course.practice.known_errors import explained, line_of
 from jumok.errors import LessonError
 from jumok.messages import users_language

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from jumok.course.practice.course import Exercise, Words
+from jumok.course.practice.catalogue import Exercise
+from jumok.course.words import Words, words_in
 
 SECONDS = 20.0  # for the reader's code
 STARTING = 60.0  # in addition, to import torch
@@ -25,6 +26,8 @@ PRINTED = 4000  # characters of output that are kept
 ENVIRONMENT = {  # of the process: one thread, and output in UTF-8 whatever the locale is
     "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8:backslashreplace",
 }  # fmt: skip
+
+SAID = words_in(Path(__file__).parent / "known_errors.toml", "process")
 
 Status = Literal["right", "wrong", "open"]
 
@@ -85,9 +88,9 @@ def check(path: Path, exercise: Exercise, *, seconds: float = SECONDS) -> Verdic
         where = Path(f"{result}.where")
         stack = where.read_text(encoding="utf-8") if where.exists() else ""
         if stack or late:
-            fault = Fault(_too_long(seconds), "endless", _line(stack, path))
+            fault = Fault(SAID["endless"].filled(seconds=seconds), "endless", _line(stack, path))
         else:
-            fault = Fault(_ended(process.returncode), "crash")
+            fault = Fault(SAID["crash"].filled(code=process.returncode), "crash")
         return Verdict(status="wrong", faults=(fault,), printed=printed)
 
 
@@ -102,20 +105,6 @@ def _read(result: Path, printed: str) -> Verdict | None:
         right=tuple(Words(**words) for words in found["right"]),
         faults=tuple(Fault(Words(**one["words"]), one["mistake"], one["line"]) for one in found["faults"]),
         printed=printed,
-    )
-
-
-def _too_long(seconds: float) -> Words:
-    return Words(
-        f"{seconds:g}초 안에 끝나지 않았습니다. 끝나지 않는 반복문이 있는지 확인하세요.",
-        f"The code did not finish within {seconds:g} seconds. Look for a loop that does not end.",
-    )
-
-
-def _ended(code: int) -> Words:
-    return Words(
-        f"파이썬 프로세스가 코드 {code}로 끝났습니다. 메모리가 부족했거나 os._exit()이 있습니다.",
-        f"The Python process ended with code {code}: it ran out of memory, or the code calls os._exit().",
     )
 
 

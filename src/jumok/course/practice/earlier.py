@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from jumok.course.practice.course import Exercise, exercise
+from jumok.course.practice.catalogue import Exercise, exercise
 
 USED: dict[str, None] = {}  # the names of the reader's files that `mine` gave, in order
 REPLACED: set[str] = set()  # the names of those in whose place it gives jumok's solution

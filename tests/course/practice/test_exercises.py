@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 from pathlib import Path
 
 import pytest
 import torch
 
-from jumok.course.practice.course import HERE, PARTS, Exercise, exercise, exercises
+from jumok.course.practice.catalogue import HERE, PARTS, Exercise, exercise, exercises
+from jumok.course.practice.checking import texts
+from jumok.course.words import read_toml
 from jumok.errors import ConfigError
 
 ALL = pytest.mark.parametrize("one", exercises(), ids=lambda one: one.slug)
@@ -77,18 +78,22 @@ def test_a_mistake_is_recognised(judged, slug: str, mistake: str, replacements: 
     assert (verdict["status"], verdict["faults"][0]["mistake"]) == ("wrong", mistake), verdict
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_each_known_mistake_has_a_test(part: str) -> None:
-    """The names of mistakes in the checks of a part are those in its test."""
-    declared = set()
-    for node in ast.walk(ast.parse((HERE / "checks" / f"{part}.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "Mistake":
-                declared.add(node.args[0].value)
-            declared |= {
-                k.value.value for k in node.keywords if k.arg == "mistake" and isinstance(k.value, ast.Constant)
-            }
-    assert declared <= {mistake for _, mistake, _ in mistakes(part)}
+def test_each_known_mistake_has_a_test() -> None:
+    """Every mistake that a text explains is recognised in a mutated solution, or in a test of `judge`."""
+    explained = {key.split("/")[0] for key in texts("mistake")}
+    elsewhere = {"earlier-file", "empty-file", "encoding", "not-written"}
+    assert explained - elsewhere <= {mistake for part in PARTS for _, mistake, _ in mistakes(part)}
+
+
+def test_each_text_is_said() -> None:
+    """A key stands in the checks as it stands in the tables, and is in one table only."""
+    code = "".join(path.read_text(encoding="utf-8") for path in [*HERE.glob("*.py"), *HERE.glob("checks/*.py")])
+    keys = [key for kind in ("right", "mistake", "difference") for key in texts(kind)]
+    assert [key for key in keys if f'"{key}"' not in code] == []
+    tables = [
+        read_toml(path).get(kind, {}) for path in (HERE / "checks").glob("*.toml") for kind in ("right", "mistake")
+    ]
+    assert len({key for table in tables for key in table}) == sum(map(len, tables))
 
 
 def test_an_exercise_is_found_by_number_name_and_file() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jumok.course.pages.chapter import Language
+from jumok.course.words import Words, read_toml
 from jumok.errors import ConfigError
 from jumok.messages import closest, did_you_mean
 
@@ -37,19 +36,6 @@ PARTS: Mapping[str, Mapping[str, int]] = {  # part -> exercise -> the chapter th
     "tokenizers": {"character_tokenizer": 15, "bpe_merges": 15},
     "bert": {"bert_masking": 16},
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Words:
-    """A text in both languages. Both have the same fields of `str.format`."""
-
-    ko: str
-    en: str
-
-    def said(self, language: Language, **values: object) -> str:
-        """The text in one language, with its fields filled in. Without values, braces are plain characters."""
-        text = self.ko if language == "ko" else self.en
-        return text.format(**values) if values else text
 
 
 @dataclass(frozen=True)
@@ -115,7 +101,7 @@ class Exercise:
     @property
     def hints(self) -> tuple[Words, ...]:
         """The hints, from a first direction to nearly the code."""
-        read = tomllib.loads((HERE / "hints" / f"{self.part}.toml").read_text(encoding="utf-8"))[self.slug]
+        read = read_toml(HERE / "hints" / f"{self.part}.toml")[self.slug]
         return tuple(Words(ko, en) for ko, en in zip(read["ko"], read["en"], strict=True))
 
     @property
