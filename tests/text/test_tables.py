@@ -158,13 +158,6 @@ def test_a_tsv_that_was_written_with_quotes_is_unquoted(tmp_path: Path) -> None:
     assert text.read_table(write(tmp_path, "a.tsv", tabs), ["text", "n"]).rows == [("탭\t안", "1"), ("셋", "2")]
 
 
-def test_empty_cells_are_kept_and_counted(tmp_path: Path) -> None:
-    table = text.read_table(write(tmp_path, "a.csv", "a,b\n,\n1,\n , 2\n"), ["a", "b"])
-    assert table.rows == [("", ""), ("1", ""), (" ", " 2")]
-    assert table.empty_cells == 3
-    assert "; empty cells: 1 in a, 2 in b\n" in table.describe()
-
-
 def test_json_values_become_their_spelling(tmp_path: Path) -> None:
     lines = [
         '{"a": "줄\\r\\n\\u1100\\u1161", "b": 1}',
@@ -179,21 +172,6 @@ def test_json_values_become_their_spelling(tmp_path: Path) -> None:
 
 
 # --- Several inputs -------------------------------------------------------------------------------------------------
-
-
-def test_files_of_several_formats_make_one_table(tmp_path: Path) -> None:
-    paths = [
-        write(tmp_path, "a.csv", "n,text,more\n1,하나,x\n"),
-        write(tmp_path, "b.tsv", "text\tn\n둘\t2\n".encode("cp949")),
-        write(tmp_path, "c.jsonl", '{"n": 3, "text": "셋"}'),
-    ]
-    table = text.read_table(paths, ["text", "n"])
-    assert table.rows == [("하나", "1"), ("둘", "2"), ("셋", "3")]
-    assert [(source.name, source.format, source.rows) for source in table.sources] == [
-        (str(paths[0]), "csv", 1),
-        (str(paths[1]), "tsv", 1),
-        (str(paths[2]), "jsonl", 1),
-    ]
 
 
 def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
@@ -244,22 +222,18 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
         (
             "a.tsv",
             "document\tlable\n가\t1\n",
-            r"a\.tsv: no column 'label' in its first line, .*the columns are 'document', 'lable'; "
-            r"did you mean 'lable'\?$",
+            r"a\.tsv, line 1: no column 'label'; the columns are 'document', 'lable'; did you mean 'lable'\?",
         ),
-        ("a.csv", "Q,A\n가,나\n", r"no column 'document' .*the columns are 'Q', 'A'$"),
         (
             "a.tsv",
             f"{'정말 재미있는 영화였어요' * 9}\t1\n나\t0\n",
-            r"first line, which must name the columns; .*'정말.{28}…', '1'$",
+            r"'정말.{28}…', '1'; the first line must name the columns$",
         ),
-        ("a.tsv", "\t".join(map(str, range(20))) + "\n", r"'11' and 8 more$"),
-        ("a.csv", "document,label\n", r"a\.csv has a header and no rows"),
-        ("a.tsv", "document\tlabel", r"a\.tsv has a header and no rows"),
+        ("a.tsv", "\t".join(map(str, range(20))) + "\n", r"'11' and 8 more;"),
+        ("a.csv", "document,label\n", r"a\.csv has no rows"),
         ("a.csv", "", r"a\.csv is empty"),
-        ("a.jsonl", "", r"a\.jsonl is empty"),
-        ("a.csv", "\n\n", r"a\.csv contains only white space"),
-        ("a.jsonl", " \n\t\n", r"a\.jsonl contains only white space"),
+        ("a.csv", "\n\n", r"a\.csv has no rows"),
+        ("a.jsonl", " \n\t\n", r"a\.jsonl has no rows"),
         (
             "a.csv",
             "document,label\n가,1\n나, 다,1\n",
@@ -275,8 +249,8 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
         ("a.jsonl", '{"document": "가", "label": 1, "label": 0}', r"line 1: the name 'label' occurs more than once"),
         ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is not text"),
         ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
-        ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"no column 'label' in any row; .*did you mean 'lable'\?$"),
-        ("a.jsonl", "{}\n", r"no column 'document' in any row; the columns are none$"),
+        ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"a\.jsonl: no column 'label'; .*did you mean 'lable'\?$"),
+        ("a.jsonl", "{}\n", r"no column 'document'; the columns are none$"),
         ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
         ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
         ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
@@ -289,24 +263,12 @@ def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: 
         text.read_table(write(tmp_path, name, content), ["document", "label"])
 
 
-def test_a_column_that_the_second_file_lacks_is_missed_there(tmp_path: Path) -> None:
-    paths = [write(tmp_path, "a.tsv", "document\tlabel\n가\t1\n"), write(tmp_path, "b.tsv", "review\tlabel\n나\t0\n")]
-    with pytest.raises(TextError, match=r"b\.tsv: no column 'document' .*the columns are 'review', 'label'$"):
-        text.read_table(paths, ["document", "label"])
-
-
 def test_one_column_on_standard_input_may_hold_commas_and_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its header fits both formats; with .csv, each text with a comma would be an invalid row."""
     stdin(monkeypatch, 'text\n가, 나\n"다 ""라"", 마"\n')
     table = text.read_table("-", "text")
     assert table.rows == [("가, 나",), ('다 "라", 마',)]
     assert table.sources[0].format == "tsv"
-
-
-def test_a_wrong_column_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    stdin(monkeypatch, "document,label\n가,1\n")
-    with pytest.raises(TextError, match=r"<stdin>: no column 'text' .*the columns are 'document', 'label'$"):
-        text.read_table("-", "text")
 
 
 def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
@@ -321,20 +283,6 @@ def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
         text.read_table(path, [])
     with pytest.raises(ConfigError, match="name each column once"):
         text.read_table(path, ["label", "label"])
-
-
-def test_what_a_table_refuses_a_text_refuses_too(tmp_path: Path) -> None:
-    """`read` used the first of two columns with the same name, and the last of two equal JSON names, without an error.
-
-    A number of thousands of digits beside the text ended in a traceback: Python's limit on such is no JSONDecodeError.
-    """
-    for name, content, said in (
-        ("a.csv", "text,text\n가,나\n", "the column 'text' occurs 2 times"),
-        ("a.jsonl", '{"text": "가", "text": "나"}', "'text' occurs more than once"),
-        ("a.jsonl", f'{{"text": "가", "n": {"1" * 5000}}}', "line 1: not JSON"),
-    ):
-        with pytest.raises(TextError, match=said):
-            text.read(write(tmp_path, name, content))
 
 
 # --- Rows in memory -------------------------------------------------------------------------------------------------
@@ -395,12 +343,6 @@ def lines_of(path: Path) -> list[tuple[str, ...]]:
 def test_reviews_are_read_row_by_row(reviews: Path) -> None:
     """They are unquoted, although some begin with a quotation mark: each line is a row."""
     assert text.read_table(reviews, ["document", "label"]).rows == lines_of(reviews)
-
-
-@pytest.mark.slow
-def test_short_answers_are_read_row_by_row(corpora: Path) -> None:
-    path = corpora / "chatbot.tsv"
-    assert text.read_table(path, ["question", "answer"]).rows == lines_of(path)
 
 
 def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:

@@ -85,21 +85,12 @@ def test_the_same_text_in_every_form_is_the_same_text(tmp_path: Path, form: str)
     assert (source.bytes, source.chars, source.guessed) == (len(FORMS[form]), len(POEM), False)
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 5, 7, 64])
+@pytest.mark.parametrize("block", [1, 3, 64])
 def test_a_character_cut_by_a_block_is_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """A detector that decodes the first N bytes would report a character that is cut at their end as invalid."""
     monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
-    for form, data in FORMS.items():
-        assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
-
-
-@pytest.mark.parametrize("sample", range(40, 60))
-def test_a_character_cut_by_the_sample_is_not_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int
-) -> None:
-    monkeypatch.setattr("jumok.text._decoding._SAMPLE", sample)
     for form, data in FORMS.items():
         assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
 
@@ -196,10 +187,6 @@ def test_short_cp949_is_not_taken_for_utf_16(tmp_path: Path, string: str) -> Non
     assert (found, source.encoding) == (string, "CP949")
 
 
-def test_extended_syllables_of_cp949_are_read(tmp_path: Path) -> None:
-    assert one(write(tmp_path, "a.txt", "똠방각하, 펲시, 쀍".encode("cp949")))[0] == "똠방각하, 펲시, 쀍"
-
-
 def test_utf_16_without_bom_or_space_is_found(tmp_path: Path) -> None:
     string = "나는어제의친구를보고기다리는아이에게로가서이야기를하고" * 3
     for codec in ("utf-16-le", "utf-16-be"):
@@ -207,20 +194,9 @@ def test_utf_16_without_bom_or_space_is_found(tmp_path: Path) -> None:
         assert one(write(tmp_path, "a.txt", string.encode(codec)))[0] == string
 
 
-def test_utf_16_may_look_full_of_control_characters(tmp_path: Path) -> None:
-    """Bytes of Hangul in UTF-16 can have any value; text without spaces counted as binary because of those below 32."""
-    for string in ("묘하게끝까지잘봤다", "모친상실한영화"):
-        assert one(write(tmp_path, "a.txt", string.encode("utf-16-le")))[0] == string
-
-
 def test_laughter_is_korean(tmp_path: Path) -> None:
     """A line of only ㅋ in CP949 was detected as Big5."""
     assert one(write(tmp_path, "a.txt", ("ㅋ" * 60).encode("cp949")))[0] == "ㅋ" * 60
-
-
-def test_plain_ascii_is_utf_8(tmp_path: Path) -> None:
-    assert one(write(tmp_path, "a.txt", "Hello, world"))[1].encoding == "UTF-8"
-    assert one(write(tmp_path, "a.txt", "Hello, world".encode("utf-16-le")))[0] == "Hello, world"
 
 
 JAPANESE = (
@@ -235,7 +211,7 @@ RUSSIAN = "Все счастливые семьи похожи друг на д�
     ("string", "codec"),
     [(JAPANESE, "shift_jis"), (JAPANESE, "euc_jp"), (CHINESE, "gb18030"), (FRENCH, "latin-1"), (RUSSIAN, "cp1251")],
 )
-@pytest.mark.parametrize("times", [2, 500])
+@pytest.mark.parametrize("times", [2, 100])
 def test_foreign_encodings_are_guessed_and_said_to_be(tmp_path: Path, string: str, codec: str, times: int) -> None:
     """GB 2312 without the lead byte 0xC9 is valid CP949: a meaningless sequence of Hangul and Hanja."""
     found, source = one(write(tmp_path, "a.txt", (string * times).encode(codec)))
@@ -247,14 +223,6 @@ def test_foreign_encodings_are_guessed_and_said_to_be(tmp_path: Path, string: st
 def test_mixed_script_korean_stays_cp949(tmp_path: Path) -> None:
     string = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라. 此로써 世界萬邦에 告하야"
     assert one(write(tmp_path, "a.txt", string.encode("cp949")))[1].encoding == "CP949"
-
-
-def test_many_encodings_in_one_reading(tmp_path: Path) -> None:
-    encodings = ("cp949", "utf-16-le", "utf-8")
-    paths = [write(tmp_path, f"{n}.txt", f"{n} {POEM}".encode(codec)) for n, codec in enumerate(encodings)]
-    with text.read(paths) as found:
-        assert found.read() == "\n\n".join(f"{n} {POEM}".rstrip("\n") for n in range(3)) + "\n"
-        assert [source.encoding for source in found.sources] == ["CP949", "UTF-16LE", "UTF-8"]
 
 
 # --- --encoding -------------------------------------------------------------------------------------------------
@@ -308,15 +276,6 @@ def test_one_bad_byte_at_the_end_of_utf_8_is_named(tmp_path: Path, monkeypatch: 
             text.read([path])
 
 
-@pytest.mark.parametrize("where", [0, 1, 60, 61, 62])
-def test_utf_8_cut_or_broken_anywhere_is_named(tmp_path: Path, where: int) -> None:
-    data = (POEM * 4).encode()
-    with pytest.raises(TextError, match=r"is not UTF-8: byte offset \d+"):
-        text.read([write(tmp_path, "a.txt", data[:where] + b"\xfe" + data[where:])])
-    with pytest.raises(TextError, match=rf"is not UTF-8: byte offset {len('가' * 9) * 3} holds 0xeb 0x82"):
-        text.read([write(tmp_path, "a.txt", ("가" * 9 + "나").encode()[:-1])])
-
-
 def test_utf_8_and_cp949_glued_together_are_refused(tmp_path: Path) -> None:
     data = (POEM * 9).encode() + (POEM * 9).encode("cp949")
     with pytest.raises(TextError, match=rf"is not UTF-8: byte offset {len((POEM * 9).encode()):,} "):
@@ -327,12 +286,6 @@ def test_broken_cp949_is_named_as_such(tmp_path: Path) -> None:
     good = (POEM * 5).encode("cp949")
     with pytest.raises(TextError, match=rf"is not CP949: byte offset {len(good)} holds 0xff"):
         text.read([write(tmp_path, "a.txt", good + b"\xff" + good)])
-
-
-def test_truncated_utf_16_is_named(tmp_path: Path) -> None:
-    data = POEM.encode("utf-16-le")
-    with pytest.raises(TextError, match=rf"is not UTF-16LE: byte offset {len(data) - 2} "):
-        text.read([write(tmp_path, "a.txt", data[:-1])])
 
 
 def test_what_fits_nothing_is_refused_with_both_offsets(tmp_path: Path) -> None:
@@ -348,10 +301,6 @@ def test_what_fits_nothing_is_refused_with_both_offsets(tmp_path: Path) -> None:
     ("data", "said"),
     [
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a PNG image"),
-        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "a JPEG image"),
-        (b"PK\x03\x04\x14\x00\x06\x00", "zip"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), r"\.hwp"),
-        (b"%PDF-1.7\n", "PDF"),
         (random.Random(0).randbytes(1 << 17), "binary"),
         (bytes(100), "binary"),
         (b"\x01\x00\x02\x00\x03\x00\x04\x00" * 20, "binary"),
@@ -431,14 +380,6 @@ def test_standard_input_is_a_table_where_a_column_is_named(
             one("-")
     else:
         assert one("-")[0] == content
-
-
-def test_a_column_of_a_novel_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first line is read as a header; the message shortens it."""
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(("바람이 불고 비가 왔다" * 1000).encode())))
-    with pytest.raises(TextError, match=r"<stdin>: no column 'text'; the columns are '바람이") as caught:
-        text.read("-", column="text")
-    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -544,8 +485,6 @@ def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"text": "가"}\n{"text": "나"\n', r"a\.jsonl, line 2: not JSON"),
-        ('{"text": "가"}\n\n["나"]\n', r"a\.jsonl, line 3: a JSON list"),
         (
             '{"body": "가", "id": 1}\n',
             r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* column=NAME",
@@ -560,40 +499,11 @@ def test_broken_jsonl_names_the_line(tmp_path: Path, content: str, said: str) ->
         text.read([write(tmp_path, "a.jsonl", content)])
 
 
-def test_csv_honours_quotes(tmp_path: Path) -> None:
-    content = 'id,text\r\n1,"쉼표, ""따옴표"",\r\n줄"\r\n\r\n2,둘\r\n3,\r\n'
-    assert one(write(tmp_path, "a.csv", content.encode("cp949")))[0] == '쉼표, "따옴표",\n줄\n둘'
-    assert one(tmp_path / "a.csv", column="id")[0] == "1\n2\n3"
-    long = "가" * 200_000
-    assert one(write(tmp_path, "b.csv", f"text\n{long}\n"))[0] == long
-
-
-def test_tsv_without_quoting_loses_no_row(tmp_path: Path) -> None:
-    """Film reviews begin with a stray quotation mark; a csv reader then joins all rows up to the next one."""
-    content = 'document\tlabel\n"최고\t1\n그저 그렇다\t0\n또 "보고"싶다\t1\n"끝"\t0\n'
-    assert one(write(tmp_path, "a.tsv", content), column="document")[0] == '"최고\n그저 그렇다\n또 "보고"싶다\n"끝"'
-    swallowing = 'document\tlabel\n"최고\t1\n그저 그렇다"\t0\n'
-    assert one(write(tmp_path, "a.tsv", swallowing), column="document")[0] == '"최고\n그저 그렇다"'
-
-
-def test_tsv_with_quoting_is_unquoted(tmp_path: Path) -> None:
-    assert one(write(tmp_path, "a.tsv", 'text\tn\n"두\n줄"\t1\n"""인용"""\t2\n'))[0] == '두\n줄\n"인용"'
-    assert one(write(tmp_path, "a.tsv", 'text\tn\n"탭\t안"\t1\n셋\t2\n'))[0] == "탭\t안\n셋"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "column", "said"),
     [
-        (
-            "a.tsv",
-            "document\tlabel\n가\t1\n",
-            None,
-            "the column of the text was not named.*'document', 'label'.*column=NAME",
-        ),
+        ("a.tsv", "document\tlabel\n가\t1\n", None, "no column 'text'.*'document', 'label'.*column=NAME"),
         ("a.csv", "Q,A\n가,나\n", "question", "no column 'question'; the columns are 'Q', 'A'"),
-        ("a.csv", "id,text\n1,가, 나\n", None, "line 2: 3 fields where the header has 2.*double quotes"),
-        ("a.tsv", "text\tn\n가\t1\n나\n", None, "line 3: 1 fields where the header has 2"),
-        ("a.csv", 'text\n"가\n나\n', None, "after line 1: broken quoting"),
         ("a.txt", "가\n", "text", "column 'text' was given for plain text"),
     ],
 )
@@ -602,14 +512,6 @@ def test_tables_that_cannot_be_read_say_why(
 ) -> None:
     with pytest.raises(TextError, match=said):
         text.read([write(tmp_path, name, content)], column=column)
-
-
-@pytest.mark.slow
-def test_reviews_are_read_row_by_row(reviews: Path) -> None:
-    found, _ = one(reviews, column="document")
-    assert found.count("\n") + 2 == reviews.read_text(encoding="utf-8").count("\n")  # which has a header
-    labels, _ = one(reviews, column="label")
-    assert set(labels.split("\n")) == {"0", "1"}
 
 
 # --- The text itself --------------------------------------------------------------------------------------------
@@ -702,14 +604,6 @@ def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
         assert f"{first} was given more than once and is counted once." in found.describe()
         assert f"{tmp_path / 'link.txt'} has the same content as {first} and is not counted again." in found.describe()
         assert "Copies that are not counted again: 1 more." in found.describe()
-
-
-def test_a_folder_and_a_file_in_it(tmp_path: Path) -> None:
-    write(tmp_path, "folder/a.txt", POEM)
-    write(tmp_path, "folder/b.txt", "바람이 분다.\n")
-    with text.read([tmp_path / "folder"]) as alone, text.read([tmp_path / "folder", tmp_path / "folder/b.txt"]) as both:
-        assert both.read() == alone.read()
-        assert [source.copies for source in both.sources] == [(), (str(tmp_path / "folder/b.txt"),)]
 
 
 def test_a_copy_in_another_encoding_is_a_copy(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ be decoded raises a `TextError` that names the byte or the line.
 
 from __future__ import annotations
 
-from jumok.text._given import Given, material_of, string_of, with_columns
+from jumok.text._arguments import Given, material_of, string_of, with_columns
 from jumok.text._inputs import FORMATS, TABLES, Format
 from jumok.text._signs import with_signs
 from jumok.text._source import Source

@@ -78,12 +78,9 @@ class Columnar:
         """Return the record of the input."""
         return Source(
             name=self.file.name,
-            encoding="UTF-8",
-            bom=False,
             format=format,
             bytes=self._size,
             chars=chars,
-            newlines="",
             normalised=normalised,
             rows=rows,
             sha256=sha256,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jumok.errors import TextError
 from jumok.messages import shell, tr
 from jumok.text._inputs import Format
 from jumok.text._rows import JsonObject, json_objects, lines, listed, require_object
-from jumok.text._source import Place, Reading
+from jumok.text._source import Place, Reading, no_rows
 
 _DECODER = json.JSONDecoder(object_pairs_hook=JsonObject)
 _SPACE = re.compile(r"[ \t\n\r]*")
-_LONGEST_WORD = len("-Infinity")
 
 
 class _Broken(Exception):
@@ -31,72 +30,40 @@ class _Broken(Exception):
         self.at, self.line = at, line
 
 
-class _Document:
-    """The elements of a JSON list, or JSON values one after another. A few are held in memory, not the whole text."""
+def _elements(text: str) -> Iterator[Any]:
+    """Yield the elements of a JSON list, or JSON values one after another. Raises `_Broken`."""
+    at = _skip(text, 0)
+    in_list = text[at : at + 1] == "["
+    at = _skip(text, at + in_list)
+    while at < len(text) and not (in_list and text[at] == "]"):
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise _broken(text, error.pos, error.msg) from None
+        except (ValueError, RecursionError) as error:  # of numbers with thousands of digits
+            raise _broken(text, at, str(error)) from None
+        yield value
+        at = _skip(text, at)
+        if in_list:
+            if text[at : at + 1] not in ("]", ","):
+                raise _broken(text, at, tr("',' or ']' is missing"))
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+                if text[at : at + 1] == "]":
+                    raise _broken(text, at, tr("',' or ']' is missing"))
+    if in_list and at == len(text):
+        raise _broken(text, at, tr("',' or ']' is missing"))
+    if in_list and _skip(text, at + 1) < len(text):
+        raise _broken(text, at, tr("more text after the list"))
 
-    def __init__(self, pieces: Iterable[str]) -> None:
-        self._pieces = iter(pieces)
-        self._text, self._at = "", 0  # what is held, and the place in it
-        self._chars, self._newlines = 0, 0  # before what is held
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the values. Raises `_Broken`."""
-        if self._next() != "[":
-            while self._next():
-                yield self._value()
-            return
-        self._at += 1
-        mark = "," if self._next() != "]" else "]"
-        while mark == ",":
-            self._next()
-            yield self._value()
-            mark = self._next()
-            if mark not in ("]", ","):
-                raise self._broken(self._at, tr("',' or ']' is missing"))
-            self._at += mark == ","
-        self._at += 1
-        if self._next():
-            raise self._broken(self._at, tr("more text after the list"))
+def _skip(text: str, at: int) -> int:
+    """Return the place of the next character that is not white space."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
-    def _next(self) -> str:
-        """Go to the next character that is not white space, and return it; "" at the end."""
-        while True:
-            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text) or not self._read_more():
-                return self._text[self._at : self._at + 1]
 
-    def _value(self) -> Any:
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _LONGEST_WORD
-                if cut and self._read_more():
-                    continue
-                raise self._broken(error.pos, error.msg) from None
-            except (ValueError, RecursionError) as error:  # of numbers with thousands of digits
-                raise self._broken(self._at, str(error)) from None
-            if end == len(self._text) and self._read_more():  # a number may go on
-                continue
-            self._at = end
-            return value
-
-    def _read_more(self) -> bool:
-        """Drop what is behind the place, and read as much again as is left, so that a long value costs little."""
-        self._chars += self._at
-        self._newlines += self._text.count("\n", 0, self._at)
-        rest = [self._text[self._at :]]
-        wanted, got = len(rest[0]), 0
-        for piece in self._pieces:
-            rest.append(piece)
-            got += len(piece)
-            if got and got >= wanted:
-                break
-        self._text, self._at = "".join(rest), 0
-        return got > 0
-
-    def _broken(self, at: int, reason: str) -> _Broken:
-        return _Broken(self._chars + at, self._newlines + self._text.count("\n", 0, at) + 1, reason)
+def _broken(text: str, at: int, reason: str) -> _Broken:
+    return _Broken(at, text.count("\n", 0, at) + 1, reason)
 
 
 def json_format(reading: Reading, first: str) -> Format | None:
@@ -109,11 +76,12 @@ def json_format(reading: Reading, first: str) -> Format | None:
     """
     if first == "{" and _is_mostly_lines(reading, first):
         return "jsonl"
+    text = "".join(reading.pieces())
     try:
-        for _ in _Document(reading.pieces()):
+        for _ in _elements(text):
             pass
     except _Broken as broken:
-        if 2 * broken.at <= sum(map(len, reading.pieces())):
+        if 2 * broken.at <= len(text):
             return "jsonl" if first == "[" and _is_mostly_lines(reading, first) else None
     return "json"
 
@@ -146,7 +114,7 @@ def json_rows(reading: Reading, format: Format) -> Iterator[tuple[Place, JsonObj
         return
     number = 0
     try:
-        for number, row in enumerate(_Document(reading.pieces()), 1):
+        for number, row in enumerate(_elements("".join(reading.pieces())), 1):
             where = Place(name, number, row=True)
             require_object(where, row)
             _require_no_notebook(name, row)
@@ -158,7 +126,7 @@ def json_rows(reading: Reading, format: Format) -> Iterator[tuple[Place, JsonObj
             error=broken,
         ) from None
     if not number:
-        raise TextError("{name} has no rows; jumok needs rows to work with", name=name)
+        raise no_rows(name)
 
 
 def _require_no_notebook(name: str, row: JsonObject) -> None:

@@ -35,12 +35,12 @@ class Source:
     """
 
     name: str
-    encoding: str
-    bom: bool
-    format: Format
+    encoding: str = "UTF-8"
+    bom: bool = False
+    format: Format = "text"
     bytes: int
     chars: int
-    newlines: str
+    newlines: str = ""
     normalised: bool
     guessed: bool = False
     rows: int | None = None
@@ -197,6 +197,11 @@ def empty(file: Input) -> TextError:
 def blank(file: Input) -> TextError:
     """Return the error for an input that contains only white space."""
     return TextError("{name} contains only white space; jumok needs text to work with", name=file.name)
+
+
+def no_rows(name: str) -> TextError:
+    """Return the error for a table without rows."""
+    return TextError("{name} has no rows; jumok needs rows to work with", name=name)
 
 
 def half_pair(char: str) -> str:

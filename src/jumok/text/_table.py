@@ -5,28 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
 from jumok.messages import did_you_mean, message, tr
-from jumok.text._columnar import COLUMNAR, Columnar, columnar
-from jumok.text._contents import format_of
+from jumok.text._columns import cells_of, names_of, opened
 from jumok.text._decoding import known_codec
-from jumok.text._inputs import TABLES, Format, Input, find, open_input, require_one_stdin
-from jumok.text._json import inner_rows, json_rows
-from jumok.text._rows import delimited_rows, is_missing, lines, listed, only_place
-from jumok.text._source import Place, Reading, Source, Sources, blank, describe_sources, half_pair, reading
+from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
+from jumok.text._rows import is_missing, lines, listed
+from jumok.text._source import Place, Reading, Source, Sources, describe_sources, half_pair, no_rows
 
 Row = tuple[str, ...]
-FIRST_ROWS = 100  # of a .jsonl file, whose rows may have different names
 
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates: JSON can hold it
 _EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
 
@@ -60,7 +54,10 @@ class Table:
         wanted = unicodedata.normalize("NFC", name)
         if wanted not in self.columns:
             raise TextError(
-                "no column {wanted!r} in this table; {known}", wanted=wanted, known=_known(wanted, self.columns)
+                "no column {wanted!r} in this table; the columns are {columns}{hint}",
+                wanted=wanted,
+                columns=listed(self.columns),
+                hint=did_you_mean(wanted, self.columns, clause=True),
             )
         at = self.columns.index(wanted)
         return [row[at] for row in self.rows]
@@ -170,22 +167,7 @@ def column_names(path: str | Path) -> tuple[str, ...]:
         TextError: the file is no table, or cannot be read.
     """
     [file] = find(str(path), TABLES, what=message("table"))
-    with open_input(file) as data:
-        if file.format in COLUMNAR:
-            with columnar(file, data) as stored:
-                return () if stored is None else tuple(stored.columns)
-        with reading(file, data, None) as table:
-            if table is None:
-                return ()
-            format = format_of(table, table=True)
-            if format in ("jsonl", "json"):
-                rows = islice(json_rows(table, format), FIRST_ROWS)
-                names = dict.fromkeys(name for _, row in rows for name in row)
-                return tuple(name for name in names if not _HALF_PAIR.search(name))  # nobody can ask for such a name
-            if format == "text":
-                raise _no_table(file.name)
-            _, header = next(delimited_rows(table, format, ()), (1, []))
-            return tuple(header)
+    return names_of(file)
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
@@ -216,16 +198,12 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
         writer.write(where, cells)
         size += sum(len(cell.encode()) for cell in cells)
     if not writer.rows:
-        raise TextError("{name} has no rows; jumok needs rows to work with", name=name)
+        raise no_rows(name)
     writer.end_source(
         Source(
             name=name,
-            encoding="UTF-8",
-            bom=False,
-            format="text",
             bytes=size,
             chars=writer.chars,
-            newlines="",
             normalised=writer.composed,
             rows=writer.new_rows,
             sha256=_digest(writer.rows),
@@ -247,90 +225,32 @@ def _digest(rows: Iterable[Row]) -> str:
 def _read_file(
     file: Input, codec: str | None, writer: _TableWriter, *, lines_are_rows: bool = False, table: bool = True
 ) -> None:
-    """Add the rows of one input; empty and blank files found in a folder are skipped.
+    """Add the rows of one input, unless it is a copy; empty and blank files found in a folder are skipped.
 
     Args:
         lines_are_rows: read plain text, too: each line is a row of one cell. table: whether standard input is a table.
     """
-    with open_input(file) as data:
-        if file.format in COLUMNAR:
-            with columnar(file, data) as columns:
-                if columns is not None:
-                    _add(columns, file.format, _columnar_cells(columns, writer), writer)
+    with open_input(file) as data, opened(file, data, codec, table=table) as found:
+        if found is None:
             return
-        with reading(file, data, codec) as found:
-            if found is not None:
-                format = format_of(found, table=table)
-                _add(found, format, _cells(found, format, writer, lines_are_rows), writer)
-
-
-def _cells(
-    found: Reading, format: Format, writer: _TableWriter, lines_are_rows: bool
-) -> Iterator[tuple[Place, list[str]]]:
-    if format in ("jsonl", "json"):
-        return _json_cells(found, format, writer)
-    if format != "text":
-        return _delimited_cells(found, format, writer)
-    if lines_are_rows:
-        name = found.file.name
-        return ((Place(name, n), [line if line.strip() else ""]) for n, line in enumerate(lines(found.pieces()), 1))
-    raise _no_table(found.file.name)
-
-
-def _no_table(name: str) -> TextError:
-    return TextError(
-        "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
-        "- for standard input",
-        name=name,
-        suffixes=", ".join(TABLES),
-    )
-
-
-def _add(
-    table: Reading | Columnar, format: Format, cells: Iterable[tuple[Place, list[str]]], writer: _TableWriter
-) -> None:
-    """Add the rows of one input, unless it is empty or a copy."""
-    for where, row in cells:
-        writer.write(where, row)
-    if writer.new_rows:
-        sha256 = _digest(writer.rows[-writer.new_rows :])
-        if writer.sources.is_copy(table.file.name, sha256):
-            writer.take_back()
+        source, format = found
+        if format == "text" and lines_are_rows and isinstance(source, Reading):
+            for number, line in enumerate(lines(source.pieces()), 1):
+                writer.write(Place(file.name, number), [line if line.strip() else ""])
         else:
-            chars, composed, rows = writer.chars, writer.composed, writer.new_rows
-            writer.end_source(table.source(format=format, chars=chars, normalised=composed, sha256=sha256, rows=rows))
-    elif table.file.named:
-        raise blank(table.file)
-
-
-def _json_cells(table: Reading, format: Format, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
-    names: dict[str, str] = {}  # in the order in which they appear, with a hint
-    for where, row in json_rows(table, format):
-        names.update(dict.fromkeys(row, inner_rows(row)))
-        yield where, [_spelled(where, column, row.get(column)) for column in writer.columns]
-    for column in writer.columns if writer.new_rows else ():
-        if column not in names:
-            raise TextError(
-                "{name}: no column {column!r} in any row; {known}",
-                name=table.file.name,
-                column=column,
-                known=_known(column, list(names)) + next(filter(None, names.values()), ""),
-            )
-
-
-def _columnar_cells(table: Columnar, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
-    for column in writer.columns:
-        if column not in table.columns:
-            raise TextError(
-                "{name}: no column {column!r}; {known}",
-                name=table.file.name,
-                column=column,
-                known=_known(column, table.columns),
-            )
-    for where, row in table.rows(writer.columns):
-        yield where, [_spelled(where, column, cell) for column, cell in zip(writer.columns, row, strict=True)]
-    if not writer.new_rows and table.file.named:
-        raise TextError("{name} has no rows; jumok needs rows to work with", name=table.file.name)
+            for where, cells in cells_of(source, format, writer.columns):
+                writer.write(where, [_spelled(where, *cell) for cell in zip(writer.columns, cells, strict=True)])
+        if writer.new_rows:
+            sha256 = _digest(writer.rows[-writer.new_rows :])
+            if writer.sources.is_copy(file.name, sha256):
+                writer.take_back()
+            else:
+                chars, composed, rows = writer.chars, writer.composed, writer.new_rows
+                writer.end_source(
+                    source.source(format=format, chars=chars, normalised=composed, sha256=sha256, rows=rows)
+                )
+        elif file.named:
+            raise no_rows(file.name)
 
 
 def _spelled(where: Place, column: str, value: object) -> str:
@@ -362,32 +282,6 @@ def _spelled(where: Place, column: str, value: object) -> str:
         column=column,
         value=str(value)[:40],
     )
-
-
-def _delimited_cells(table: Reading, format: Format, writer: _TableWriter) -> Iterator[tuple[Place, list[str]]]:
-    name = table.file.name
-    rows = delimited_rows(table, format, writer.columns)
-    _, header = next(rows, (0, []))
-    if not header:
-        return
-    for column in writer.columns:
-        if column not in header:
-            raise TextError(
-                "{name}: no column {column!r} in its first line, which must name the columns; {known}",
-                name=name,
-                column=column,
-                known=_known(column, header),
-            )
-    places = [only_place(name, header, column) for column in writer.columns]
-    for number, fields in rows:
-        yield Place(name, number), [fields[at] for at in places]
-    if not writer.new_rows and table.file.named:
-        raise TextError("{name} has a header and no rows; jumok needs rows to work with", name=name)
-
-
-def _known(column: str, columns: Sequence[str]) -> str:
-    """Return the part of a message that lists the columns and suggests a similar name."""
-    return tr("the columns are {columns}", columns=listed(columns)) + did_you_mean(column, columns, clause=True)
 
 
 # --- Collecting the rows --------------------------------------------------------------------------------------------

@@ -17,23 +17,12 @@ from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import tr
-from jumok.text._columnar import COLUMNAR, Columnar, columnar
-from jumok.text._contents import format_of
+from jumok.text._columnar import Columnar
+from jumok.text._columns import cells_of, opened
 from jumok.text._decoding import known_codec, overridden
 from jumok.text._inputs import TABLES, Format, Input, find, no_room, open_input, require_one_stdin, spool
-from jumok.text._json import inner_rows, json_rows
-from jumok.text._rows import delimited_rows, is_missing, listed, only_place
-from jumok.text._source import (
-    Place,
-    Reading,
-    Source,
-    Sources,
-    blank,
-    describe_sources,
-    empty,
-    half_pair,
-    reading,
-)
+from jumok.text._rows import is_missing
+from jumok.text._source import Reading, Source, Sources, blank, describe_sources, empty, half_pair
 from jumok.text.boundaries import recut
 
 _STRIDE = 1 << 12  # characters between two entries of a text's index
@@ -174,16 +163,34 @@ def from_string(s: str, name: str = "<string>") -> Text:
 
 def _read_source(file: Input, data: IO[bytes], codec: str | None, column: str | None, writer: _TextWriter) -> None:
     """Add one input to the text; empty and blank files found in a folder are skipped."""
-    if file.format in COLUMNAR:
-        with columnar(file, data) as table:
-            if table is not None:
-                _add(table, file.format, _joined(_columnar_column(table, column)), writer)
-        return
-    with reading(file, data, codec) as found:
+    with opened(file, data, codec, table=column is not None) as found:
         if found is not None:
-            format = format_of(found, table=column is not None)
-            pieces = found.pieces() if format == "text" else _joined(_column(found, column, format))
-            _add(found, format, pieces, writer)
+            source, format = found
+            if format == "text" and isinstance(source, Reading):
+                _add(source, format, source.pieces(), writer)
+            else:
+                wanted = unicodedata.normalize("NFC", column or "text")
+                _add(source, format, _column(source, format, wanted), writer)
+
+
+def _column(table: Reading | Columnar, format: Format, column: str) -> Iterator[str]:
+    """Yield the cells of one column that are not empty, joined by newlines."""
+    remedy = tr("; choose one with {--column NAME}")
+    parting = ""
+    for where, [value] in cells_of(table, format, [column], every_row=True, remedy=remedy):
+        if is_missing(value) or value == "":
+            continue
+        if not isinstance(value, str):
+            shown = json.dumps(value, default=str)[:40]
+            raise TextError(
+                "{where}: column {column!r} holds {value}, which is not text", where=where, column=column, value=shown
+            )
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise TextError("{where}: {problem}", where=where, problem=half_pair(value[error.start])) from None
+        yield parting + value.replace("\r\n", "\n").replace("\r", "\n")
+        parting = "\n"
 
 
 def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], writer: _TextWriter) -> None:
@@ -210,82 +217,6 @@ def _add(found: Reading | Columnar, format: Format, pieces: Iterable[str], write
             writer.end_source(found.source(format=format, chars=chars, normalised=composed, sha256=sha256))
     elif found.file.named:
         raise blank(found.file)
-
-
-def _joined(rows: Iterable[str]) -> Iterator[str]:
-    parting = ""
-    for row in rows:
-        yield parting + row.replace("\r\n", "\n").replace("\r", "\n")
-        parting = "\n"
-
-
-# --- One column of a table ----------------------------------------------------------------------------------------
-
-
-def _column(table: Reading, column: str | None, format: Format) -> Iterator[str]:
-    """Yield the text of each row that is not empty; the default column is "text"."""
-    wanted = unicodedata.normalize("NFC", column or "text")
-    if format in ("jsonl", "json"):
-        return _json_column(table, wanted, format)
-    return _delimited_column(table, wanted, format, named=column is not None)
-
-
-def _json_column(table: Reading, column: str, format: Format) -> Iterator[str]:
-    for where, row in json_rows(table, format):
-        if column not in row:
-            known = _choice(row) + inner_rows(row)
-            raise TextError("{where}: no column {column!r}; {known}", where=where, column=column, known=known)
-        value = row[column]
-        if is_missing(value):
-            continue
-        if not isinstance(value, str):
-            raise _no_text(where, column, json.dumps(value))
-        if value:
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise TextError("{where}: {problem}", where=where, problem=half_pair(value[error.start])) from None
-            yield value
-
-
-def _columnar_column(table: Columnar, column: str | None) -> Iterator[str]:
-    wanted = unicodedata.normalize("NFC", column or "text")
-    if wanted not in table.columns:
-        raise _no_column(table, wanted, table.columns, named=column is not None)
-    for where, [value] in table.rows([wanted]):
-        if is_missing(value):
-            continue
-        if not isinstance(value, str):
-            raise _no_text(where, wanted, str(value))
-        if value:
-            yield value
-
-
-def _no_text(where: Place, column: str, value: str) -> TextError:
-    return TextError(
-        "{where}: column {column!r} holds {value}, which is not text", where=where, column=column, value=value[:40]
-    )
-
-
-def _delimited_column(table: Reading, column: str, format: Format, *, named: bool) -> Iterator[str]:
-    name = table.file.name
-    rows = delimited_rows(table, format, [column])
-    _, header = next(rows, (1, []))
-    if column not in header:
-        raise _no_column(table, column, header, named=named)
-    at = only_place(name, header, column)
-    for _, fields in rows:
-        if fields[at]:
-            yield fields[at]
-
-
-def _no_column(table: Reading | Columnar, column: str, columns: Sequence[str], *, named: bool) -> TextError:
-    asked = tr("no column {column!r}", column=column) if named else tr("the column of the text was not named")
-    return TextError("{name}: {asked}; {known}", name=table.file.name, asked=asked, known=_choice(columns))
-
-
-def _choice(columns: Iterable[str]) -> str:
-    return tr("the columns are {columns}; choose one with {--column NAME}", columns=listed(columns))
 
 
 # --- Collecting the text ------------------------------------------------------------------------------------------
