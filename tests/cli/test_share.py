@@ -102,7 +102,7 @@ def test_a_large_page_is_written_with_a_warning(jumok: Jumok, run: Path, monkeyp
         (["share", "novel", "--out", "none/page.html"], 2, "there is no folder none"),
         (["share", "novel", "--out", "text.txt"], 2, "was not written by jumok; give another name, or --force"),
         (["share", "novel", "--language", "fr"], 2, "'fr'"),
-        (["share", "rung"], 1, "a model of the ladder"),
+        (["share", "rung"], 1, "type='rung', which jumok share does not compute"),
         (["convert", "novel", "novel", "--to", "page"], 2, "it is a folder"),
         (["convert", "nothing", "page.html", "--to", "page"], 1, "there is no run folder nothing"),
         (["convert", "novel", "hf", "--to", "hf", "--exact"], 2, "--exact is not for --to hf; leave it out"),

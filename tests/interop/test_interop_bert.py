@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -314,17 +313,6 @@ def test_missing_and_truncated_weights_are_named(folder: Path):
     path.unlink()
     with pytest.raises(RunError, match=r"has no model\.safetensors, and no pytorch_model\.bin either"):
         jumok.load(folder)
-
-
-@pytest.mark.parametrize("head", ["pooler", "classify"])
-def test_a_model_with_another_pooling_is_refused(head: str, folder: Path):
-    """The stock classes use [CLS]; a model trained with the mean would give other results there."""
-    model = tiny(head)
-    model = BERT(dataclasses.replace(model.config, pooling="mean"))
-    with pytest.raises(JumokError, match=r"pooling='mean' is in no stock class.*pooling=first"):
-        to_hf(model, folder)
-    assert not folder.exists()
-    to_hf(BERT(dataclasses.replace(tiny("mlm").config, pooling="mean")), folder)  # there is no pooling
 
 
 # --- the tokenizer ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import jumok
 from jumok.config import GPTConfig, GPTVariantConfig, RopeScaling, count_constants, count_parameters, from_dict, to_dict
-from jumok.errors import ConfigError, JumokError, RunError, ViewError
+from jumok.errors import ConfigError, JumokError, RunError
 from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling
 from jumok.interop.huggingface import from_hf, to_hf
@@ -25,7 +25,6 @@ from jumok.runs.load import load, save
 from jumok.serve.playground.reading import Reading
 from jumok.serve.playground.step import step
 from jumok.tokenizers import train_tokenizer
-from jumok.view.model_page import ModelPage
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
 
@@ -436,10 +435,8 @@ def small(**parts: Any) -> GPT:
     return model
 
 
-def test_pages_and_steps_are_refused_with_the_reason() -> None:
+def test_steps_are_refused_with_the_reason() -> None:
     model = small()
-    with pytest.raises(ViewError, match="this is a Llama model, and a page computes only GPTs of the families"):
-        ModelPage(model, "model")
     with pytest.raises(ConfigError, match="this is a Llama model; the steps are drawn"):
         step(Reading(model), [3, 4], 0, {}, 5)
 

@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import jumok
 from jumok.config import BERTConfig, GPTConfig, PoolingKind
-from jumok.config.huggingface import pooling_obstacle
+from jumok.config.features import TRANSFORMERS, obstacle
 from jumok.errors import ConfigError, JumokError, RunError, TextError
 from jumok.inference.classify import class_logits, predict
 from jumok.interop.huggingface import from_hf, to_hf
@@ -194,19 +194,10 @@ def test_a_classifier_leaves_and_comes_back(kind: str, pooling: PoolingKind, tmp
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "pooling"), [("modern", "mean"), ("classic", "attention"), ("bert", "mean")])
-def test_other_poolings_do_not_leave(kind: str, pooling: PoolingKind, tmp_path: Path):
-    stock = "first" if kind == "bert" else "last"
-    with pytest.raises(JumokError, match=rf"pooling='{pooling}' is in no stock class.* pooling={stock}\."):
-        to_hf(classifier(kind, pooling), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_cannot_leave_says_so_at_the_start(start_run: Start):
     """The mean was refused by `jumok convert` at the very end of the work."""
     found = [notice for notice in start_run(pooling="mean").notices if "jumok convert" in notice]
-    assert found == [str(pooling_obstacle(GPTConfig(vocab_size=9, labels=LABELS, pooling="mean")))]
-    assert "pooling=last" in found[0]
+    assert found == [obstacle(GPTConfig(vocab_size=9, labels=LABELS, pooling="mean"), TRANSFORMERS)]
 
 
 @pytest.mark.parametrize("kind", ["gpt", "bert"])

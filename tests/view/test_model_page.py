@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import tokenizers
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, RungConfig, to_dict
-from jumok.errors import ConfigError, TokenizerError, ViewError
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, to_dict
+from jumok.errors import ConfigError, JumokError, TokenizerError, ViewError
 from jumok.models import Model, build
 from jumok.runs.load import load, save
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -254,11 +254,6 @@ def test_the_policy_allows_the_script_of_the_page_only() -> None:
 # --- which models are refused ---
 
 
-def test_a_rung_of_the_ladder() -> None:
-    with pytest.raises(ViewError, match=r"a model of the ladder.*jumok view"):
-        ModelPage(model_of(RungConfig, mixing="average"), "rung")
-
-
 def test_a_model_without_a_tokenizer() -> None:
     model = model_of()
     model.tokenizer = None
@@ -279,7 +274,7 @@ def test_parameters_that_are_not_finite(number: float) -> None:
     model: Model = model_of()
     with torch.no_grad():
         next(model.parameters())[0, 0] = number
-    with pytest.raises(ViewError, match="not finite"):
+    with pytest.raises(JumokError, match="not finite"):
         ModelPage(model, "novel")
 
 

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, to_dict
+from jumok.config.features import kind_of
 from jumok.inference.window import window_start
 from jumok.interpret.ablation import ablate
 from jumok.interpret.record import record
-from jumok.models import Model, build, kind_of
+from jumok.models import Model, build
 from jumok.view.model_page import FORMAT, VERSION, packed_parameters, rounded
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "js"

@@ -242,10 +242,10 @@ def names_of(runs: Sequence[Path]) -> list[str]:
 
 def _task_of_all(runs: Sequence[Path]) -> str:
     """The task of all models, from their configurations alone."""
-    from jumok.models import task_of_config
+    from jumok.config.features import task_of
     from jumok.runs.load import read_shape
 
-    tasks = [task_of_config(read_shape(run)) for run in runs]
+    tasks = [task_of(read_shape(run)) for run in runs]
     other = next((i for i, task in enumerate(tasks) if task != tasks[0]), None)
     if other is not None:
         raise ConfigError(

@@ -60,7 +60,7 @@ class TrainRequest:
 
     def start(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
         """The trainer of a new run in the folder `out`, and a sentence on its text. report: as in `Trainer.start`."""
-        from jumok.models import KINDS
+        from jumok.config.features import KINDS
         from jumok.runs.folder import RunFolder
         from jumok.training.settings import configurations
         from jumok.training.trainer import Trainer

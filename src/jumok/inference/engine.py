@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from jumok.config import GPTConfig, ModelConfig, count_constants, count_parameters, matrices, stacks
+from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
 from jumok.inference.matrices import Quantization
 from jumok.inference.native.build import library, why_not
 from jumok.inference.native.parameters import can_run, native_model
 from jumok.inference.native.slots import NativeSlots
-from jumok.inference.packed import hooks_of, turns_by_length
+from jumok.inference.packed import hooks_of
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import drawn, filtered
@@ -275,7 +276,7 @@ def _make_slots(
     """The fastest slots for a model on its device."""
     if isinstance(model, EncoderDecoder):
         return AnswerSlots(model, slots, cache=cache)
-    if not cache or turns_by_length(model.config):
+    if not cache or changes_angles(model.config):
         if quantize is not None:
             raise cannot_quantize(quantize)
         return WindowSlots(model, slots)
@@ -290,7 +291,7 @@ def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize:
     Args:
         dtype: of the parameters. device: of the model. quantize: as for `Engine`.
     """
-    if not isinstance(config, GPTConfig) or config.labels or turns_by_length(config):
+    if not isinstance(config, GPTConfig) or config.labels or changes_angles(config):
         return 0
     if torch.device(device).type != "cpu" or dtype not in (torch.float32, torch.float64):
         return 0

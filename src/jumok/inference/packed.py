@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import GPTConfig
+from jumok.config.features import changes_angles
 from jumok.inference.matrices import Matrices, Quantization
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
@@ -40,25 +40,17 @@ def can_pack(model: GPT) -> bool:
     """Whether a `PackedGPT` can replace this model: a plain GPT in float32 or float64 on a CPU, without hooks.
 
     A part of another class may compute anything, so a model that has one runs itself. A model for which
-    `turns_by_length` is true keeps no keys.
+    `changes_angles` is true keeps no keys.
     """
     weight = model.token_embedding.weight
     return (
         type(model) is GPT
-        and not turns_by_length(model.config)
+        and not changes_angles(model.config)
         and is_plain(model)
         and weight.dtype in (torch.float32, torch.float64)
         and all(p.device.type == "cpu" and p.dtype == weight.dtype for p in model.parameters())
         and not any(hooks_of(model))
     )
-
-
-def turns_by_length(config: GPTConfig) -> bool:
-    """Whether positions are rotated by other angles in longer texts, so that no keys can be kept while a text grows."""
-    scaling = config.frequency_scaling
-    if scaling is None or scaling.kind != "longrope" or scaling.original_context is None:
-        return False
-    return config.context_length > scaling.original_context
 
 
 def is_plain(model: GPT) -> bool:

@@ -15,6 +15,7 @@ from jumok.config import (
     ModelConfig,
     RungConfig,
     count_cached,
+    features,
 )
 from jumok.memory import free_memory
 from jumok.models.bert import BERT
@@ -32,30 +33,19 @@ MODELS: dict[type[ModelConfig], type[Any]] = {
     BERTConfig: BERT,
     EncoderDecoderConfig: EncoderDecoder,
 }
-KINDS: dict[str, type[ModelConfig]] = {  # by the "type" in config.json
-    "gpt": GPTConfig,
-    "gpt_variant": GPTVariantConfig,
-    "rung": RungConfig,
-    "bert": BERTConfig,
-    "encoder_decoder": EncoderDecoderConfig,
-}
 
 
 __all__ = [
-    "KINDS",
     "MODELS",
     "Model",
     "ModelConfig",
     "build",
     "build_blank",
-    "kind_name",
-    "kind_of",
     "most_texts",
     "require_room",
     "require_room_to_write",
     "require_stored",
     "task_of",
-    "task_of_config",
 ]
 
 
@@ -90,25 +80,6 @@ def most_texts(model: Model) -> int:
     return sys.maxsize if free is None else max(1, free // max(1, one * weight.itemsize))
 
 
-def kind_of(config: ModelConfig) -> str:
-    """Return the "type" of a configuration in config.json."""
-    return kind_name(type(config))
-
-
-def kind_name(kind: type[ModelConfig]) -> str:
-    """Return the "type" of a class of configurations in config.json."""
-    return next(name for name, known in KINDS.items() if known is kind)
-
-
 def task_of(model: Model) -> str:
     """Return the task of a model: lm, mlm, classify or seq2seq."""
-    return task_of_config(model.config)
-
-
-def task_of_config(config: ModelConfig) -> str:
-    """Return the task of the models that a configuration describes."""
-    if isinstance(config, EncoderDecoderConfig):
-        return "seq2seq"
-    if getattr(config, "labels", ()):
-        return "classify"
-    return "mlm" if isinstance(config, BERTConfig) else "lm"
+    return features.task_of(model.config)

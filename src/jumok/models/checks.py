@@ -32,6 +32,15 @@ def require_tokenizer(model: Model) -> Tokenizer:
     return tokenizer
 
 
+def require_finite_parameters(model: Model) -> None:
+    """Raise JumokError unless all parameters are finite."""
+    if not all(bool(one.isfinite().all()) for one in model.parameters()):
+        raise JumokError(
+            "the parameters of this model are not finite: they are damaged, or its training diverged. Train again "
+            "with a lower learning rate, or load an earlier copy."
+        )
+
+
 def not_finite() -> JumokError:
     """Return the error for logits that are not finite."""
     return JumokError(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
+from jumok.config.features import KINDS, kind_of
 from jumok.errors import ConfigError, RunError
 from jumok.files import parse_json
-from jumok.models import KINDS, kind_of
 from jumok.tokenizers import Tokenizer
 from jumok.version import __version__
 

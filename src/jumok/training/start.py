@@ -16,11 +16,12 @@ import torch
 
 from jumok import config as configuration
 from jumok.config import ModelConfig, TrainConfig
+from jumok.config.features import kind_name
 from jumok.data.shards import has_shards
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, EncoderLost
 from jumok.messages import tr
-from jumok.models import Model, build, kind_name
+from jumok.models import Model, build
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_to_train
 from jumok.nn.attention import train_attention_by

@@ -27,12 +27,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, RungConfig, to_dict
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, to_dict
+from jumok.config.features import PAGE, kind_of, require
 from jumok.errors import ViewError
 from jumok.inference.sampling import Sampling
 from jumok.messages import tr
-from jumok.models import Model, build_blank, kind_of, task_of
-from jumok.models.checks import require_tokenizer
+from jumok.models import Model, build_blank, task_of
+from jumok.models.checks import require_finite_parameters, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
@@ -67,8 +68,8 @@ class ModelPage(HTMLFile):
 
     Raises:
         TokenizerError: the model has no tokenizer.
-        ViewError: the model cannot be in a page: it is too large, a model of the ladder or a variant, its parameters
-            are not finite, or its tokenizer is one that pages do not read (`jumok.view.page_tokenizer`).
+        JumokError: the model cannot be in a page: pages do not compute it (`jumok.config.features`), it is too large,
+            its parameters are not finite, or its tokenizer is one that pages do not read (`jumok.view.page_tokenizer`).
     """
 
     def __init__(
@@ -155,31 +156,8 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _require_possible(model: Model, exact: bool) -> None:
-    """Raise ViewError for a model that cannot be in a page."""
-    if isinstance(model.config, RungConfig):
-        raise ViewError(
-            "this is a model of the ladder, which lacks parts of a GPT; a page shows a whole GPT, a BERT or an "
-            "encoder-decoder. To look at it: `jumok view`."
-        )
-    if isinstance(model.config, BERTConfig) and model.config.family != "bert":
-        raise ViewError(
-            "this is a BERT of the family {family!r}, and a page can only hold one of the family 'bert'. To look at "
-            "it: `jumok view`.",
-            family=model.config.family,
-        )
-    if isinstance(model.config, GPTVariantConfig):
-        raise ViewError(
-            "this is a {architecture} model, and a page computes only GPTs of the families modern and classic, BERT "
-            "and encoder-decoders. To share it, use `jumok convert --to hf`; to look at it, `jumok view`.",
-            architecture=model.config.architecture,
-        )
-    rules = getattr(model.config, "generation", None)
-    if rules is not None:
-        raise ViewError(
-            "this model has rules about what it generates, {rules}, and a page has none. To share it, use "
-            "`jumok convert --to hf`; to look at it, `jumok view`.",
-            rules=", ".join(name for name, value in to_dict(rules).items() if value),
-        )
+    """Raise JumokError for a model that cannot be in a page."""
+    require(model.config, PAGE)
     numbers = sum({id(one): one.numel() for one in model.state_dict(keep_vars=True).values()}.values())
     size = numbers * BASE64
     if (2 if exact else 1) * size > LARGEST_PAGE:
@@ -191,11 +169,7 @@ def _require_possible(model: Model, exact: bool) -> None:
             most=LARGEST_PAGE / 1e6,
             other=other if size <= LARGEST_PAGE else "",
         )
-    if not all(bool(one.isfinite().all()) for one in model.parameters()):
-        raise ViewError(
-            "the parameters of this model are not finite: they are damaged, or its training diverged. Train again "
-            "with a lower learning rate, or load an earlier copy."
-        )
+    require_finite_parameters(model)
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------

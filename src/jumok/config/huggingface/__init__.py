@@ -19,14 +19,13 @@ from __future__ import annotations
 from jumok.config.huggingface._decoders import DECODERS
 from jumok.config.huggingface._encoders import ENCODERS
 from jumok.config.huggingface._reading import architecture, our_config, read_json, read_stock
-from jumok.config.huggingface._writing import pooling_obstacle, stock_class, their_config, their_generation_config
+from jumok.config.huggingface._writing import stock_class, their_config, their_generation_config
 
 __all__ = [
     "DECODERS",
     "ENCODERS",
     "architecture",
     "our_config",
-    "pooling_obstacle",
     "read_json",
     "read_stock",
     "stock_class",

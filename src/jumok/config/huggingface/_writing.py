@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig, to_dict
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, to_dict
+from jumok.config.features import TRANSFORMERS, architecture_of, require
 from jumok.config.huggingface._decoders import DECODERS, decoder_config
 from jumok.config.huggingface._encoders import ENCODERS, encoder_class, to_encoder
 from jumok.config.huggingface._names import CLASSIFIER, ENCODER_DECODER, GPT2, IDS
 from jumok.config.huggingface._settings import named_classes, theirs
-from jumok.errors import JumokError
-from jumok.messages import tr
 
 
 def stock_class(config: ModelConfig) -> str:
@@ -20,45 +19,16 @@ def stock_class(config: ModelConfig) -> str:
     Raises:
         JumokError: there is none.
     """
+    require(config, TRANSFORMERS)
     if isinstance(config, BERTConfig):
-        _refuse_pooling(config)
         return encoder_class(config)
     if isinstance(config, EncoderDecoderConfig):
         return "MarianMTModel" if config.family == "original" else "BartForConditionalGeneration"
-    if isinstance(config, GPTVariantConfig):
-        _refuse_pooling(config)
-        return config.architecture + (CLASSIFIER if config.labels else "ForCausalLM")
-    if type(config) is GPTConfig:
-        _refuse_pooling(config)
-        if config.labels:
-            return ("GPT2" if config.family == "classic" else "Qwen3") + CLASSIFIER
-        return "GPT2LMHeadModel" if config.family == "classic" else "Qwen3ForCausalLM"
-    raise JumokError(
-        "this is a model of the ladder, a GPT with components removed, and transformers has no class for it; train a "
-        "full GPT with `jumok train` to export it to transformers."
-    )
-
-
-def pooling_obstacle(config: GPTConfig | BERTConfig) -> str | None:
-    """Return why the pooling of a model prevents its export, and a remedy; None if it does not."""
-    if isinstance(config, BERTConfig):
-        pools, stock = config.head in ("pooler", "classify"), "first"
-    else:
-        pools, stock = bool(config.labels), "last"
-    if not pools or config.pooling == stock:
-        return None
-    return tr(
-        "pooling={pooling!r} is in no stock class, so `jumok convert --to hf` cannot export this model to "
-        "transformers; train a model for export with {--pooling {stock}}.",
-        pooling=config.pooling,
-        stock=stock,
-    )
-
-
-def _refuse_pooling(config: GPTConfig | BERTConfig) -> None:
-    obstacle = pooling_obstacle(config)
-    if obstacle is not None:
-        raise JumokError("{obstacle}", obstacle=obstacle)
+    assert isinstance(config, GPTConfig)
+    name = architecture_of(config)
+    if config.labels:
+        return f"{name}{CLASSIFIER}"
+    return "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
 
 
 def their_config(config: ModelConfig) -> dict[str, Any]:
@@ -130,12 +100,6 @@ def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:
 
 
 def _to_marian(config: EncoderDecoderConfig) -> dict[str, Any]:
-    if config.decoder_start_id is None:
-        raise JumokError(
-            "MarianMTModel, the stock class of the Transformer of 2017, needs the id that its "
-            "decoder begins with, and this model has decoder_start_id=None; give its configuration "
-            "the id that it was trained with."
-        )
     return {
         **_to_bart(config),
         "model_type": "marian",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.config.features import NATIVE, implements
 from jumok.inference.matrices import PANEL, fingerprint, same
 from jumok.inference.packed import can_pack
 from jumok.models.gpt import GPT
@@ -65,7 +66,9 @@ _PACKED: WeakKeyDictionary[GPT, dict[Kind, NativeModel]] = WeakKeyDictionary()
 
 def can_run(model: GPT) -> bool:
     """Whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
-    if not can_pack(model) or model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
+    if not can_pack(model) or not implements(model.config, NATIVE):
+        return False
+    if model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
         return False
     forms = {_form(block) for block in model.blocks}
     return len(forms) == 1 and None not in forms.pop()

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from jumok.config import GPTConfig
-from jumok.errors import JumokError
+from jumok.config.features import wider_heads
 from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, merged, numbered, same
 
 FUSED = "q, k and v"
@@ -198,19 +198,8 @@ def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tens
     product. GPT-2 divides the scores by the root of the new head width; q is multiplied by the root of the ratio of the
     widths to compensate. If n_embd is not divisible by n_head, heads of zeros are added. The logits are equal up to
     rounding.
-
-    Raises:
-        JumokError: n_head * head_dim is greater than n_embd.
     """
-    heads = next((h for h in range(config.n_head, config.n_embd // config.head_dim + 1) if config.n_embd % h == 0), 0)
-    if not heads:
-        raise JumokError(
-            "GPT2LMHeadModel cannot express this model: n_head={n_head} heads of head_dim={head_dim} "
-            "do not fit into n_embd={n_embd} there. Train with n_head * head_dim of at most n_embd.",
-            n_head=config.n_head,
-            head_dim=config.head_dim,
-            n_embd=config.n_embd,
-        )
+    heads = wider_heads(config)
     width = config.n_embd // heads
     if (heads, width) == (config.n_head, config.head_dim):
         return config, parameters

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from jumok.config import RungConfig
-from jumok.errors import JumokError, RunError
+from jumok.config.features import ONNX, kind_of, require
+from jumok.errors import RunError
 from jumok.files import atomic_path, space, write_atomic
 from jumok.interop.huggingface.tokenizer import tokenizer_json
 from jumok.interop.onnx import beside
 from jumok.interop.onnx.graph import Graph
 from jumok.interop.onnx.models import bert, language_model, text_classifier
-from jumok.models import Model, kind_of
+from jumok.models import Model
 from jumok.models.bert import BERT
-from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 
 FLOAT32 = 4  # bytes
@@ -35,7 +34,7 @@ class Written:
 def write(model: Model, path: str | os.PathLike[str], *, largest_file: int) -> Written:
     """Write a model; see `jumok.interop.onnx.to_onnx`."""
     target = Path(path)
-    _require_possible(model)
+    require(model.config, ONNX)
     size = FLOAT32 * sum(parameter.numel() for parameter in model.parameters())  # a shared one once
     data_path, tokenizer_path = beside(target)
     paths = [target]
@@ -60,19 +59,6 @@ def write(model: Model, path: str | os.PathLike[str], *, largest_file: int) -> W
         room = space(target, needed=size)
         reason = error.strerror or error
         raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
-
-
-def _require_possible(model: Model) -> None:
-    if isinstance(model, EncoderDecoder):
-        raise JumokError(
-            "an encoder-decoder writes with two networks and two caches, which jumok does not write as ONNX; export it "
-            "with {--to hf}, and convert that folder with the package optimum-onnx."
-        )
-    if isinstance(model.config, RungConfig):
-        raise JumokError(
-            "this is a model of the ladder, a GPT with components removed, which jumok does not write as ONNX; train a "
-            "full GPT with `jumok train`."
-        )
 
 
 def _add(graph: Graph, model: Model) -> None:

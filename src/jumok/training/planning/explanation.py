@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from jumok.config import count_parameters
+from jumok.config.features import kind_of
 from jumok.device import processor_name
-from jumok.models import kind_of
 from jumok.training.planning.plan import KEPT_SPEED, Choice, Plan, measured, memory_of, speedup
 from jumok.training.tasks import Task
 

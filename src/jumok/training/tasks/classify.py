@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, ModelConfig, TrainConfig
-from jumok.config.huggingface import pooling_obstacle
+from jumok.config.features import TRANSFORMERS, obstacle
 from jumok.data.batches import LengthBatches
 from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import MULTIPLE, evenly_spread
@@ -191,8 +191,8 @@ class Classification(TableTask[Any]):
             )
         if len(set(self.val.truth.tolist())) == 1:
             found.append(tr("All held-out rows have the same label, so the figures mean little; shuffle the rows."))
-        if obstacle := pooling_obstacle(self.model):
-            found.append(obstacle)  # now, and not when all the work is done
+        if pooling := obstacle(self.model, TRANSFORMERS):
+            found.append(pooling)  # now, and not when all the work is done
         return tuple(found)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
