@@ -13,8 +13,8 @@ import torch
 
 from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig
 from jumok.course.drawings import ARCHITECTURES, architecture, draw_architecture
-from jumok.course.drawings.diagram import LABEL, NOTE, Box, Kind, Language, said, text_width
-from jumok.course.words import LANGUAGES
+from jumok.course.drawings.diagram import LABEL, NOTE, Box, Kind, said, text_width
+from jumok.course.words import LANGUAGES, Language
 from jumok.errors import ConfigError
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -101,7 +101,7 @@ def test_every_part_can_be_highlighted(name: str) -> None:
 
 
 def test_notes_stand_beside_their_parts() -> None:
-    root = ET.fromstring(architecture("map", "en", notes={"residual": "17", "gpt": "24", "mask": ("7번", "No. 7")}))
+    root = ET.fromstring(architecture("map", "en", notes={"residual": "17", "gpt": "24", "mask": "No. 7"}))
     assert {"17", "24", "No. 7"} <= {text.text for text in root.iter(f"{SVG}text")}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from jumok.course.drawings import attention, models
-from jumok.course.drawings.diagram import Diagram, Language, Words
+from jumok.course.drawings.diagram import Diagram
+from jumok.course.words import Language
 from jumok.errors import ConfigError
 from jumok.files import write_atomic
 from jumok.messages import did_you_mean
@@ -30,7 +31,7 @@ def draw_architecture(
     language: Language = "ko",
     highlight: Collection[str] = (),
     *,
-    notes: Mapping[str, Words] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> None:
     """Write a drawing as an SVG file.
 
@@ -48,7 +49,7 @@ def draw_architecture(
 
 
 def architecture(
-    name: str, language: Language = "ko", highlight: Collection[str] = (), *, notes: Mapping[str, Words] | None = None
+    name: str, language: Language = "ko", highlight: Collection[str] = (), *, notes: Mapping[str, str] | None = None
 ) -> str:
     """A drawing as SVG text. Arguments and errors as for `draw_architecture`."""
     if name not in ARCHITECTURES:

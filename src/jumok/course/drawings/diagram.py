@@ -10,10 +10,12 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Literal
 
-Words = str | tuple[str, str]  # the same in both languages, or (Korean, English)
-Language = Literal["ko", "en"]
+from jumok.course.words import Language, read_toml, words_in
+
+TEXTS = Path(__file__).parent / "texts.toml"
 Kind = Literal["plain", "learned", "dropout"]
 Point = tuple[float, float]
 
@@ -23,10 +25,10 @@ NARROW = 200  # the width below which the text of a box is centred
 LABEL, NOTE = 15, 13  # sizes of letters
 
 _CLASS: Mapping[Kind, str] = {"plain": "b", "learned": "k", "dropout": "o"}
-_LEGEND: Sequence[tuple[Kind, Words]] = (
-    ("learned", ("학습하는 파라미터가 있음", "has learned parameters")),
-    ("plain", ("파라미터가 없음", "no parameters")),
-    ("dropout", ("드롭아웃(학습할 때만)", "dropout (in training only)")),
+_LEGEND: Sequence[tuple[Kind, str]] = (
+    ("learned", "has learned parameters"),
+    ("plain", "no parameters"),
+    ("dropout", "dropout (in training only)"),
 )
 _SANS = (
     'system-ui,-apple-system,"Segoe UI","Apple SD Gothic Neo","Malgun Gothic","Noto Sans KR","Noto Sans CJK KR",'
@@ -51,9 +53,9 @@ text{{font:{LABEL}px {_SANS};fill:#1c2330}}
 .y{{fill:#5f8ff0;stroke:#141922}}.z{{fill:#2a3140;stroke:#141922}}.r{{fill:#141922}}}}"""
 
 
-def said(words: Words, language: Language) -> str:
-    """The text in one language."""
-    return words if isinstance(words, str) else words[language == "en"]
+def said(label: str, language: Language) -> str:
+    """Return a label in one language. Labels without an entry in texts.toml are the same in both."""
+    return str(read_toml(TEXTS)["label"].get(label, label)) if language == "ko" else label
 
 
 def text_width(text: str, size: float = LABEL, *, mono: bool = False) -> float:
@@ -76,9 +78,9 @@ class Box:
     y: float
     width: float
     height: float
-    label: Words
+    label: str
     shape: str = ""
-    under: Words = ""
+    under: str = ""
     kind: Kind = "plain"
     part: str = ""
 
@@ -165,16 +167,15 @@ class Diagram:
     """Boxes, sums, arrows, frames and texts on one background.
 
     Args:
-        title: what it shows; the name of the picture for a screen reader.
-        description: a sentence for a screen reader.
+        name: of the drawing; texts.toml has its title and description, which a screen reader reads.
         width: of the picture.
         notes_at: where the notes of `svg` begin, from the left.
     """
 
-    def __init__(self, title: Words, description: Words, width: float = WIDTH, notes_at: float = 0) -> None:
-        self.title, self.description, self.width, self.notes_at = title, description, width, notes_at
+    def __init__(self, name: str, width: float = WIDTH, notes_at: float = 0) -> None:
+        self.about, self.width, self.notes_at = words_in(TEXTS, name), width, notes_at
         self.boxes: list[Box] = []
-        self.texts: list[tuple[Point, Words, str, str]] = []
+        self.texts: list[tuple[Point, str, str, str]] = []
         self._sums: list[Plus] = []
         self._frames: list[Frame] = []
         self._swatches: list[str] = []
@@ -187,10 +188,10 @@ class Diagram:
         x: float,
         y: float,
         width: float,
-        label: Words,
+        label: str,
         shape: str = "",
         *,
-        under: Words = "",
+        under: str = "",
         kind: Kind = "plain",
         part: str = "",
         height: float = ROW,
@@ -217,14 +218,14 @@ class Diagram:
         """Add a line without a head."""
         self._lines.append(("l e" if dotted else "l", _path(points)))
 
-    def frame(self, x: float, y: float, width: float, height: float, part: str = "", label: Words = "") -> None:
+    def frame(self, x: float, y: float, width: float, height: float, part: str = "", label: str = "") -> None:
         """Add a dashed frame around what belongs together, with a label in its upper left corner."""
         self._frames.append(Frame(x, y, width, height, part))
         if label:
             self.text(x + 10, y + 18, label)
         self._reach(y + height)
 
-    def text(self, x: float, y: float, words: Words, style: str = "n", anchor: str = "start") -> None:
+    def text(self, x: float, y: float, words: str, style: str = "n", anchor: str = "start") -> None:
         """Add a text. style: n a note, t a title, s a shape. anchor: start, middle or end, as in SVG."""
         self.texts.append(((x, y), words, style, anchor))
         self._reach(y + 4)
@@ -247,7 +248,7 @@ class Diagram:
                 self._swatches.append(f'<rect class="{_CLASS[kind]}" {_area(20, y, 22, 16)} rx="4"/>')
                 self.text(52, y + 13, words)
 
-    def svg(self, language: Language, highlight: Collection[str] = (), notes: Mapping[str, Words] | None = None) -> str:
+    def svg(self, language: Language, highlight: Collection[str] = (), notes: Mapping[str, str] | None = None) -> str:
         """The picture as SVG text.
 
         Args:
@@ -279,8 +280,8 @@ class Diagram:
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" {head} role="img" aria-labelledby="t d">',
-                f'<title id="t">{escape(said(self.title, language))}</title>'
-                f'<desc id="d">{escape(said(self.description, language))}</desc>',
+                f'<title id="t">{escape(self.about["title"].said(language))}</title>'
+                f'<desc id="d">{escape(self.about["description"].said(language))}</desc>',
                 f"<style>\n{_STYLE}\n</style>",
                 '<defs><marker id="h" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
                 'orient="auto"><path class="h" d="M0 0 8 4 0 8z"/></marker></defs>',
