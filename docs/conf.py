@@ -19,7 +19,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import rst
 
 from jumok.course.pages.chapter import chapters, ladder_page
-from jumok.course.pages.chapter_page import PIECES
+from jumok.course.pages.html import PIECES
 from jumok.course.pages.notebook import write_notebook
 from jumok.course.pages.wheel import addresses, is_published, wheel_name
 from jumok.view.bundle import script

@@ -11,7 +11,7 @@ from conftest import Jumok
 from jumok.course.pages import chapter as lessons
 from jumok.course.pages.chapter import Chapter, Code, Picture, Prose, Question, offline
 from jumok.course.pages.deck import deck, first_sentence
-from jumok.course.pages.markup import blocks
+from jumok.course.pages.html import blocks
 from jumok.course.words import LANGUAGES, Language
 
 

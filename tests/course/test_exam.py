@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from conftest import Jumok
 from jumok import GPT, GPTConfig
-from jumok.course.exam.drawn import exact
-from jumok.course.exam.kinds import KINDS
+from jumok.course.exam.questions import KINDS, exact
 from jumok.course.exam.sheets import QUESTIONS, make_exam, read_names, write_exam
 from jumok.course.words import LANGUAGES
 from jumok.errors import ConfigError, LessonError, TextError
@@ -156,12 +155,12 @@ def merges(counts: dict[str, int]) -> list[tuple[str, str]]:
 
 AGAIN: dict[str, Callable[..., Any]] = {
     "average": average,
-    "dot_product": lambda q, k: [dot(q, key) for key in k],
+    "dot_products": lambda q, k: [dot(q, key) for key in k],
     "softmax": shares,
     "softmax_gradient": gradient,
     "weighted_sum": weighted,
     "scaled_scores": scaled,
-    "causal_mask": mask,
+    "causal_row": mask,
     "masked_weights": causal,
     "shapes": shapes,
     "masked_mean": lambda x, length: mean(x[:length]),

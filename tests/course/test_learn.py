@@ -46,8 +46,7 @@ from jumok.course.pages.chapter import (
     ladder_page,
     offline,
 )
-from jumok.course.pages.chapter_page import ChapterPage
-from jumok.course.pages.markup import IMAGES
+from jumok.course.pages.html import IMAGES, ChapterPage
 from jumok.course.pages.notebook import notebook, write_notebook
 from jumok.course.pages.terminal import render, render_list
 from jumok.course.practice.catalogue import exercises

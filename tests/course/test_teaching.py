@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok.course.exam.kinds import KINDS
+from jumok.course.exam.questions import KINDS
 from jumok.course.exam.sheets import QUESTIONS
 from jumok.course.pages.chapter import chapters
 from jumok.course.practice.catalogue import exercises

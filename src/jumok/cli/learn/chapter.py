@@ -130,7 +130,7 @@ def _write(chapter: Chapter, path: Path, force: bool, as_json: bool, quiet: bool
 
 def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:
     """Open the page of a chapter in a browser."""
-    from jumok.course.pages.chapter_page import ChapterPage
+    from jumok.course.pages.html import ChapterPage
 
     path = ChapterPage(chapter).show()
     say(tr("Opened {path}.", path=path), quiet=quiet)

@@ -35,9 +35,8 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
     Paragraphs are shortened; their full text is in the speaker notes. The answer to a question is on the slide after
     it.
     """
-    from jumok.course.pages.chapter import chapter
+    from jumok.course.pages.chapter import chapter, write_new
     from jumok.course.pages.deck import deck
-    from jumok.course.pages.new_files import write_new
 
     found = chapter(lesson, language or users_language())
     path = out or Path(f"{found.path.stem}.md")

@@ -16,10 +16,9 @@ from random import Random
 from string import Template
 
 from jumok.config import require_range
-from jumok.course.exam.drawn import Drawn
-from jumok.course.exam.kinds import KINDS
-from jumok.course.pages.markup import html_of
-from jumok.course.words import Language, Words
+from jumok.course.exam.questions import KINDS, Drawn
+from jumok.course.pages.html import html_of
+from jumok.course.words import Language, words_in
 from jumok.errors import ConfigError, LessonError
 from jumok.files import atomic_folder
 from jumok.text import read, with_signs
@@ -28,26 +27,7 @@ QUESTIONS = 8  # on a sheet
 MOST_STUDENTS = 1_000
 ATTEMPTS = 100  # to draw numbers that no earlier student has
 
-_WORDS = {
-    "title": Words("트랜스포머 계산 문제", "Transformers: questions to compute"),
-    "name": Words("이름", "Name"),
-    "number": Words("번호", "Number"),
-    "points": Words("점수", "Points"),
-    "lead": Words(
-        "손으로 계산하고 풀이를 함께 쓰세요. 나누어떨어지지 않는 수는 분수로 씁니다.",
-        "Compute by hand and show your work. Write numbers that do not come out even as fractions.",
-    ),
-    "key": Words("정답", "Key"),
-    "key_lead": Words(
-        "시드 {seed}. 같은 버전의 jumok에서 이 시드로 시험지를 다시 만들 수 있습니다. 시드를 알면 정답을 계산할 수 "
-        "있으므로 학생에게 알려 주지 마세요.",
-        "Seed {seed}. The same version of jumok makes the same sheets from this seed. With the seed anyone can compute "
-        "the key, so do not give it to students.",
-    ),
-    "kind": Words("문제", "Question"),
-    "chapter": Words("장", "Chapter"),
-    "answer": Words("답", "Answer"),
-}
+WORDS = words_in(Path(__file__).parent / "sheets.toml")
 
 
 @dataclass(frozen=True)
@@ -121,13 +101,13 @@ def write_exam(exam: Exam, folder: Path, language: Language, *, title: str | Non
     Raises:
         LessonError: the folder exists and is not empty, or it cannot be written. Nothing is then changed.
     """
-    title = title or _WORDS["title"].said(language)
+    title = title or WORDS["title"].said(language)
     sheets, key = exam_markdown(exam, language, title), key_markdown(exam, language, title)
     files = {
         "exam.md": "\n---\n\n".join(sheets),
         "exam.html": page([html_of(sheet) for sheet in sheets], language, title),
         "key.md": key,
-        "key.html": page([html_of(key)], language, f"{title}: {_WORDS['key'].said(language)}"),
+        "key.html": page([html_of(key)], language, f"{title}: {WORDS['key'].said(language)}"),
     }
     _require_free(folder)
     try:
@@ -149,8 +129,8 @@ def exam_markdown(exam: Exam, language: Language, title: str) -> list[str]:
 
 def key_markdown(exam: Exam, language: Language, title: str) -> str:
     """The answers of all students, in a table for each."""
-    words = {key: text.said(language) for key, text in _WORDS.items()}
-    parts = [f"# {_plain(title)}: {words['key']}", _WORDS["key_lead"].said(language, seed=exam.seed)]
+    words = {key: text.said(language) for key, text in WORDS.items()}
+    parts = [f"# {_plain(title)}: {words['key']}", WORDS["key_lead"].said(language, seed=exam.seed)]
     for sheet in exam.sheets:
         lines = [f"| | {words['kind']} | {words['chapter']} | {words['answer']} |", "|---|---|---|---|"]
         for number, (kind, drawn) in enumerate(sheet.questions, 1):
@@ -168,7 +148,7 @@ def page(sections: Sequence[str], language: Language, title: str) -> str:
 
 
 def _sheet(sheet: Sheet, language: Language, title: str) -> str:
-    words: Mapping[str, str] = {key: text.said(language) for key, text in _WORDS.items()}
+    words: Mapping[str, str] = {key: text.said(language) for key, text in WORDS.items()}
     name = _plain(sheet.name) if sheet.name else "＿" * 8
     parts = [
         f"# {_plain(title)}",

@@ -36,9 +36,11 @@ from typing import Any
 from jumok.config import require_choice
 from jumok.course.words import LANGUAGES, Language
 from jumok.errors import ConfigError, LessonError
+from jumok.files import write_atomic
 from jumok.messages import closest, did_you_mean, tr
 
 FOLDER = Path(__file__).parents[1] / "chapters" / "text"  # in a checkout a link to docs/learn
+TEXTS = Path(__file__).parent / "texts.toml"  # what stands around a chapter
 
 _EXACT = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1 | doctest.DONT_ACCEPT_BLANKLINE
 _FILE = re.compile(r"(\d\d)-([a-z0-9-]+)\.md")
@@ -249,6 +251,26 @@ def offline(prose: str) -> str:
         lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
     )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
+
+
+def write_new(path: Path, content: str, *, force: bool = False) -> None:
+    """Write a new file, or replace an existing one if `force`.
+
+    Raises `LessonError` if `path` exists, because it may contain someone's work, or if it cannot be written. An
+    existing file is then unchanged.
+    """
+    if path.exists() and not force:
+        raise LessonError("{path} exists already; give another name, or {--force}.", path=path)
+    try:
+        write_atomic(path, content)
+    except FileNotFoundError:
+        raise LessonError(
+            "cannot write {path}: there is no folder {parent}. Make it first.", path=path, parent=path.parent
+        ) from None
+    except OSError as error:
+        raise LessonError(
+            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
+        ) from None
 
 
 def _run(chapter: Chapter, folder: Path) -> list[tuple[Code, str, bool]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from html import unescape
 
 from jumok.course.pages.chapter import Chapter, Code, Picture, Prose, Question, offline
-from jumok.course.pages.markup import blocks, data_url
+from jumok.course.pages.html import blocks, data_url
 
 _HEADING = re.compile(r"#+ +(?:\d+\. )?(.+)")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<! al)[.?!][*_’”\")\]]*\s+(?=[^a-z0-9\s])")

@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jumok.course.pages.chapter import Chapter, Code, Picture, Prose, Question, offline
-from jumok.course.pages.markup import encoded
-from jumok.course.pages.new_files import write_new
+from jumok.course.pages.chapter import TEXTS, Chapter, Code, Picture, Prose, Question, offline, write_new
+from jumok.course.pages.html import encoded
 from jumok.course.pages.wheel import is_published, wheel_name, write_wheel
+from jumok.course.words import words_in
 from jumok.errors import LessonError
 from jumok.version import __version__
 
@@ -30,18 +30,6 @@ for module, package in {packages}.items():
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)
         importlib.invalidate_caches()
 """
-_ABOUT = {
-    "ko": "# Colab처럼 jumok이 없는 곳에서는 이 셀이 jumok을 설치합니다.",
-    "en": "# Install jumok where it is missing, as on Colab.",
-}
-_BESIDE = {
-    "ko": "# 이 노트북과 {wheel} 파일을 함께 올리세요. Colab에서는 왼쪽 파일 탐색기에 올립니다.",
-    "en": "# Upload this notebook and the file {wheel}; on Colab, to the file browser on the left.",
-}
-_MISSING = {
-    "ko": "{wheel} 파일을 노트북 옆에 올린 다음 이 셀을 다시 실행하세요.",
-    "en": "Upload {wheel} beside this notebook, and run this cell again.",
-}
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
@@ -102,10 +90,11 @@ def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
     language, wheel = chapter.language, wheel_name()
     own = f"jumok=={__version__}" if is_published() else wheel
     packages = {"jumok": own, **{package.replace("-", "_"): package for package in chapter.packages}}
-    about = [_ABOUT[language]] if is_published() else [_ABOUT[language], _BESIDE[language].format(wheel=wheel)]
-    code = _CODE.format(packages=packages, missing=_MISSING[language].format(wheel=wheel))
+    said = words_in(TEXTS, "notebook")
+    about = ["about"] if is_published() else ["about", "beside"]
+    code = _CODE.format(packages=packages, missing=said["missing"].said(language, wheel=wheel))
     speaking = "" if language == "en" else f'\nimport jumok\n\njumok.language("{language}")\n'
-    source = "\n".join(about) + code + speaking
+    source = "\n".join(said[key].said(language, wheel=wheel) for key in about) + code + speaking
     return {
         "cell_type": "code", "id": f"{name}-000", "metadata": {}, "execution_count": None, "outputs": [],
         "source": _lines(source.strip()),

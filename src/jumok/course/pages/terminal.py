@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from jumok.course.pages.chapter import Chapter, Code, Picture, Prose, Question, offline
-from jumok.course.words import Language
+from jumok.course.pages.chapter import TEXTS, Chapter, Code, Picture, Prose, Question, offline
+from jumok.course.words import Language, read_toml, words_in
 
 WIDEST = 96  # columns; longer lines are hard to follow
 
@@ -27,30 +27,6 @@ _NUMBER = re.compile(r"\d+\. ")
 _INLINE_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # rich's default backgrounds and underlines suit only dark terminals.
 _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "bold cyan"})
-_LADDER = {  # title and question
-    "ko": ("사다리", "GPT의 부품을 하나씩 더하면 손실이 얼마나 줄어드는가?"),
-    "en": ("The ladder", "How much does each part improve the predictions for your own text?"),
-}
-_COMMANDS = {  # shown under the list
-    "ko": {
-        "jumok learn 3": "3장 읽기",
-        "jumok learn 3 --notebook 3.ipynb": "3장을 노트북으로 저장하기",
-        "jumok learn practice": "연습 파일 만들기",
-        "jumok learn script > gpt.py": "한 파일로 된 GPT 저장하기",
-        "jumok learn ladder": "사다리 설명 읽기",
-        "jumok learn ladder 소설.txt": "내 글로 사다리 학습하기",
-    },
-    "en": {
-        "jumok learn 3": "read chapter 3",
-        "jumok learn 3 --notebook 3.ipynb": "save it as a notebook",
-        "jumok learn practice": "write the files of the exercises",
-        "jumok learn script > gpt.py": "save a GPT in one file",
-        "jumok learn ladder": "read about the ladder",
-        "jumok learn ladder novel.txt": "run the ladder on your own text",
-    },
-}
-_PICTURE = {"ko": "그림", "en": "Picture"}
-_ANSWERS = {"ko": "답", "en": "Answers"}
 
 
 def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
@@ -82,12 +58,12 @@ def render_list(chapters: Sequence[Chapter], language: Language, *, width: int =
     contents = _table()
     for chapter in chapters:
         contents.add_row(str(chapter.number), _entry(chapter.title, chapter.slug, chapter.question))
-    title, question = _LADDER[language]
-    contents.add_row("↑", _entry(title, "ladder", question))
+    ladder = words_in(TEXTS, "ladder")
+    contents.add_row("↑", _entry(ladder["title"].said(language), "ladder", ladder["question"].said(language)))
     console.print(contents)
     console.print()
     commands = _table()
-    for command, meaning in _COMMANDS[language].items():
+    for command, meaning in read_toml(TEXTS)["commands"][language].items():
         commands.add_row(command, Text(meaning, style="dim"))
     console.print(commands)
     return _printed(console)
@@ -157,7 +133,7 @@ def _questions(asked: Sequence[Question], language: Language, colour: bool) -> I
     """All questions, and then all answers, so that a reader can think first."""
     for each in asked:
         yield _markdown(unescape(re.sub(r"</?code>", "`", each.question)), colour)
-    yield Text(f"\n{_ANSWERS[language]}", style="bold")
+    yield Text("\n" + words_in(TEXTS, "terminal")["answers"].said(language), style="bold")
     for each in asked:
         yield _markdown(_numbered(each), colour, style="dim")
     yield Text("")
@@ -187,7 +163,8 @@ def _pieces(part: Prose | Code | Picture, language: Language, colour: bool) -> I
                 yield Text("")
                 yield _WholeLines(_indented(part.shown.rstrip("\n"), "    │ "), style="dim")
         case Picture():
-            yield Text.assemble((f"[{_PICTURE[language]}] ", "bold"), part.title)
+            said = words_in(TEXTS, "terminal")["picture"].said(language)
+            yield Text.assemble((f"[{said}] ", "bold"), part.title)
             yield _WholeLines(f"    {part.path}", style="dim")
 
 
