@@ -101,7 +101,6 @@ def test_imports_go_down(path: Path) -> None:
 KNOWN_CIRCLES = (
     {"jumok/config/_gpt.py", "jumok/config/_variant.py"},
     {"jumok/training/sharding.py", "jumok/training/state.py"},
-    {"jumok/runs/folder.py", "jumok/runs/integrity.py"},
     {"jumok/interop/onnx/__init__.py", "jumok/interop/onnx/write.py"},
     {"fuzz.py", "fuzz_server.py", "fuzz_targets.py"},
 )

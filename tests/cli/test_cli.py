@@ -777,7 +777,7 @@ def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
     end = jumok("train", text, "--out", "my run; rm", *FLAGS)
     assert "jumok generate 'my run; rm' '무더운" in end.err
     Path("my run; rm/model.safetensors").write_bytes(b"damaged")
-    assert "`jumok doctor 'my run; rm' --repair`" in jumok("generate", "my run; rm").err
+    assert "`jumok train --resume --out 'my run; rm'`" in jumok("generate", "my run; rm").err
     Path("내 글.txt").write_text("글", encoding="utf-8")
     assert "jumok learn ladder '내 글.txt'" in jumok("learn", "내 글.txt").err
     assert shell("jumok", "generate", "runs/소설", "a'b", "c\x1b") == "jumok generate runs/소설 'a'\"'\"'b' $'c\\033'"

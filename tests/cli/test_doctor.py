@@ -33,38 +33,27 @@ def run(own_folder: Path) -> Path:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_run(run: Path, jumok: Jumok) -> None:
+def test_a_run_that_is_whole_and_one_that_is_not(run: Path, jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
     end = jumok("doctor", run)
     assert end.code == 0
     assert "model.safetensors" in end.out
-    assert "The training can go on from step 2." in end.err
+    assert "The newest whole training state is of step 2." in end.err
     found = jumok("doctor", run, "--json").json
-    assert (found["whole"], found["usable"], found["resumable"], found["repaired"]) == (True, True, 2, [])
+    assert (found["whole"], found["usable"], found["resumable"]) == (True, True, 2)
     assert {one["condition"] for one in found["findings"]} == {"ok"}
-
-
-def test_a_damaged_run_is_repaired(run: Path, jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
     (run / "model.safetensors").write_bytes(b"damaged")
     end = jumok("doctor", run)
     assert end.code == 1
-    assert "jumok doctor run --repair" in " ".join(end.out.split())
     assert "cannot be used" in end.err
-    assert jumok("generate", run, "하나").code == 1
-    end = jumok("doctor", run, "--repair", "--json")
-    assert end.code == 0
-    assert end.json["whole"]
-    assert len(end.json["repaired"]) == 2
-    assert (run / "model.safetensors.damaged").read_bytes() == b"damaged"
-    assert jumok("generate", run, "하나", "--tokens", "2").code == 0
     monkeypatch.setenv("JUMOK_LANG", "ko")
-    assert "모델을 사용할 수 있습니다." in jumok("doctor", run).err
+    assert "지금 상태로는 모델을 사용할 수 없습니다." in jumok("doctor", run).err
 
 
 def test_what_is_no_run(jumok: Jumok, own_folder: Path) -> None:
     end = jumok("doctor", own_folder)
     assert (end.code, "is no run folder" in end.err) == (1, True)
-    end = jumok("doctor", "--repair")
-    assert (end.code, "jumok doctor RUN --repair" in end.err) == (2, True)
+    end = jumok("doctor", "run", "--repair")
+    assert (end.code, "jumok train --resume --out RUN" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize("verb", READING)

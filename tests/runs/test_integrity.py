@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,14 @@ import torch
 from test_faults import die_in_child, watched
 
 import jumok
-from conftest import FIXTURES, assert_same, state_of
+from conftest import FIXTURES, state_of
 from jumok.errors import RunError
 from jumok.files import locked, sha256_of
 from jumok.models import Model
 from jumok.runs import integrity
-from jumok.runs.examine import Examination, examine
+from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
-from jumok.runs.integrity import settle, sums_in
-from jumok.runs.repair import repair
+from jumok.runs.integrity import finish_swap, sums_in
 from jumok.training.trainer import Trainer
 
 FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork, which this system has not")
@@ -45,16 +42,6 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-@pytest.fixture
-def linked(run: Path) -> Path:
-    """The same, with the hard link from the newest state to model.safetensors that a training makes."""
-    copy = state_of(run).best
-    assert copy is not None
-    copy[0].unlink()
-    os.link(run / "model.safetensors", copy[0])
-    return run
-
-
 def flip(path: Path) -> None:
     """Flip a bit of the last number of a file, in place."""
     with path.open("r+b") as file:
@@ -68,11 +55,6 @@ def sums_of(run: Path) -> tuple[str, ...]:
     return sums_in(RunFolder(run).read_config())
 
 
-def of(found: Examination, file: str) -> str:
-    """The condition of a file."""
-    return next(one.condition for one in found.findings if one.file == file)
-
-
 # --- reading ---
 
 
@@ -80,22 +62,18 @@ def test_a_flipped_bit_is_noticed(run: Path) -> None:
     """A flipped bit in model.safetensors loaded without a word, and the model computed something else."""
     jumok.load(run)
     flip(run / "model.safetensors")
-    with pytest.raises(RunError, match=r"model\.safetensors is damaged: it changed .*jumok doctor .* --repair"):
+    with pytest.raises(RunError, match=r"model\.safetensors is damaged: it changed"):
         jumok.load(run)
     assert isinstance(jumok.load(run, verify=False), torch.nn.Module)
 
 
-def test_the_remedy_is_one_that_can_work(linked: Path) -> None:
-    """Without a copy in a state, --repair could do nothing."""
-    flip(linked / "model.safetensors")
-    for state in (linked / "state").glob("step-*"):
-        (state / "numbers.json").write_text("{}", encoding="utf-8")
-        (state / "best.safetensors").unlink()
-    with pytest.raises(RunError, match="jumok train --resume"):
-        jumok.load(linked)
-    shutil.rmtree(linked / "state")
+def test_the_remedy_is_one_that_can_work(run: Path) -> None:
+    flip(run / "model.safetensors")
+    with pytest.raises(RunError, match=r"changed after .* `jumok train --resume --out"):
+        jumok.load(run)
+    shutil.rmtree(run / "state")
     with pytest.raises(RunError, match=r"Restore the file from a copy.*--no-verify"):
-        jumok.load(linked)
+        jumok.load(run)
 
 
 def test_a_run_without_a_sum_loads_as_before() -> None:
@@ -172,7 +150,7 @@ def test_no_fault_makes_a_run_that_is_refused(run: Path, tmp_path: Path, recorde
         jumok.load(victim)
         accepted, there = sums_of(victim), sha256_of(victim / "model.safetensors")
         seen.add((accepted, there))
-        settle(RunFolder(victim))
+        finish_swap(victim)
         assert sums_of(victim) == ((there,) if accepted else ())
     assert seen >= {((old,) if recorded else (), old), ((last, old), old), ((last, old), last)}
 
@@ -180,96 +158,38 @@ def test_no_fault_makes_a_run_that_is_refused(run: Path, tmp_path: Path, recorde
 def test_the_first_parameters_that_a_kill_kept_away(run: Path) -> None:
     """Their sum was in config.json, and the file was not."""
     (run / "model.safetensors").unlink()
-    settle(RunFolder(run))
+    finish_swap(run)
     assert sums_of(run) == ()
 
 
-# --- repair ---
+# --- what resuming restores ---
 
 
-def test_repair_takes_the_copy_of_a_state(run: Path) -> None:
+def test_resuming_takes_the_copy_of_a_state(run: Path) -> None:
+    """A finished run whose parameters changed gets them back from the copy in its last state."""
     whole = (run / "model.safetensors").read_bytes()
     flip(run / "model.safetensors")
-    damaged = (run / "model.safetensors").read_bytes()
-    assert of(examine(run), "model.safetensors") == "damaged"
-    done = repair(run)
-    assert any("best.safetensors" in sentence for sentence in done)
+    with Trainer.resume(run, device="cpu") as trainer:
+        list(trainer.run())
     assert (run / "model.safetensors").read_bytes() == whole
-    assert (run / "model.safetensors.damaged").read_bytes() == damaged
     assert examine(run).whole
-    assert repair(run) == []
+
+
+def test_resuming_when_the_copy_is_the_same_file(run: Path) -> None:
+    """The copy in a state is a hard link, so a bit that flips in place flips in both; others are chosen then."""
+    copy = state_of(run).best
+    assert copy is not None
+    copy[0].unlink()
+    os.link(run / "model.safetensors", copy[0])
+    flip(run / "model.safetensors")
+    with Trainer.resume(run, device="cpu") as trainer:
+        assert "chosen anew" in trainer.notices[0]
+        list(trainer.run())
+    assert examine(run).whole
     jumok.load(run)
 
 
-def test_repair_when_the_copy_is_the_same_file(linked: Path, finished: Path) -> None:
-    """The copy in a state is a hard link, so a bit that flips in place flips in both; the tensors are another file."""
-    flip(linked / "model.safetensors")
-    found = examine(linked)
-    assert not found.whole
-    assert not found.usable
-    repair(linked)
-    assert examine(linked).whole
-    assert_same(linked, finished)
-
-
-def test_repair_with_earlier_parameters(linked: Path) -> None:
-    """Where nothing has the best parameters, the best ones of an earlier state are better than none."""
-    flip(linked / "model.safetensors")
-    newest, older = sorted((linked / "state").glob("step-*"), reverse=True)
-    shutil.rmtree(newest)
-    (sentence,) = (one for one in repair(linked) if "earlier parameters" in one)
-    assert "step 2" in sentence
-    assert RunFolder(linked).read_config()["metrics"]["step"] == 2
-    assert (linked / "model.safetensors").read_bytes() == (older / "best.safetensors").read_bytes()
-    jumok.load(linked)
-
-
-def test_repair_that_is_not_possible_changes_nothing(linked: Path) -> None:
-    flip(linked / "model.safetensors")
-    shutil.rmtree(linked / "state")
-    before = (linked / "model.safetensors").read_bytes()
-    (sentence,) = repair(linked)
-    assert "restore it from a copy" in sentence
-    assert (linked / "model.safetensors").read_bytes() == before
-    assert not (linked / "model.safetensors.damaged").exists()
-
-
-def test_a_damaged_file_is_never_overwritten(run: Path) -> None:
-    for suffix in ("damaged", "damaged-2"):
-        flip(run / "model.safetensors")
-        repair(run)
-        assert (run / f"model.safetensors.{suffix}").is_file()
-
-
-def test_no_repair_while_it_is_trained(run: Path) -> None:
-    flip(run / "model.safetensors")
-    with locked(run / "state" / "lock"), pytest.raises(RunError, match="another process"):
-        repair(run)
-    assert examine(run).findings[2].condition == "damaged"
-
-
-@pytest.mark.long
-@FORKED
-def test_a_killed_repair_is_repaired(linked: Path, finished: Path, tmp_path: Path) -> None:
-    flip(linked / "model.safetensors")
-    victim = tmp_path / "victim"
-
-    def fresh() -> None:
-        shutil.rmtree(victim, ignore_errors=True)
-        shutil.copytree(linked, victim)
-
-    fresh()
-    with watched() as disk:
-        repair(victim)
-    for n in range(disk.count):
-        fresh()
-        die_in_child(lambda: repair(victim), n)
-        repair(victim)
-        assert examine(victim).whole, n
-        assert (victim / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
-
-
-# --- the other files ---
+# --- the doctor ---
 
 
 def cut(path: Path) -> None:
@@ -280,13 +200,8 @@ DAMAGES = {
     "config.json": lambda run: cut(run / "config.json"),
     "tokenizer.json": lambda run: (run / "tokenizer.json").unlink(),
     "model.safetensors": lambda run: (run / "model.safetensors").unlink(),
-    "state/train.npy": lambda run: cut(run / "state" / "train.npy"),
-    "state/val.npy": lambda run: (run / "state" / "val.npy").unlink(),
     "state/step-000000004": lambda run: flip(run / "state" / "step-000000004" / "tensors.safetensors"),
     "state/step-000000002": lambda run: (run / "state" / "step-000000002" / "manifest.json").unlink(),
-    "state/step-000000002/best.safetensors": lambda run: flip(run / "state/step-000000002/best.safetensors"),
-    "metrics.jsonl": lambda run: (run / "metrics.jsonl").write_bytes(b"?\n" + (run / "metrics.jsonl").read_bytes()),
-    "samples.txt": lambda run: (run / "samples.txt").write_bytes(b"\xff\xfe\xfa"),
 }
 
 
@@ -295,53 +210,14 @@ def test_each_damaged_file_is_found(run: Path, file: str) -> None:
     assert examine(run).whole
     DAMAGES[file](run)
     found = examine(run)
-    damaged = [one for one in found.findings if one.condition == "damaged"]
-    assert [one.file for one in damaged] == [file]
-    assert all(one.text and one.remedy for one in damaged)
-    assert found.usable == (file not in {"config.json", "tokenizer.json", "model.safetensors"})
-    resumable = {"config.json": None, "state/train.npy": None, "state/val.npy": None, "state/step-000000004": 2}
-    assert found.resumable == resumable.get(file, 4)
+    assert [one.file for one in found.findings if one.condition == "damaged"] == [file]
+    assert found.usable == file.startswith("state/")
+    assert found.resumable == (2 if file == "state/step-000000004" else 4)
 
 
-def test_numbers_that_are_not_finite(run: Path) -> None:
-    model = jumok.load(run)
-    next(model.parameters()).data[0, 0] = torch.nan
-    RunFolder(run).write_parameters(model)
-    (finding,) = (one for one in examine(run).findings if one.condition == "damaged")
-    assert "not finite" in finding.text
-
-
-def test_ids_that_the_model_does_not_have(run: Path) -> None:
-    path = run / "state" / "train.npy"
-    content = bytearray(path.read_bytes())
-    content[-2:] = b"\xff\xff"
-    path.write_bytes(content)
-    assert of(examine(run), "state/train.npy") == "damaged"
-
-
-def test_a_cut_last_line_is_no_damage(run: Path) -> None:
-    """A run that was killed while it wrote a line is whole: resuming removes the line, and so does --repair."""
-    lines = (run / "metrics.jsonl").read_bytes()
-    (run / "metrics.jsonl").write_bytes(lines + b'{"event": "st')
-    found = examine(run)
-    assert found.whole
-    assert of(found, "metrics.jsonl") == "note"
-    assert len(repair(run)) == 1
-    assert (run / "metrics.jsonl").read_bytes() == lines
-
-
-@pytest.fixture
-def being_trained(run: Path) -> Iterator[Path]:
+def test_a_run_that_is_being_trained(run: Path) -> None:
     with locked(run / "state" / "lock"):
-        yield run
-
-
-def test_a_run_that_is_being_trained(being_trained: Path) -> None:
-    found: list[Examination] = []
-    thread = threading.Thread(target=lambda: found.append(examine(being_trained)))
-    thread.start()
-    thread.join()
-    assert of(found[0], "state/lock") == "note"
+        assert examine(run).findings[-1].condition == "note"
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

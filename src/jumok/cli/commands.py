@@ -22,6 +22,7 @@ GONE = {
     "--adapt": message("`--adapt` is gone. `jumok train TEXT --init RUN` adapts a model to a text."),
     "--find-rate": message("`--find-rate` is gone. Leave the rates out, or compare short runs with other rates."),
     "--teacher": message("`--teacher` is gone. A longer run keeps its best parameters, and needs no second model."),
+    "--repair": message("`--repair` is gone. `jumok train --resume --out RUN` restores what the training states have."),
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }

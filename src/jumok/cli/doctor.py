@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common
 from jumok.cli.console.output import print_json, say
-from jumok.errors import ConfigError
 from jumok.messages import tr
 
 DAMAGED = 1  # the exit code if something is damaged or missing
@@ -23,57 +23,32 @@ SIGNS = {"ok": "✓", "note": "·", "damaged": "✗", "problem": "✗"}
     examples="""
     jumok doctor
     jumok doctor runs/novel
-    jumok doctor runs/novel --repair
     jumok doctor runs/novel --json
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path), required=False)
-@option("--repair", "repairs", is_flag=True, help="restore what the training states hold; keep damaged files beside it")
 @common(device=False)
-def doctor(run: Path | None, repairs: bool, as_json: bool, quiet: bool) -> None:
-    """Examine the files of a run folder, or without RUN this installation.
+def doctor(run: Path | None, as_json: bool, quiet: bool) -> None:
+    """Examine a run folder, or without RUN this installation.
 
-    Each finding says what is whole, what is not, and what to do. Nothing is changed without --repair. The exit code is
-    0 if all is whole, and 1 otherwise.
+    Of a run, the files of the model and the training states are read as when it is loaded and resumed. Nothing is
+    changed. The exit code is 0 if all is whole, and 1 otherwise.
     """
-    if run is None:
-        if repairs:
-            raise ConfigError("{--repair} restores the files of a run; name its folder: jumok doctor RUN {--repair}.")
-        whole = _installation(as_json)
-    else:
-        whole = _run(run, repairs, as_json, quiet)
-    if not whole:
+    if not (_installation(as_json) if run is None else _run(run, as_json, quiet)):
         raise click.exceptions.Exit(DAMAGED)
 
 
-def _run(path: Path, repairs: bool, as_json: bool, quiet: bool) -> bool:
+def _run(path: Path, as_json: bool, quiet: bool) -> bool:
     from jumok.runs.examine import examine
-    from jumok.runs.repair import repair
 
-    done = repair(path) if repairs else []
-    for sentence in done:
-        say(sentence, quiet=quiet)
     found = examine(path)
     if as_json:
-        findings = [
-            {"file": one.file, "condition": one.condition, "text": one.text, "remedy": one.remedy}
-            for one in found.findings
-        ]
-        print_json(
-            {
-                "run": str(path),
-                "whole": found.whole,
-                "usable": found.usable,
-                "resumable": found.resumable,
-                "repaired": done,
-                "findings": findings,
-            }
-        )
+        print_json({"run": str(path), "whole": found.whole, **asdict(found)})
         return found.whole
     _show([(one.condition, one.file, one.text, one.remedy) for one in found.findings])
     say(tr("The model can be used.") if found.usable else tr("The model cannot be used as it is."), quiet=quiet)
     if found.resumable is not None:
-        say(tr("The training can go on from step {step:,}.", step=found.resumable), quiet=quiet)
+        say(tr("The newest whole training state is of step {step:,}.", step=found.resumable), quiet=quiet)
     return found.whole
 
 

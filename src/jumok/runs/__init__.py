@@ -18,7 +18,6 @@ pickle.
     logs.py        metrics.jsonl and samples.txt: appending, truncation on resume, reading
     parameters.py  the tensors of a model by name, and model.safetensors
     integrity.py   the SHA-256 of model.safetensors: how it is replaced, and the check when it is read
-    examine.py     what is whole in a run folder
-    repair.py      what the training states can restore
+    examine.py     what loading and resuming check, for `jumok doctor`
     load.py        load and save: run folders, and Hugging Face folders
 """

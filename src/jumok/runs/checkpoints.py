@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,30 +128,6 @@ def states_in(folder: Path) -> list[Path]:
     """The folders of the training states in a folder `state/`, the newest first."""
     found = [p for p in folder.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
     return sorted(found, key=_place, reverse=True)
-
-
-def best_copies(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each whole copy of model.safetensors in the states of a folder `state/`, the newest first, and its SHA-256.
-
-    A copy may be the same file as model.safetensors, by a hard link; it is damaged then if that is.
-    """
-    for state in states_in(folder):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            recorded = parse_json((state / MANIFEST).read_text(encoding="utf-8"))[BEST_PARAMETERS]
-            if sha256_of(state / BEST_PARAMETERS) == recorded:
-                yield state / BEST_PARAMETERS, recorded
-
-
-def states_of_best(folder: Path) -> Iterator[tuple[Path, Checkpoint]]:
-    """Yield each whole state in a folder `state/` whose own parameters were the best so far, the newest first.
-
-    Its tensors "model.NAME" are those of model.safetensors at that step, in a file of their own.
-    """
-    for path in states_in(folder):
-        with suppress(*UNREADABLE):
-            state = read_state(path)
-            if state.numbers["best_step"] == state.step > 0:
-                yield path, state
 
 
 def read_state(folder: Path) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
 from jumok.config.features import KINDS, kind_of
 from jumok.errors import ConfigError, RunError
-from jumok.files import parse_json
+from jumok.files import parse_json, write_atomic
 from jumok.tokenizers import Tokenizer
 from jumok.version import __version__
 
@@ -84,6 +85,15 @@ def parse_config(path: Path) -> dict[str, Any]:
             known=max(READ_SINCE),
         )
     return config
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write a config.json.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_atomic(path, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
 def _require_sums(config: Mapping[str, Any]) -> None:

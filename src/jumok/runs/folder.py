@@ -22,11 +22,18 @@ from jumok.interop.huggingface.folder import from_the_hub
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
-from jumok.runs.config import FORMAT_OF_PARTS, in_format, model_config_of, parse_config, require_tokenizer_of
-from jumok.runs.integrity import read_verified, replaced_parameters
+from jumok.runs.config import (
+    FORMAT_OF_PARTS,
+    in_format,
+    model_config_of,
+    parse_config,
+    require_tokenizer_of,
+    write_config,
+)
+from jumok.runs.integrity import finish_swap, read_verified, replaced_parameters
 from jumok.runs.logs import Logs
 from jumok.runs.parameters import (
-    holds,
+    matches_sha256,
     numbers_in,
     parameters_of,
     restore_parameters,
@@ -195,7 +202,7 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write config.json."""
         with self.writing("config.json"):
-            write_atomic(self.path / "config.json", json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+            write_config(self.path / "config.json", config)
 
     def model_config(self) -> ModelConfig:
         """Return the configuration of the model.
@@ -250,29 +257,34 @@ class RunFolder:
             RunError: it is missing or damaged, or its tensors do not fit the model.
         """
         path = self._require("model.safetensors")
-        restore_parameters(model, read_verified(self, path, verify=verify), where=str(path))
+        restore_parameters(model, read_verified(self.path, verify=verify), where=str(path))
 
     def write_parameters(self, model: nn.Module) -> None:
         """Write model.safetensors, and its SHA-256 to config.json."""
         tensors = parameters_of(model)
-        with self.writing("model.safetensors", needed=size_of(tensors)), replaced_parameters(self) as temporary:
+        with self.writing("model.safetensors", needed=size_of(tensors)), replaced_parameters(self.path) as temporary:
             save_file(tensors, temporary)
+
+    def finish_swap(self) -> None:
+        """Finish the replacement of model.safetensors in which the run was killed; call this only inside `lock`."""
+        with self.writing("config.json"):
+            finish_swap(self.path)
 
     def has_parameters_of(self, state: Checkpoint) -> bool:
         """Return whether model.safetensors is unchanged since `state` was written.
 
         It has changed if it is damaged, or if the run was killed after it saved better parameters.
         """
-        return state.best is None or holds(self.model_file, state.best[1])
+        return state.best is None or matches_sha256(self.model_file, state.best[1])
 
     def put_back_parameters(self, state: Checkpoint) -> bool:
         """Restore model.safetensors from the copy in `state`; return False if that copy is missing or damaged."""
-        if state.best is None or not holds(*state.best):
+        if state.best is None or not matches_sha256(*state.best):
             return False
         copy, _ = state.best
         with (
             self.writing("model.safetensors", needed=copy.stat().st_size),
-            replaced_parameters(self) as temporary,
+            replaced_parameters(self.path) as temporary,
         ):
             shutil.copyfile(copy, temporary)
         return True
@@ -317,7 +329,7 @@ class RunFolder:
             self.checkpoints.write(state, self.model_file, write_parts)
         self.checkpoints.prune()
 
-    def _checkpoints(self) -> None:
+    def clear_checkpoints(self) -> None:
         """Remove the training states that an unfinished start left behind; call this only inside `lock`."""
         with self.writing(tr("the training state")):
             self.checkpoints.clear()

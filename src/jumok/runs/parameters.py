@@ -97,7 +97,7 @@ def numbers_in(path: Path) -> int:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
 
 
-def holds(path: Path, sha256: str) -> bool:
+def matches_sha256(path: Path, sha256: str) -> bool:
     """Return whether a file has this SHA-256; False if it cannot be read."""
     try:
         return sha256_of(path) == sha256

@@ -417,7 +417,7 @@ class Models:
             return False
         _require_run(run.folder)
         if not run.foreign:
-            read_verified(RunFolder(run.folder), run.folder / "model.safetensors", verify=self._settings.verify)
+            read_verified(run.folder, verify=self._settings.verify)
         with self._lock:
             if run.served.leases:
                 return False

@@ -16,7 +16,6 @@ from jumok.errors import RunError
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
-from jumok.runs.integrity import settle
 from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
 from jumok.training.distributed import World
@@ -50,7 +49,7 @@ def resume(
     with ExitStack() as held:
         held.enter_context(folder.lock())  # before anything is read that another process may be about to change
         world.require_shared(folder.path)
-        settle(folder)
+        folder.finish_swap()
         record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": world.size}
         given = given_fields(training)
         refuse_other_settings(record, given)

@@ -175,7 +175,7 @@ class Start:
             folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
                 self.world.require_shared(folder.path)
-                folder._checkpoints()
+                folder.clear_checkpoints()
                 self._report_share(size_of(material.source), 0.0)
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
