@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import signal
-import string
 import sys
 import threading
 from functools import partial
@@ -33,9 +32,8 @@ from jumok.course.ladder import results as results_module
 from jumok.course.ladder import run as ladder_module
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
-from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig
+from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.ladder.words import words
 from jumok.course.pages.chapter import Code, Picture, check, ladder_page
 from jumok.course.words import LANGUAGES, Language
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
@@ -532,36 +530,19 @@ def made_up(**figures: float) -> LadderRecord:
 
 
 @languages
-def test_both_languages_say_the_same_things(language: Language) -> None:
-    """The same keys, with the same braces in their sentences."""
-
-    def braces(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: braces(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return len(value)
-        return sorted((name, form) for _, name, form, _ in string.Formatter().parse(value) if name)
-
-    assert braces(words()[language]) == braces(words()["ko"])
-    assert set(words()[language]["reasons"]) == set(SLUGS[1:])
-    for rung in RUNGS:
-        assert rung.title.keys() == rung.adds.keys() == {"ko", "en"}
-
-
-@languages
 @pytest.mark.parametrize("slug", SLUGS[1:])
 def test_the_reason_goes_with_the_sign(language: Language, slug: str) -> None:
     """Whatever was measured, that is what is explained."""
     rung = RUNGS[SLUGS.index(slug)]
-    reasons = words()[language]["reasons"][slug]
+    helps, hurts = (rung.reason(gain).said(language) for gain in (1, -1))
     key = slug.replace("-", "_")
     said = {figure: verdict(made_up(**{key: figure}), rung, language) for figure in (2.5, 2.995, 3.005, 3.5)}
-    assert reasons["helps"] in said[2.5]
-    assert reasons["hurts"] in said[3.5]
+    assert helps in said[2.5]
+    assert hurts in said[3.5]
     for figure in (2.995, 3.005):
-        assert words()[language]["unclear"] in said[figure]
-        assert reasons["helps"] not in said[figure]
-        assert reasons["hurts"] not in said[figure]
+        assert say("unclear", language) in said[figure]
+        assert helps not in said[figure]
+        assert hurts not in said[figure]
     assert "0.500" in said[2.5]
     assert "0.500" in said[3.5]
 
@@ -582,10 +563,10 @@ def test_too_few_steps_are_no_reason(language: Language) -> None:
     record = made_up(many_heads=2.0)
     short = dataclasses.replace(record.results[3], steps=99)
     record = dataclasses.replace(record, results=(*record.results[:3], short, *record.results[4:]))
-    sentence = words()[language]["few_steps"].format(steps=99, enough=100)
+    sentence = say("few_steps", language, steps=99, enough=100)
     said = {rung.slug: verdict(record, rung, language) for rung in RUNGS}
     assert [slug for slug in SLUGS if sentence in said[slug]] == SLUGS[3:5], "nor is it one for the rung after it"
-    assert words()[language]["reasons"]["many-heads"]["helps"] not in said["many-heads"]
+    assert RUNGS[3].reason(1).said(language) not in said["many-heads"]
     first = dataclasses.replace(record.results[0], steps=2)
     assert "100" in verdict(dataclasses.replace(record, results=(first,)), RUNGS[0], language)
 
@@ -646,7 +627,7 @@ def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
     record = made_up(bigram=2.0)
     slow = tuple(dataclasses.replace(result, tokens=25_000) for result in record.results[6:])
     record = dataclasses.replace(record, results=(*record.results[:6], *slow))
-    sentence = words()[language]["behind_in_time"].format(size=1.0, share=0.25)
+    sentence = say("behind_in_time", language, size=1.0, share=0.25)
     assert [rung.slug for rung in RUNGS if sentence in verdict(record, rung, language)] == SLUGS[6:]
 
 
@@ -659,7 +640,7 @@ def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) 
     cells = [cell.strip() for cell in lines[4].split("|")[1:-1]]
     before, result = record.results[1], record.results[2]
     change = result.nats_per_char - before.nats_per_char
-    assert cells[0] == f"3 {RUNGS[2].title[language]}"
+    assert cells[0] == f"3 {RUNGS[2].title.said(language)}"
     assert cells[1:3] == [f"{result.parameters:,}", f"{result.nats_per_char:.3f}"]
     assert cells[3] == f"{'+' if change > 0 else '−'}{abs(change):.3f}"
 
@@ -677,7 +658,7 @@ def test_the_page_needs_nothing_but_a_browser(climbed: tuple[Path, list[LadderEv
     assert not re.search(r"https?:|//", without_pictures)
     for rung in RUNGS:
         assert f'<section id="{rung.slug}">' in html
-        assert rung.adds[language] in html or "'" in rung.adds[language]
+        assert rung.adds.said(language) in html or "'" in rung.adds.said(language)
     assert "jumok learn ladder tales.txt --steps-per-rung 4" in html
     assert "prefers-color-scheme: dark" in html
 
@@ -719,7 +700,7 @@ def test_the_page_writes_with_a_word_that_its_models_know(language: Language) ->
 
     assert told('\n"Alas, poor') == "jumok generate OUT/10-modern Alas"
     assert told("?! …") == "jumok generate OUT/10-modern"
-    assert "OUT" in words()[language]["write"]
+    assert "OUT" in say("write", language)
 
 
 # --- the picture ---
@@ -943,7 +924,7 @@ def test_a_terminal_of_60_columns(
     assert plain
     assert max(cell_len(line) for line in plain) <= 60
     assert any(" 2/10 · " in line for line in plain)
-    assert f"2/10 {RUNGS[1].title[language]}: " in screen
+    assert f"2/10 {RUNGS[1].title.said(language)}: " in screen
     colours = re.findall(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", screen)
     assert bool(colours) is not no_colour
 
@@ -956,7 +937,7 @@ def test_a_skipped_step_is_told(language: Language, capsys: pytest.CaptureFixtur
     )  # fmt: skip
     with LadderView(language) as view:
         view.show(step)
-        assert words()[language]["skipped"].format(step=1200) in capsys.readouterr().err
+        assert say("skipped", language, step=1200) in capsys.readouterr().err
         view.show(dataclasses.replace(step, skipped=False))
     assert capsys.readouterr().err == ""
 

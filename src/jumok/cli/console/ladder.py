@@ -9,8 +9,7 @@ from rich.text import Text as Line
 from jumok.course.ladder.report import table as table_of
 from jumok.course.ladder.results import LadderRecord
 from jumok.course.ladder.run import LadderEvent, RungFinished, RungStarted
-from jumok.course.ladder.rungs import RUNGS
-from jumok.course.ladder.words import say
+from jumok.course.ladder.rungs import RUNGS, say
 from jumok.course.words import Language
 from jumok.runs.events import Eval, Notice, Step
 from jumok.text import with_signs
@@ -61,7 +60,7 @@ class LadderView(BarView):
         self._place = f"{event.number}/{len(RUNGS)}"
         self._bar.reset(self._task)
         self._bar.update(self._task, description=self._place)
-        title, adds = event.rung.title[self._language], event.rung.adds[self._language]
+        title, adds = event.rung.title.said(self._language), event.rung.adds.said(self._language)
         self.say(f"\n{self._place} {title}: {adds}", style="bold")
         facts = [self._say("started", parameters=event.parameters)]
         if event.step:
@@ -81,7 +80,7 @@ class LadderView(BarView):
 
     def _finish(self, event: RungFinished) -> None:
         if event.earlier:
-            title = event.rung.title[self._language]
+            title = event.rung.title.said(self._language)
             figure = self._say("held_out", loss=event.result.nats_per_char)
             self.say(f"{event.number}/{len(RUNGS)} {title}: {self._say('earlier')} · {figure}")
             return

@@ -12,10 +12,9 @@ from pathlib import Path
 from string import Template
 
 from jumok.course.ladder.results import LadderRecord, RungResult, write_output
-from jumok.course.ladder.rungs import RUNGS
+from jumok.course.ladder.rungs import RUNGS, TEXTS, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.ladder.words import say, words
-from jumok.course.words import Language
+from jumok.course.words import Language, read_toml
 from jumok.messages import shell
 from jumok.view.training_pictures import draw_ladder
 
@@ -49,7 +48,7 @@ def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], li
             change = "" if before is None else signed(result.nats_per_char - before.nats_per_char)
             rows.append(
                 (
-                    f"{number} {rung.title[language]}",
+                    f"{number} {rung.title.said(language)}",
                     f"{result.parameters:,}",
                     f"{result.nats_per_char:.3f}",
                     change,
@@ -58,7 +57,7 @@ def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], li
                 )
             )
         before = result
-    return tuple(words()[language]["columns"]), rows
+    return tuple(read_toml(TEXTS)["table"][language]), rows
 
 
 def markdown_table(record: LadderRecord, language: Language) -> str:
@@ -221,8 +220,8 @@ def _rung_section(record: LadderRecord, number: int, language: Language) -> str:
     result = record.result(rung)
     figure = "" if result is None else f" <b>{result.nats_per_char:.3f}</b>"
     parts = [
-        f"<h3>{number} {escape(rung.title[language])}{figure}</h3>",
-        f"<p>{escape(rung.adds[language])}</p>",
+        f"<h3>{number} {escape(rung.title.said(language))}{figure}</h3>",
+        f"<p>{escape(rung.adds.said(language))}</p>",
     ]
     if result is not None:
         parts += [f"<p>{escape(verdict(record, rung, language))}</p>", _samples(result, language)]

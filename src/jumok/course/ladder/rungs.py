@@ -9,135 +9,66 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 from jumok.config import GPTConfig, Precision, RungConfig, TrainConfig, require_choice, require_range, require_type
-from jumok.course.words import Language
+from jumok.course.words import Language, Words, words_in
 from jumok.errors import ConfigError
 
-Words = Mapping[Language, str]
-
+TEXTS = Path(__file__).parent / "texts.toml"
 MINUTES = 1.0  # for each rung, unless steps are given
 HELD_OUT = 0.1  # share of the text, taken from its end
 PARTS = tuple({f.name for f in dataclasses.fields(RungConfig)} - {f.name for f in dataclasses.fields(GPTConfig)})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LadderRung:
     """One rung.
 
-    slug: the name in its folder. title: a few words. adds: one or two sentences about the new part.
+    slug: the name in its folder, and of its texts.
     changes: settings that change on this rung and stay changed on all later ones.
     grows: settings that have the value of `LadderConfig` on this rung and all later ones.
     whole: whether it is the production GPT, with nothing left out.
     """
 
     slug: str
-    title: Words
-    adds: Words
     changes: Mapping[str, Any] = field(default_factory=dict)
     grows: tuple[str, ...] = ()
     whole: bool = False
 
+    @property
+    def title(self) -> Words:
+        """A few words."""
+        return words_in(TEXTS, "rung", self.slug)["title"]
+
+    @property
+    def adds(self) -> Words:
+        """One or two sentences about the new part."""
+        return words_in(TEXTS, "rung", self.slug)["adds"]
+
+    def reason(self, gain: float) -> Words:
+        """Why the new part helps, if the gain is positive, or hurts."""
+        return words_in(TEXTS, "rung", self.slug)["helps" if gain > 0 else "hurts"]
+
 
 RUNGS = (
     LadderRung(
-        slug="bigram",
-        title={"ko": "바이그램", "en": "bigram"},
-        adds={
-            "ko": "바로 앞 글자 하나로 다음 글자를 예측합니다.",
-            "en": "It predicts the next character from the last one alone.",
-        },
-        changes={
+        "bigram",
+        {
             "family": "classic", "mixing": "none", "n_layer": 1, "n_head": 1, "feed_forward": False,
             "residual": False, "norm": False, "dropout": 0.0, "tie_embeddings": False,
         },
     ),
-    LadderRung(
-        slug="average",
-        title={"ko": "이전 글자의 평균", "en": "average of the past"},
-        adds={
-            "ko": "지금까지 나온 글자의 임베딩을 평균하여 다음 글자를 예측합니다.",
-            "en": "It predicts from the plain mean of all characters so far.",
-        },
-        changes={"mixing": "average"},
-    ),
-    LadderRung(
-        slug="one-head",
-        title={"ko": "헤드 하나", "en": "one head"},
-        adds={
-            "ko": "쿼리와 키로 가중치를 계산합니다. 위치 임베딩을 더하고, 값과 출력 투영도 학습합니다.",
-            "en": "Weights come from queries and keys. Positions are added; values and output projection are learned.",
-        },
-        changes={"mixing": "attention"},
-    ),
-    LadderRung(
-        slug="many-heads",
-        title={"ko": "여러 헤드", "en": "many heads"},
-        adds={
-            "ko": "같은 폭을 여러 헤드로 나누어 여러 위치를 동시에 참조합니다. 파라미터 수는 같습니다.",
-            "en": "The width is split into heads, each with its own weights. The number of parameters is the same.",
-        },
-        grows=("n_head",),
-    ),
-    LadderRung(
-        slug="feed-forward",
-        title={"ko": "피드포워드", "en": "feed-forward"},
-        adds={
-            "ko": "어텐션의 출력을 위치마다 비선형 신경망으로 변환합니다.",
-            "en": "A nonlinear network transforms the output of attention at each position.",
-        },
-        changes={"feed_forward": True},
-    ),
-    LadderRung(
-        slug="stacked",
-        title={"ko": "잔차 없이 쌓기", "en": "stack, no residuals"},
-        adds={
-            "ko": "이 블록을 여러 층 쌓습니다. 블록마다 입력을 새 값으로 바꿉니다.",
-            "en": "Several of these blocks are stacked without changes. Each block replaces its input.",
-        },
-        grows=("n_layer",),
-    ),
-    LadderRung(
-        slug="residual",
-        title={"ko": "잔차 연결", "en": "residuals"},
-        adds={
-            "ko": "입력을 바꾸지 않고 블록의 출력을 입력에 더합니다: x + f(x).",
-            "en": "A block adds to its input, x + f(x), instead of replacing it.",
-        },
-        changes={"residual": True},
-    ),
-    LadderRung(
-        slug="normalisation",
-        title={"ko": "정규화", "en": "normalisation"},
-        adds={
-            "ko": "어텐션과 피드포워드의 앞, 그리고 마지막에 LayerNorm을 적용합니다. 초깃값은 GPT-2처럼 작습니다.",
-            "en": "LayerNorm before each attention and feed-forward, and at the end. GPT-2's small initial parameters.",
-        },
-        changes={"norm": True},
-    ),
-    LadderRung(
-        slug="dropout",
-        title={"ko": "드롭아웃", "en": "dropout"},
-        adds={
-            "ko": "학습하는 동안 값을 무작위로 0으로 만듭니다. 부품을 모두 갖춘 classic GPT입니다.",
-            "en": "Random values are set to zero in training. This is the complete classic GPT.",
-        },
-        grows=("dropout",),
-        whole=True,
-    ),
-    LadderRung(
-        slug="modern",
-        title={"ko": "modern과 Muon", "en": "modern with Muon"},
-        adds={
-            "ko": "jumok의 기본 모델입니다: 회전 위치 임베딩, 이전 토큰을 참조하도록 초기화한 헤드, RMSNorm, SwiGLU, "
-            "임베딩 공유, 드롭아웃 없음, 그리고 Muon.",
-            "en": "jumok's default model: rotary positions, heads initialised to attend to preceding tokens, RMSNorm, "
-            "SwiGLU, tied embeddings, no dropout, and Muon.",
-        },
-        changes={"family": "modern", "dropout": 0.0, "tie_embeddings": True},
-        whole=True,
-    ),
+    LadderRung("average", {"mixing": "average"}),
+    LadderRung("one-head", {"mixing": "attention"}),
+    LadderRung("many-heads", grows=("n_head",)),
+    LadderRung("feed-forward", {"feed_forward": True}),
+    LadderRung("stacked", grows=("n_layer",)),
+    LadderRung("residual", {"residual": True}),
+    LadderRung("normalisation", {"norm": True}),
+    LadderRung("dropout", grows=("dropout",), whole=True),
+    LadderRung("modern", {"family": "modern", "dropout": 0.0, "tie_embeddings": True}, whole=True),
 )  # fmt: skip
 
 
@@ -227,3 +158,8 @@ class LadderConfig:
             "compile": "off",  # compiling would take most of a minute, and a different time on each rung
             "sample_tokens": 0,  # the ladder generates its samples outside the budget
         }
+
+
+def say(key: str, language: Language, **values: object) -> str:
+    """Return a text of the ladder with its braces filled in."""
+    return words_in(TEXTS, "say")[key].said(language, **values)

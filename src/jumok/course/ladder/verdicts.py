@@ -7,8 +7,7 @@ meaningful gets none.
 from __future__ import annotations
 
 from jumok.course.ladder.results import LadderRecord
-from jumok.course.ladder.rungs import RUNGS, LadderRung
-from jumok.course.ladder.words import say, words
+from jumok.course.ladder.rungs import RUNGS, LadderRung, say
 from jumok.course.words import Language
 
 CLEAR = 0.01  # nats per character; a smaller difference may be chance (an estimate)
@@ -34,7 +33,7 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
     if abs(gain) < CLEAR:
         sentences.append(say("unclear", language))
     else:
-        sentences.append(words()[language]["reasons"][rung.slug]["helps" if gain > 0 else "hurts"])
+        sentences.append(rung.reason(gain).said(language))
     share = result.tokens / before.tokens
     if share < LESS_TEXT:
         sentences.append(say("less_text", language, share=share))

@@ -29,8 +29,8 @@ def race(folders: RunFolders, name: str) -> JSON:
             {
                 "number": number,
                 "slug": rung.slug,
-                "title": dict(rung.title),
-                "adds": dict(rung.adds),
+                "title": vars(rung.title),
+                "adds": vars(rung.adds),
                 "run": f"{name}/{inside}",
                 "state": "finished" if result else _state(folder / inside, running),
                 "nats_per_char": None if result is None else result.nats_per_char,
