@@ -229,11 +229,6 @@ def test_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(numbers) == (0, 5)
 
 
-def test_native_readings_are_all_different() -> None:
-    assert len({read_native(n) for n in range(1, 100)}) == 99
-    assert len({read_native(n, before_noun=True) for n in range(1, 100)}) == 99
-
-
 # --- The stream ---------------------------------------------------------------------------------------------------
 
 
@@ -345,42 +340,6 @@ def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
     assert set(map(len, plain)) >= set(range(2, numbers.LONGEST + 1))
 
 
-def test_lengths_and_numbers_of_zeros_are_equally_frequent() -> None:
-    plain = [source for source, _ in numbers.write(20_000, kinds=["number"])]
-    values = [source.replace(",", "") for source in plain]
-    lengths = Counter(map(len, values))
-    assert [lengths[1], lengths[2]] == [10, 90]
-    assert all(lengths[n] > 1_900 for n in range(6, 13))
-    zeros = Counter(value.count("0") for value in values if len(value) == 12)
-    assert [zeros[11], zeros[12]] == [9, 0]
-    assert all(zeros[n] > 150 for n in range(10))
-    empty_groups = sum("0000" in (value[-4:], value[-8:-4], value[-12:-8]) for value in values)
-    assert empty_groups > len(values) / 10
-    grouped = sum("," in source for source in plain if len(source) > 3)
-    assert 0.48 < grouped / sum(len(source) > 3 for source in plain) < 0.52
-
-
-@pytest.mark.parametrize(("digits", "zeros"), [(2, 0), (2, 1), (3, 1), (4, 2), (4, 3), (5, 2)])
-def test_numbers_are_told_apart_by_their_zeros(digits: int, zeros: int) -> None:
-    expected = [n for n in range(10 ** (digits - 1), 10**digits) if str(n).count("0") == zeros]
-    size = 9 * numbers._ways(digits - 1, zeros)
-    assert [numbers._with_zeros(digits, zeros, index) for index in range(size)] == expected
-
-
-@pytest.mark.parametrize("kinds", [("number",), ("percent",), ("count", "fraction"), numbers.KINDS])
-def test_small_pools_get_no_more_than_their_share(kinds: tuple[str, ...]) -> None:
-    """Rounding up gave each of a hundred small pools a row: forty rows contained only round numbers."""
-    chosen = [numbers._KINDS[kind] for kind in kinds]
-    sizes = sum(pool.size for kind in chosen for pool in kind.pools)
-    for rows in (0, 1, 2, 40, 1_000, 123_456, sizes // 2, sizes - 1, sizes):
-        quotas = numbers._quotas(chosen, min(rows, sizes))
-        assert sum(quota for _, quota in quotas) == min(rows, sizes)
-        assert all(0 <= quota <= pool.size for pool, quota in quotas)
-    if kinds == numbers.KINDS:
-        counted = Counter(kind_of(source) for source, _ in numbers.write(200))
-        assert all(abs(counted[kind] - 2 * numbers._KINDS[kind].share) <= 8 for kind in kinds), counted
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 90, 366, 9702, 10**12])
 def test_shuffled_is_a_permutation_without_pattern(size: int) -> None:
     """Each number occurs once, and consecutive numbers are uncorrelated in their high and low digits."""
@@ -431,10 +390,3 @@ def test_cells_are_plain_and_fit_a_table() -> None:
 def test_invalid_arguments_are_refused_at_once(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         numbers.write(**arguments)  # type: ignore[arg-type]
-
-
-def test_a_long_stream_begins_at_once() -> None:
-    """The time before the first pair does not depend on the number of rows."""
-    stream = numbers.write(10**9, kinds=["number", "phone"])
-    sources = {next(stream)[0] for _ in range(100)}
-    assert len(sources) == 100

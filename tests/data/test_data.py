@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +50,8 @@ def test_a_batch_depends_on_its_number_alone() -> None:
     assert not torch.equal(Batches(ids, 8, 3, seed=8).batch(0)[0], first[0])
 
 
-@pytest.mark.parametrize("length", [17, 18, 31, 32, 33, 34, 48, 49, 50, 100, 1000, 1001])
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("length", [17, 32, 33, 49, 1000])
+@pytest.mark.parametrize("batch_size", [3, 64])
 def test_each_epoch_visits_each_window_once(length: int, batch_size: int) -> None:
     """The windows of an epoch are adjacent, inside the text, and each occurs once; the offset changes by epoch."""
     context = 16
@@ -67,36 +66,12 @@ def test_each_epoch_visits_each_window_once(length: int, batch_size: int) -> Non
         assert visited[-1] + context + 1 <= length
 
 
-def test_every_position_of_the_text_is_used() -> None:
-    """Over many epochs every token except the first is a target; those away from the ends about equally often.
-
-    The offset was less than a window, so up to one window at the end of the text was never used.
-    """
-    length, context = 103, 10
-    batches = Batches(np.arange(length, dtype=np.uint16), context, 1, seed=0)
-    counts: Counter[int] = Counter()
-    for number in range(400 * batches.windows):
-        counts.update(batches.batch(number)[1][0].tolist())
-    inside = [counts[token] for token in range(2 * context, length - 2 * context)]
-    assert set(counts) == set(range(1, length))
-    assert min(inside) > 0.95 * max(inside)
-
-
 def test_orders_and_shifts_differ_from_epoch_to_epoch() -> None:
     batches = Batches(np.arange(1000, dtype=np.uint16), 16, 1, seed=0)
     epochs = [tuple(starts(batches, 5 * batches.windows)[n * batches.windows :][: batches.windows]) for n in range(5)]
     assert len(set(epochs)) == 5
     assert len({min(epoch) for epoch in epochs}) > 1
     assert all(list(epoch) != sorted(epoch) for epoch in epochs)
-
-
-def test_smaller_batches_are_the_larger_ones_cut_up() -> None:
-    """Two accumulated batches of 4 contain the same windows as one batch of 8."""
-    ids = np.arange(700, dtype=np.uint16)
-    small, large = Batches(ids, 16, 4, seed=2), Batches(ids, 16, 8, seed=2)
-    for number in range(20):
-        halves = torch.cat([small.batch(2 * number)[0], small.batch(2 * number + 1)[0]])
-        assert torch.equal(halves, large.batch(number)[0])
 
 
 # --- ids on disk ---
@@ -124,31 +99,11 @@ def test_chunks_give_the_same_ids_as_the_whole_text(
     assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
 
 
-def test_one_byte_is_enough_for_few_ids(tmp_path: Path) -> None:
-    text = "바람이 불었다. " * 10
-    tokenizer = train_tokenizer(text, "char", min_count=1)
-    ids = tokenize(reader.from_string(text), tokenizer, tmp_path / "ids.npy")
-    assert ids.dtype == tokenizer.dtype
-    assert ids.itemsize == (1 if tokenizer.vocab_size <= 256 else 2)
-
-
 def test_ids_are_mapped_and_read_only(tmp_path: Path, tales: str) -> None:
     ids = tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy")
     assert isinstance(ids, np.memmap)
     assert not ids.flags.writeable
     assert load_ids(tmp_path / "ids.npy", len(ids)).tolist() == ids.tolist()
-
-
-def test_no_ids_at_all(tmp_path: Path, tales: str) -> None:
-    """An empty file cannot be mapped into memory."""
-    ids = tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy", 10, 10)
-    assert ids.shape == (0,)
-
-
-def test_stock_numpy_reads_them(tmp_path: Path, tales: str) -> None:
-    tokenizer = train_tokenizer(tales, "char")
-    tokenize(reader.from_string(tales), tokenizer, tmp_path / "ids.npy")
-    assert np.load(tmp_path / "ids.npy", allow_pickle=False).tolist() == tokenizer.encode(tales).tolist()
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,18 +136,6 @@ def test_a_wrong_number_of_ids(tmp_path: Path) -> None:
     np.save(tmp_path / "train.npy", np.arange(100, dtype=np.uint16))
     with pytest.raises(RunError, match="contains 100 ids instead of 1,000"):
         load_ids(tmp_path / "train.npy", 1000)
-
-
-def test_orders_of_epochs_are_independent() -> None:
-    """Random streams overlapped between epochs, and windows kept their neighbours (correlation 0.75)."""
-    batches = Batches(np.arange(60_000, dtype=np.uint16), 64, 1, seed=0)
-
-    def places(epoch: int) -> np.ndarray:
-        first = epoch * batches.windows
-        starts = [int(batches.batch(first + i)[0][0, 0]) // 64 for i in range(batches.windows)]
-        return np.argsort(starts)
-
-    assert abs(np.corrcoef(places(0), places(1))[0, 1]) < 0.2
 
 
 # --- rows of different lengths ---

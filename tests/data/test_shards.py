@@ -128,28 +128,6 @@ def test_slices_cross_the_ends_of_shards(three: ShardedIds) -> None:
         three[::2]
 
 
-def test_long_slices_are_read_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading through a map left all of it in the memory of the process: 4.2 GB of a text of 5 GB."""
-    whole = np.arange(1_000, dtype=np.uint16)
-    parts = []
-    for number, part in enumerate(np.split(whole, [300, 301, 640])):
-        np.save(tmp_path / f"{number}.npy", part)
-        parts.append(np.load(tmp_path / f"{number}.npy", mmap_mode="r"))
-    found = ShardedIds(parts)
-    short = found[650:700]
-    monkeypatch.setattr(shards, "LONG", 20)
-    assert not np.shares_memory(found[650:700], parts[3])
-    assert np.shares_memory(short, parts[3])
-    for start in range(0, 1_000, 37):
-        for stop in range(start, 1_001, 41):
-            assert found[start:stop].tolist() == whole[start:stop].tolist()
-
-
-def test_a_slice_inside_a_shard_is_no_copy() -> None:
-    parts = [np.arange(50), np.arange(50)]
-    assert np.shares_memory(ShardedIds(parts)[60:90], parts[1])
-
-
 def test_batches_of_shards_are_those_of_one_array(three: ShardedIds) -> None:
     sharded, whole = Batches(three, 8, 3, seed=1), Batches(np.arange(103, dtype=np.uint16), 8, 3, seed=1)
     for number in range(20):
@@ -228,11 +206,6 @@ def test_another_text_tokenizer_or_range_begins_anew(
         for path, content in kept.items():
             path.write_bytes(content)
         assert go_on(half, text, tokenizer, start) == len(text) - start
-
-
-def test_shards_of_a_longer_text_do_not_stay(half: Path, novels: str, counting: Counting) -> None:
-    assert go_on(half, novels[:9_000], counting) == 9_000
-    assert sorted(path.name for path in half.parent.iterdir()) == ["train.00000.npy", "train.index.json"]
 
 
 # --- damaged files of a run -------------------------------------------------------------------------------------------

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
 import random
 import signal
-import sys
 import threading
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from jumok.errors import ConfigError, TokenizerError
-from jumok.text.boundaries import is_settled, starts_anew
 from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
 from jumok.tokenizers import Tokenizer, _pipeline, train_tokenizer
 from tokenizers import Tokenizer as HFTokenizer
@@ -92,7 +88,7 @@ def _small(kind: str) -> dict[str, int]:
 @example(text="")
 @example(text=" ")
 @example(text="".join(DELICATE))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = trained[kind]
     ids = tokenizer.encode(text)
@@ -105,7 +101,7 @@ def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) ->
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
 @example(text="".join(DELICATE))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_stock_transformers_gives_the_same_ids_and_text(
     trained: dict[str, Tokenizer], stock: dict[str, PreTrainedTokenizerFast], kind: str, text: str
 ) -> None:
@@ -120,17 +116,6 @@ def test_stock_transformers_gives_the_same_ids_and_text(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stock_transformers_agrees_on_prose(kind: str, prose: str, tmp_path: Path) -> None:
-    text = prose[:40_000]
-    tokenizer = train_tokenizer(text[: len(text) * 3 // 4], kind, **({"vocab_size": 1000} if kind == "bpe" else {}))
-    tokenizer.save(tmp_path / "tokenizer.json")
-    stock = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    ids = tokenizer.encode(text)
-    assert stock(text)["input_ids"] == ids.tolist()
-    assert nfc(stock.decode(ids)) == tokenizer.decode(ids) == nfc(text)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_literal_special_tokens_are_text_here_and_tokens_in_stock(
     trained: dict[str, Tokenizer], stock: dict[str, PreTrainedTokenizerFast], kind: str
 ) -> None:
@@ -139,13 +124,6 @@ def test_literal_special_tokens_are_text_here_and_tokens_in_stock(
     assert trained[kind].decode([mask]) == "[MASK]"
     assert mask not in trained[kind].encode("가 [MASK] 나")
     assert mask in stock[kind]("가 [MASK] 나")["input_ids"]
-
-
-def test_special_tokens_are_never_learned_from_a_text_full_of_them() -> None:
-    """A trainer with the special token "[MASK]" would use its id for plain text if merges produce these characters."""
-    tokenizer = train_tokenizer("[MASK] [MASK]나무 <|end|> " * 50, "bpe", special_tokens=SPECIALS)
-    assert tokenizer.decode(tokenizer.encode("[MASK]<|end|>")) == "[MASK]<|end|>"
-    assert not set(tokenizer.encode("[MASK]나무 <|end|>").tolist()) & {0, 1, 2}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,7 +148,7 @@ def test_long_texts_are_cut_for_speed_without_a_trace(trained: dict[str, Tokeniz
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=chunkings())
 @example(drawn=("한", ["", "ᄒ", "", "ᅡ", "ᆫ", ""]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_chunks_may_end_anywhere(trained: dict[str, Tokenizer], kind: str, drawn: tuple[str, list[str]]) -> None:
     text, chunks = drawn
     parts = list(trained[kind].encode_chunks(chunks))
@@ -201,28 +179,13 @@ def test_chunks_are_read_as_they_are_needed(trained: dict[str, Tokenizer], kind:
     assert len(next(ids)) > 0
 
 
-@pytest.mark.long
-def test_cuts_know_every_composing_character_of_this_python() -> None:
-    """The rules for cuts are checked for all of Unicode."""
-    for point in range(sys.maxunicode + 1):
-        character = chr(point)
-        parts = unicodedata.normalize("NFD", character)
-        if starts_anew(character):
-            assert unicodedata.combining(character) == 0
-            assert starts_anew(parts[0]), f"U+{point:04X}"
-        if len(parts) > 1 and unicodedata.normalize("NFC", parts) == character:
-            before = unicodedata.normalize("NFC", parts[:-1])
-            assert not starts_anew(parts[-1]), f"U+{point:04X} ends with a joining character"
-            assert not is_settled(before[-1]), f"U+{point:04X} begins with a character that can grow"
-
-
 # --- decoding ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind: str, data: st.DataObject) -> None:
     """Also for random bytes, as from an untrained model."""
     tokenizer = trained[kind]
@@ -235,7 +198,7 @@ def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_stream_never_shows_half_a_character(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
     stream, shown = trained[kind].stream(), ""
     for token_id in trained[kind].encode(text).tolist():
@@ -354,19 +317,6 @@ def test_bpe_keeps_to_its_size_and_says_when_the_text_is_too_small() -> None:
     ) == nfc(TEXT)
 
 
-def test_text_without_blanks_is_learned_from_in_parts() -> None:
-    """The time of merges is quadratic in the length of a piece: 600,000 characters took over nine minutes."""
-    learner = _pipeline.build("bpe", {}, [], [], pieces=_pipeline.LEARNED).pre_tokenizer
-    for solid in ("漢字" * 5_000, "!?" * 5_000, "\n" * 10_000, " " * 10_000):
-        assert max(stop - start for _, (start, stop) in learner.pre_tokenize_str(solid)) <= 512
-    usual = _pipeline.build("bpe", {}, [], []).pre_tokenizer
-    assert learner.pre_tokenize_str(TEXT) == usual.pre_tokenize_str(TEXT), "ordinary text is learned as before"
-    rng = random.Random(0)
-    text = "".join(chr(rng.randrange(0x4E00, 0x9FA6)) for _ in range(3_000))
-    tokenizer = train_tokenizer(text, "bpe", vocab_size=400)
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
 def test_ctrl_c_reaches_whoever_trains_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library does not check for Ctrl-C while it learns merges, so training could not be stopped for minutes."""
     over, elsewhere = threading.Event(), []
@@ -388,11 +338,6 @@ def test_ctrl_c_reaches_whoever_trains_a_tokenizer(monkeypatch: pytest.MonkeyPat
         signal.signal(signal.SIGINT, before)
         over.set()
     assert elsewhere == [True]
-
-
-def test_dtype_is_the_smallest_that_fits() -> None:
-    assert train_tokenizer("나무", "bpe").dtype == np.uint8
-    assert train_tokenizer("나나").dtype == np.uint16
 
 
 @pytest.mark.parametrize(
@@ -449,22 +394,6 @@ def test_a_file_saved_again_by_transformers_is_still_ours(
 ) -> None:
     stock[kind].save_pretrained(tmp_path)
     assert Tokenizer.load(tmp_path / "tokenizer.json").fingerprint == trained[kind].fingerprint
-
-
-def test_a_failed_save_leaves_the_old_file(
-    trained: dict[str, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_text("old", encoding="utf-8")
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        trained["char"].save(path)
-    assert path.read_text(encoding="utf-8") == "old"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@
     novels/LICENCE.txt      title, licence and sources
     novels/files/...        the downloaded files, with their paths in the publisher's repository
 
-A download is stored as `*.part` and resumed after an interruption. It is renamed when its size and SHA-256 are correct.
-Only verified files are read.
+The files are small. Each is downloaded at once, and written when its size and SHA-256 are correct. Only verified files
+are read.
 """
 
 from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import http.client
 import io
 import json
-import os
 import time
 import urllib.error
 import urllib.request
@@ -30,13 +30,12 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
-from jumok.files import cache_folder, locked, sha256_of, sync_folder, write_atomic
+from jumok.files import cache_folder, locked, sha256_of, write_atomic
 from jumok.messages import did_you_mean, tr
 
 Progress = Callable[[int, int], None]
 
-_TRIES = 5  # consecutive tries without a new byte
-_BLOCK = 1 << 16
+_TRIES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +116,7 @@ def get(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / ".lock", wait=True):
-            return _get(corpus, folder, progress, _Downloader(base_url, timeout, wait))
+            return _get(corpus, folder, progress, lambda file: _fetch(file, base_url, timeout, wait))
     except OSError as error:
         raise CorpusError(
             "corpus {name!r} ({bytes:,} bytes) cannot be stored in {folder}: {reason}; {remedy} or choose another "
@@ -142,24 +141,20 @@ def _named(name: str) -> Corpus:
     )
 
 
-def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _Downloader) -> Path:
+def _get(corpus: Corpus, folder: Path, progress: Progress | None, fetch: Callable[[RemoteFile], bytes]) -> Path:
     paths = []
     done = 0
-
-    def report(of_this_file: int) -> None:
-        if progress is not None:
-            progress(done + of_this_file, corpus.bytes)
-
     for file in corpus.files:
         path = folder / "files" / file.path
-        if not _verified(path, file):
+        if not (path.is_file() and path.stat().st_size == file.bytes and sha256_of(path) == file.sha256):
+            path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                downloader.fetch(file, path, report)
+                write_atomic(path, fetch(file))
             except _Unreachable as error:
                 raise CorpusError(
-                    "corpus {name!r} is not in the cache and cannot be downloaded: {error}. Try again when "
-                    "the network is back (the part so far is kept), save {url} as {path} by hand, or train "
-                    "on the built-in 'stories', which needs no network",
+                    "corpus {name!r} is not in the cache and cannot be downloaded: {error}. Try again when the network "
+                    "is back (downloaded files are kept), save {url} as {path} by hand, or train on the built-in "
+                    "'stories', which needs no network",
                     name=corpus.name,
                     error=error,
                     url=file.url,
@@ -167,11 +162,11 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, downloader: _D
                 ) from None
         paths.append(path)
         done += file.bytes
-        report(0)
+        if progress is not None:
+            progress(done, corpus.bytes)
     target = folder / corpus.filename
-    content = _ASSEMBLE[corpus.name](paths)
     # Assembled in each call: for some megabytes that takes as long as a checksum, and it repairs damage.
-    _keep(target, content)
+    _keep(target, _ASSEMBLE[corpus.name](paths))
     _keep(
         folder / "LICENCE.txt",
         f"{corpus.title}\nLicence: {corpus.licence}\nHomepage: {corpus.homepage}\n"
@@ -215,17 +210,8 @@ _ASSEMBLE: dict[str, Callable[[Sequence[Path]], str]] = {"novels": _works, "chat
 # --- Downloading ------------------------------------------------------------------------------------------------
 
 
-def _verified(path: Path, file: RemoteFile) -> bool:
-    """Return whether size and SHA-256 of the file at `path` match the catalogue."""
-    return path.is_file() and path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
-
-
 class _Unreachable(Exception):
-    """All tries have failed."""
-
-
-class _Interrupted(Exception):
-    """This try has failed; another one can succeed."""
+    """A try has failed; another one can succeed."""
 
 
 class _StayOnHttps(urllib.request.HTTPRedirectHandler):
@@ -247,123 +233,56 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class _Downloader:
-    """Downloads pinned files; an interrupted download is resumed."""
-
-    def __init__(self, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> None:
-        self._base_url = base_url
-        self._timeout = timeout
-        self._wait = wait
-        self._opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
-
-    def fetch(self, file: RemoteFile, path: Path, report: Callable[[int], None]) -> None:
-        """Download `file` to `path` and verify it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        url = self._address(file)
-        best, failures = _size(part), 0
-        while True:
-            resumed = _size(part) > 0
-            try:
-                self._receive(url, part, file.bytes, report)
-                if _verified(part, file):
-                    break
-            except _Interrupted as error:
-                reason = str(error)
-                if _size(part) > best:
-                    best, failures = _size(part), 0
-            else:
-                found = _size(part)
-                part.unlink()
-                if not resumed:
-                    raise CorpusError(
-                        "{url} does not match the catalogue: expected {bytes:,} bytes with "
-                        "sha256 {sha256}, got {found:,} bytes that do not match; nothing was kept. A proxy or a login "
-                        "page may stand in between; otherwise report it to jumok",
-                        url=url,
-                        bytes=file.bytes,
-                        sha256=file.sha256,
-                        found=found,
-                    )
-                reason, best = tr("the part from an earlier try was damaged"), 0
-            failures += 1
-            if failures == _TRIES:
-                raise _Unreachable(f"{url}: {reason}")
-            self._wait(min(2.0 ** (failures - 1), 30.0))
-        part.replace(path)
-        sync_folder(path.parent)
-
-    def _address(self, file: RemoteFile) -> str:
-        parts = urlsplit(file.url)
-        if self._base_url is not None:
-            return self._base_url.rstrip("/") + parts.path
-        if parts.scheme != "https":
-            raise CorpusError("{url} is not https; only https addresses are downloaded", url=file.url)
-        return file.url
-
-    def _receive(self, url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
-        """Append to `part` until it has `size` bytes; one more byte is read to detect a longer file."""
-        have = _size(part)
-        if have >= size:  # complete or too long; the checksum decides
-            return
-        headers = {"User-Agent": "jumok", "Accept-Encoding": "identity"}
-        if have:
-            headers["Range"] = f"bytes={have}-"
-        with self._open(urllib.request.Request(url, headers=headers), part) as response:
-            going_on = response.status == 206 and (
-                response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-                and response.headers["Content-Range"].endswith((f"/{size}", "/*"))
-            )
-            if response.status == 206 and not going_on:
-                part.unlink()
-                sent = response.headers.get("Content-Range")
-                raise _Interrupted(tr("the server sent another range: {range}", range=sent))
-            # Without support for ranges the server sends the whole file, which replaces the part.
-            with part.open("ab" if going_on else "wb") as out:
-                have = have if going_on else 0
-                while block := _block(response, min(_BLOCK, size + 1 - have)):
-                    out.write(block)
-                    have += len(block)
-                    report(min(have, size))
-                    if have > size:
-                        break
-                out.flush()
-                os.fsync(out.fileno())
-        if have < size:
-            ended = tr("the connection ended after {have:,} of {size:,} bytes", have=have, size=size)
-            raise _Interrupted(ended)
-
-    def _open(self, request: urllib.request.Request, part: Path) -> http.client.HTTPResponse:
+def _fetch(file: RemoteFile, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> bytes:
+    """Return the verified content of a file; a try that fails is repeated after a pause."""
+    parts = urlsplit(file.url)
+    url = base_url.rstrip("/") + parts.path if base_url is not None else file.url
+    if base_url is None and parts.scheme != "https":
+        raise CorpusError("{url} is not https; only https addresses are downloaded", url=url)
+    opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
+    for pause in (*(2.0**n for n in range(_TRIES - 1)), None):
         try:
-            response: http.client.HTTPResponse = self._opener.open(request, timeout=self._timeout)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 416:  # the part is longer than the file on the server
-                    part.unlink(missing_ok=True)
-                if error.code >= 500 or error.code in (408, 416, 429):
-                    answered = tr("the server answered {code} {reason}", code=error.code, reason=error.reason)
-                    raise _Interrupted(answered) from None
-                raise CorpusError(
-                    "{url}: the server answered {code} {reason}; the file was moved or access to it was "
-                    "blocked: check for a newer version of jumok",
-                    url=request.full_url,
-                    code=error.code,
-                    reason=error.reason,
-                ) from None
-        except urllib.error.URLError as error:
-            raise _Interrupted(str(error.reason)) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise _Interrupted(str(error) or type(error).__name__) from None
-        return response
+            content = _receive(opener, url, file.bytes, timeout)
+            break
+        except _Unreachable as error:
+            if pause is None:
+                raise _Unreachable(f"{url}: {error}") from None
+            wait(pause)
+    if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
+        raise CorpusError(
+            "{url} does not match the catalogue: expected {bytes:,} bytes with "
+            "sha256 {sha256}, got {found:,} bytes that do not match; nothing was kept. A proxy or a login "
+            "page may stand in between; otherwise report it to jumok",
+            url=url,
+            bytes=file.bytes,
+            sha256=file.sha256,
+            found=len(content),
+        )
+    return content
 
 
-def _block(response: http.client.HTTPResponse, size: int) -> bytes:
-    # Separate from writing, because a lost connection and a full disk both raise OSError.
+def _receive(opener: urllib.request.OpenerDirector, url: str, size: int, timeout: float) -> bytes:
+    """Return what a server sends, one byte more than `size` at most, so that a longer file is noticed."""
+    request = urllib.request.Request(url, headers={"User-Agent": "jumok", "Accept-Encoding": "identity"})
     try:
-        return response.read(size)
+        with opener.open(request, timeout=timeout) as response:
+            content: bytes = response.read(size + 1)
+            announced = response.headers.get("Content-Length")
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code >= 500 or error.code in (408, 429):
+                answered = tr("the server answered {code} {reason}", code=error.code, reason=error.reason)
+                raise _Unreachable(answered) from None
+            raise CorpusError(
+                "{url}: the server answered {code} {reason}; the file was moved or access to it was "
+                "blocked: check for a newer version of jumok",
+                url=url,
+                code=error.code,
+                reason=error.reason,
+            ) from None
     except (OSError, http.client.HTTPException) as error:
-        raise _Interrupted(str(error) or type(error).__name__) from None
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+        raise _Unreachable(str(getattr(error, "reason", error)) or type(error).__name__) from None
+    if len(content) < size and announced == str(size):
+        ended = tr("the connection ended after {have:,} of {size:,} bytes", have=len(content), size=size)
+        raise _Unreachable(ended)
+    return content

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
 from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
-from jumok.tokenizers._roles import ROLES
 from jumok.tokenizers._stream import Stream
-from jumok.tokenizers._tokenizer import Ids, Tokenizer
+from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
 
 __all__ = [

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer as HFTokenizer
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
 OPEN, CLOSE, ANY = "\ufdd0", "\ufdd1", "\ufdd2"  # no characters, and never in a text: for use inside a program
-SECONDS = 20.0  # for one text, on a busy machine too; `_render.py` has a limit on the time of the processor
+SECONDS = 20.0  # for one text, on a busy machine too; `_template_process.py` has a limit on the time of the processor
 START_SECONDS = 60.0
 
 Message = Mapping[str, str]
@@ -180,7 +180,7 @@ class _TemplateProcess:
                 "a chat template needs jinja2, which is not installed. Install it with: pip install 'jumok[serve]'"
             )
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(Path(__file__).with_name("_render.py"))],
+            [sys.executable, "-P", str(Path(__file__).with_name("_template_process.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -27,6 +27,17 @@ from tokenizers import decoders
 
 Ids = NDArray[Any]  # integers, (tokens,); a tokenizer returns Tokenizer.dtype
 
+# From the names of the roles in transformers to the usual tokens.
+ROLES = {
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]",),
+    "sep_token": ("[SEP]",),
+    "mask_token": ("[MASK]", "<mask>"),
+    "bos_token": ("[BOS]", "<s>"),
+    "eos_token": ("[EOS]", "</s>"),
+}
+
 LARGEST_ID = 5_000_000  # published vocabularies have up to a million tokens
 _CODE_POINTS = 0x110000
 _BPE_SLICE = 1 << 14  # characters per worker and call; 2^8 to 2^17 were slower
