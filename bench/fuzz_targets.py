@@ -438,14 +438,14 @@ def open_settings(folder: Path) -> Read:
     from jumok.cli.train import train
     from jumok.cli.train_options import read_toml
     from jumok.cli.train_request import TrainRequest
-    from jumok.training.settings import configurations
+    from jumok.config import GPTConfig, LMConfig, named_settings
 
     options = {one.name for one in train.params if one.name}
 
     def read(name: str, content: bytes) -> object:
-        given = read_toml(put(folder / name, content), options)
-        request = TrainRequest((), given, init=None, device="cpu", began=0.0)
-        return configurations(request.settings, size=request.size)
+        settings = read_toml(put(folder / name, content), options)
+        request = TrainRequest((), settings, init=None, device="cpu", began=0.0)
+        return named_settings(request.settings, request.size, GPTConfig, LMConfig)
 
     return read
 

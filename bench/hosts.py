@@ -371,7 +371,6 @@ def work(path: Path) -> None:
     from jumok.runs.events import Step
     from jumok.training.follower import follow
     from jumok.training.joining import joined
-    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     plan = json.loads(path.read_text(encoding="utf-8"))
@@ -387,7 +386,7 @@ def work(path: Path) -> None:
             return
         text = reader.from_string("".join(stories.write(200_000, seed=1)))
         times: list[tuple[float, float]] = []  # and bytes on the link
-        arguments = configurations(given, size=plan["size"])
+        arguments = {**given, "size": plan["size"]}
         with Trainer.start(path.parent / f"run-{world.size}", text, **arguments, device="cpu", world=world) as trainer:
             for event in trainer.run():
                 if isinstance(event, Step):

@@ -32,7 +32,6 @@ from jumok.models.gpt import GPT
 from jumok.models.special_ids import start_ids
 from jumok.runs.events import Step
 from jumok.training.optim import rate
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 # No validation, no sample, no save and no dropout: nothing but steps, as many as are asked for.
@@ -137,7 +136,7 @@ def our_training(
     """A run on a text, in a folder that is gone afterwards. how: more for `Trainer.start`, such as the tokenizer."""
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         source = reader.from_string(text, name="bench")
-        made = configurations({**STEPS_ALONE, **settings}, size=size)
+        made = {**STEPS_ALONE, **settings, "size": size}
         trainer = Trainer.start(Path(folder) / "run", source, **made, device=device, **how)
         training = OurTraining(trainer)
         try:

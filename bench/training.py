@@ -30,9 +30,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jumok.config import GPTConfig, TrainConfig, from_dict, to_dict
+from jumok.config import GPTConfig, from_dict, to_dict
 from jumok.device import choose_device, has_compiler, keep_memory, multiplies_bfloat16, wait
 from jumok.models.gpt import GPT
+from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import load
 from jumok.training.tasks import TASKS
@@ -170,10 +171,10 @@ def serve_others(name: str, options: argparse.Namespace, stack: ExitStack) -> No
     if options.keep_memory:
         keep_memory()
     recorded = RunFolder.open(options.run).read_config()
-    config = from_dict(TrainConfig, {k: v for k, v in recorded["train"].items() if k != "planned_tokens"})
+    config = training_of(recorded["train"])
     model = load(options.run, str(device), kind=GPT)
     assert model.tokenizer is not None
-    task = TASKS[config.task](RunFolder.open(options.run), recorded["data"], model.tokenizer, model.config, config)
+    task = TASKS[config.task.name](RunFolder.open(options.run), recorded["data"], model.tokenizer, model.config, config)
     works: dict[str, Any] = {}
     kinds = ("float32", "bfloat16") if multiplies_bfloat16(device) else ("float32",)
     for kind in kinds:

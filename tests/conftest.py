@@ -38,7 +38,6 @@ from jumok.models.special_ids import frame_of
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.settings import configurations
 from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_loss
@@ -195,7 +194,7 @@ def story_text(tales: str) -> Text:
 
 def tiny_run(out: Path, text: Text, *, val_text: Text | None = None, **settings: Any) -> Trainer:
     """Begin a tiny run; settings go before those of TINY, and None takes one away."""
-    return Trainer.start(out, text, **configurations({**TINY, **settings}), val_text=val_text, device="cpu")
+    return Trainer.start(out, text, **{**TINY, **settings}, val_text=val_text, device="cpu")
 
 
 @pytest.fixture

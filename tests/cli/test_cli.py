@@ -36,7 +36,7 @@ from jumok.cli import material
 from jumok.cli.commands import GONE
 from jumok.cli.console.output import plain_floats
 from jumok.cli.train_options import FROM_THE_TEXT
-from jumok.config import TASK_DEFAULTS, EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok.config import TASK_CONFIGS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora.numbers import read_number
 from jumok.messages import shell
 from jumok.runs.folder import RunFolder
@@ -50,11 +50,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folder")]
 def model(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     """A finished run to generate with; copy it to damage it."""
     from jumok import text as reader
-    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     folder = tmp_path_factory.mktemp("model") / "run"
-    list(Trainer.start(folder, reader.from_string(tales), **configurations(TINY), device="cpu").run())
+    list(Trainer.start(folder, reader.from_string(tales), **TINY, device="cpu").run())
     return folder
 
 
@@ -1114,8 +1113,8 @@ def test_no_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
 def test_help_tells_the_defaults_of_tasks(jumok: Jumok) -> None:
     """It once said 256 where a classifier gets another length."""
     shown = " ".join(jumok("train", "--help").out.split())
-    assert f"classify {TASK_DEFAULTS['classify']['context_length']}" in shown
-    assert f"seq2seq {TASK_DEFAULTS['seq2seq']['context_length']}" in shown
+    assert f"classify {TASK_CONFIGS['classify'].defaults['context_length']}" in shown
+    assert f"seq2seq {TASK_CONFIGS['seq2seq'].defaults['context_length']}" in shown
     assert "original invsqrt" in shown
     assert "[0.0; original 0.1]" in shown
 

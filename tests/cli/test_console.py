@@ -20,7 +20,6 @@ from jumok.course.words import LANGUAGES, Language
 from jumok.runs.events import Eval, Finish, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, with_signs
-from jumok.training.settings import configurations, given_again
 from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
@@ -117,7 +116,7 @@ def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text
     trainer = Trainer.start(
         tmp_path / "run",
         story_text,
-        **configurations({**TINY, "sample_tokens": 0, "attention": "auto"}),
+        **{**TINY, "sample_tokens": 0, "attention": "auto"},
         device="cpu",
         report=told.append,
     )
@@ -150,9 +149,7 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
     assert shown["before"] == with_signs(samples[0]).replace("\n", " ⏎ ")
     kept = RunFolder(tmp_path / "run").read_config()["metrics"]["step"]
     assert shown["after"] == f"(step {kept}) " + with_signs(samples[-1]).replace("\n", " ⏎ ")
-    further, _ = summary_of(
-        Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"steps": 4}), device="cpu"), capsys
-    )
+    further, _ = summary_of(Trainer.resume(tmp_path / "run", steps=4, device="cpu"), capsys)
     assert further["before"] == shown["before"]
     assert further["after"] != shown["before"]
     again, _ = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)

@@ -6,11 +6,9 @@ together.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import math
-import pickle
 import re
 from typing import Any
 
@@ -18,25 +16,41 @@ import pytest
 import torch
 
 from jumok.config import (
-    CLASSIC_DEFAULTS,
     SIZES,
+    TASK_CONFIGS,
     BERTConfig,
+    ClassifyConfig,
     EncoderDecoderConfig,
-    Frame,
     GPTConfig,
-    GPTVariantConfig,
-    RungConfig,
+    MLMConfig,
+    ModelConfig,
+    Seq2SeqConfig,
     TrainConfig,
-    configure,
+    default_cases,
     field_choices,
     field_types,
     from_dict,
-    given_fields,
+    named_settings,
     resolve,
     to_dict,
 )
 from jumok.errors import ConfigError, JumokError
 from jumok.models.gpt import GPT
+
+
+def resolved(
+    settings: dict[str, Any],
+    size: str | None = None,
+    kind: type[ModelConfig] | None = None,
+    init: ModelConfig | None = None,
+    material: str = "",
+) -> tuple[Any, TrainConfig]:
+    """The configurations that a command with these settings has."""
+    task = TASK_CONFIGS[settings.get("task", "lm")]
+    kind = kind or (task.kinds[0] if init is None else type(init))
+    defaults = task.material_defaults[material] if material else {}
+    return resolve(kind, None, task, defaults, named_settings(settings, size, kind, task), init=init)
+
 
 BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"n_embd": 250, "n_head": 6}, "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
@@ -169,7 +183,7 @@ def test_configurations_are_frozen_and_compare() -> None:
 
 
 def test_every_field_has_a_sentence() -> None:
-    for config in (GPTConfig, TrainConfig):
+    for config in (GPTConfig, TrainConfig, *TASK_CONFIGS.values()):
         for field in dataclasses.fields(config):
             assert field.metadata["help"], field.name
 
@@ -177,7 +191,7 @@ def test_every_field_has_a_sentence() -> None:
 # --- plain values ---
 
 
-@pytest.mark.parametrize("config", [GPTConfig(vocab_size=10, family="classic"), TrainConfig(steps=3), TrainConfig()])
+@pytest.mark.parametrize("config", [GPTConfig(vocab_size=10, family="classic"), ClassifyConfig(lm_weight=0.5)])
 def test_round_trip_through_json(config: Any) -> None:
     assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config
 
@@ -206,85 +220,32 @@ def test_a_shape_without_a_vocabulary() -> None:
     assert dataclasses.replace(shape, vocab_size=100) == GPTConfig(vocab_size=100, n_layer=1)
 
 
-def test_a_configuration_remembers_what_was_given() -> None:
-    """A run may decide the fields that were left out; equality does not depend on them."""
-    assert given_fields(GPTConfig(n_layer=4, dropout=0.0, n_kv_head=None)) == {"n_layer": 4, "dropout": 0.0}
-    assert GPTConfig(n_layer=4, dropout=0.0) == GPTConfig()
-    assert given_fields(pickle.loads(pickle.dumps(TrainConfig(steps=3)))) == {"steps": 3}
-    model, training = configure({"steps": 3, "n_layer": 2, "seed": None}, "nano")
-    assert given_fields(model) == {"n_layer": 2, "n_head": 4, "n_embd": 128, "context_length": 128}
-    assert given_fields(training) == {"steps": 3}
-    _, training = configure({"task": "classify"})
-    assert (training.passes, given_fields(training)) == (2.0, {"task": "classify"})
+@pytest.mark.parametrize("task", TASK_CONFIGS)
+def test_a_task_is_written_beside_what_all_tasks_share(task: str) -> None:
+    """config.json has one flat object, and runs of earlier versions have the settings of all tasks in it."""
+    config = TrainConfig(task=task, steps=3)
+    flat = json.loads(json.dumps(config.to_dict()))
+    assert flat["task"] == task
+    assert TrainConfig.of(flat) == config
+    assert TrainConfig.of({**flat, "mask_rate": 0.15, "lm_weight": 1.0, "label_smoothing": 0.0}).task.name == task
+    with pytest.raises(ConfigError, match="unknown setting 'lm_weigth'"):
+        TrainConfig.of({**flat, "lm_weigth": 1.0})
 
 
-CHANGES: dict[str, Any] = {  # to values that fit the defaults of all the others
-    "n_embd": 512, "n_head": 2, "n_kv_head": 2, "n_decoder_head": 2, "head_dim": 32, "family": "classic",
-    "activation": "relu", "pooling": "mean", "task": "mlm", "optimizer": "adamw", "schedule": "cosine",
-    "precision": "float32", "attention": "fused", "compile": "off", "mixing": "none", "head": "pooler",
-    "embedding_width": 256, "minutes": 3.0, "labels": ("no", "yes"), "eos_ids": (1,), "rope_scaling": None,
-    "sliding_layers": (0,), "norm": "layer", "architecture": "llama", "warmup": 0.5, "scale_embedding": True,
-    "rotary_dim": 32, "keep": "last", "frame": Frame(before=(1,)), "generation": None,
-}  # fmt: skip
+def test_a_task_is_given_by_name_or_with_its_settings() -> None:
+    assert TrainConfig(task="mlm").task == MLMConfig()  # type: ignore[arg-type]
+    assert TrainConfig(task=MLMConfig(mask_rate=0.3)).to_dict()["mask_rate"] == 0.3
+    with pytest.raises(ConfigError, match=r"task='mlmm' is not known; choose from lm, mlm, .* Did you mean 'mlm'\?"):
+        TrainConfig(task="mlmm")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="mask_rate=0 hides nothing"):
+        MLMConfig(mask_rate=0.0)
 
 
-def changed(kind: type[Any], field: dataclasses.Field[Any]) -> Any:
-    """Another value for a field, which the default values of all others allow; None: there is none."""
-    default, named = getattr(kind(), field.name), CHANGES.get(field.name)
-    if field_types(kind)[field.name] is bool:
-        return not default
-    if isinstance(named, str):
-        allowed = field_choices(kind).get(field.name, (named,))
-        named = named if named in allowed and named != default else next(one for one in allowed if one != default)
-    if field.name in CHANGES:
-        return named
-    return field_types(kind)[field.name](1 if default is None else default / 2 or 0.25)
-
-
-@pytest.mark.parametrize(
-    "kind", [TrainConfig, GPTConfig, RungConfig, GPTVariantConfig, BERTConfig, EncoderDecoderConfig]
-)
-def test_a_replaced_field_is_given_and_no_other(kind: type[Any]) -> None:
-    """`dataclasses.replace` marked 35 of 38 fields as given, so the defaults of a task and a text were overridden."""
-    checked = 0
-    for field in dataclasses.fields(kind):
-        value = changed(kind, field)
-        try:
-            direct = kind(**{field.name: value})
-        except ConfigError:  # needs another field, too
-            continue
-        if value is None or value == getattr(kind(), field.name):
-            continue
-        found, checked = dataclasses.replace(kind(), **{field.name: value}), checked + 1
-        assert (found, given_fields(found)) == (direct, given_fields(direct)), field.name
-        again = dataclasses.replace(found)
-        assert (again, given_fields(again)) == (direct, given_fields(direct)), field.name
-        for same in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
-            assert (same, given_fields(same)) == (direct, given_fields(direct)), field.name
-        assert given_fields(kind(**dataclasses.asdict(found))) == given_fields(direct), field.name
-        assert "replaced" not in dataclasses.asdict(found)
-    assert checked >= len(dataclasses.fields(kind)) - 8
-
-
-def test_what_was_given_stays_given_when_another_field_is_replaced() -> None:
-    """Zero turns a default of the task off, also where it is the default of the field."""
-    found = dataclasses.replace(TrainConfig(task="classify", lm_weight=0.0), seed=1)
-    assert given_fields(found) == {"task": "classify", "lm_weight": 0.0, "seed": 1}
-    assert given_fields(dataclasses.replace(found, lm_weight=0.5, seed=2))["lm_weight"] == 0.5
-    assert given_fields(dataclasses.replace(TrainConfig(steps=3), steps=None)) == {}
-
-
-def test_a_value_that_follows_from_others_follows_a_replaced_one() -> None:
-    """The ten minutes of a configuration without a length stood beside the steps that replaced them; and head_dim=64 of
-    n_embd=256 was kept for another width."""
-    assert dataclasses.replace(TrainConfig(), steps=5) == TrainConfig(steps=5)
-    wider = dataclasses.replace(GPTConfig(n_embd=256), n_embd=512)
-    assert wider == GPTConfig(n_embd=512)
-    assert dataclasses.replace(GPTConfig(n_embd=256, head_dim=32), n_embd=512).head_dim == 32
-    model, _ = configure({"dropout": 0.2}, init=GPTConfig(vocab_size=9, n_embd=256, head_dim=16))
-    assert dataclasses.replace(model, dropout=0.1).head_dim == 16  # that of the parameters to begin with
-    with pytest.raises(ConfigError, match="steps=5 and minutes=3 were both given"):
-        dataclasses.replace(TrainConfig(minutes=3.0), steps=5)
+def test_a_configuration_has_the_defaults_of_its_task() -> None:
+    classify, mlm = TrainConfig(task=ClassifyConfig()), TrainConfig(task=MLMConfig(), patience=3)
+    assert (classify.passes, TrainConfig().passes, mlm.passes) == (2.0, 12.0, 0.0)
+    assert (mlm.warmup, mlm.patience, TrainConfig().warmup) == (0.05, 3, 0.02)
+    assert TrainConfig(passes=0.0).passes == 0.0  # what was given holds, also where it is the default of the field
 
 
 def test_types_and_choices_of_fields() -> None:
@@ -300,51 +261,94 @@ def test_types_and_choices_of_fields() -> None:
 
 
 def test_given_settings_have_priority_over_size_and_family() -> None:
-    model, train = resolve({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
-    assert (model["n_layer"], model["n_head"], model["n_embd"]) == (3, 6, 384)
-    assert train == {**CLASSIC_DEFAULTS, "passes": 12.0}
-    _, train = resolve({"learning_rate": 0.5}, "nanokogpt")
-    assert (train["learning_rate"], train["optimizer"], train["beta2"]) == (0.5, "adamw", 0.999)
+    model, train = resolved({"n_layer": 3, "family": "classic", "learning_rate": None}, "mini")
+    assert (model.n_layer, model.n_head, model.n_embd) == (3, 6, 384)
+    assert (train.optimizer, train.learning_rate, train.passes) == ("adamw", 1e-3, 12.0)
+    _, train = resolved({"learning_rate": 0.5}, "nanokogpt")
+    assert (train.learning_rate, train.optimizer, train.beta2) == (0.5, "adamw", 0.999)
+
+
+def test_the_story_of_the_defaults_has_one_order() -> None:
+    """The task, then the material, then the size, then what was given."""
+    assert resolved({"task": "seq2seq"})[1].batch_size == 32
+    assert resolved({"task": "seq2seq"}, material="sentences")[1].batch_size == 64
+    assert resolved({"task": "seq2seq", "batch_size": 8}, material="sentences")[1].batch_size == 8
+    assert resolved({"task": "seq2seq"}, material="words")[0].n_layer == 2
+    assert resolved({"task": "seq2seq"}, "mini", material="words")[0].n_layer == 6
+
+
+def test_a_configuration_that_is_passed_holds_as_it_is() -> None:
+    shape, training = GPTConfig(family="classic", n_layer=1), TrainConfig(optimizer="muon", steps=3)
+    assert resolve(shape, training, TASK_CONFIGS["lm"], {}, {}) == (shape, training)
+    with pytest.raises(ConfigError, match="seed was given beside TrainConfig, which has it already"):
+        resolve(shape, training, TASK_CONFIGS["lm"], {}, {"seed": 1})
+    with pytest.raises(ConfigError, match="n_layer was given beside GPTConfig"):
+        resolve(shape, training, TASK_CONFIGS["lm"], {}, {"n_layer": 2})
+    with pytest.raises(ConfigError, match="leave GPTConfig out"):
+        resolve(shape, training, TASK_CONFIGS["lm"], {}, {}, init=GPTConfig(vocab_size=9))
 
 
 def test_only_a_new_language_model_with_muon_has_a_strong_weight_decay() -> None:
     """It would overwrite what another model has learned, and was measured with the rates of Muon only."""
-    assert configure({})[1].weight_decay == 0.5
-    assert configure({"optimizer": "adamw"})[1].weight_decay == 0.1
-    assert configure({"family": "classic"})[1].weight_decay == 0.1
-    assert configure({"family": "classic", "optimizer": "muon"})[1].weight_decay == 0.5
-    assert configure({"weight_decay": 0.2})[1].weight_decay == 0.2
-    assert configure({"task": "classify"})[1].weight_decay == 0.1
-    assert configure({}, "nanokogpt")[1].weight_decay == 0.01
-    assert configure({}, init=GPTConfig(vocab_size=300))[1].weight_decay == 0.1
+    assert resolved({})[1].weight_decay == 0.5
+    assert resolved({"optimizer": "adamw"})[1].weight_decay == 0.1
+    assert resolved({"family": "classic"})[1].weight_decay == 0.1
+    assert resolved({"family": "classic", "optimizer": "muon"})[1].weight_decay == 0.5
+    assert resolved({"weight_decay": 0.1})[1].weight_decay == 0.1
+    assert resolved({"task": "classify"})[1].weight_decay == 0.1
+    assert resolved({}, "nanokogpt")[1].weight_decay == 0.01
+    assert resolved({}, init=GPTConfig(vocab_size=300))[1].weight_decay == 0.1
 
 
 def test_a_classifier_goes_on_from_another_model_at_a_lower_rate() -> None:
     """Labels teach little about a text: at the rate of language models it forgot more than it learned."""
     init = GPTConfig(vocab_size=300)
-    assert configure({"task": "lm"}, init=init)[1].matrix_learning_rate == 0.004
-    assert configure({"task": "classify"}, init=init)[1].matrix_learning_rate == 0.0015
-    assert configure({"task": "classify", "matrix_learning_rate": 0.01}, init=init)[1].matrix_learning_rate == 0.01
-    assert configure({"task": "classify"})[1].matrix_learning_rate == 0.02
+    assert resolved({"task": "lm"}, init=init)[1].matrix_learning_rate == 0.004
+    assert resolved({"task": "classify"}, init=init)[1].matrix_learning_rate == 0.0015
+    assert resolved({"task": "classify", "matrix_learning_rate": 0.01}, init=init)[1].matrix_learning_rate == 0.01
+    assert resolved({"task": "classify"})[1].matrix_learning_rate == 0.02
+    assert resolved({"lora": 2}, init=init)[1].optimizer == "adamw"
+
+
+def test_the_shape_of_a_model_to_begin_with_is_kept() -> None:
+    init = GPTConfig(vocab_size=9, n_embd=256, head_dim=16, context_length=64)
+    shape, _ = resolved({"dropout": 0.2, "context_length": 32, "n_embd": 256}, init=init)
+    assert (shape.dropout, shape.context_length, shape.head_dim) == (0.2, 32, 16)
+    for given in ({"context_length": 128}, {"n_layer": 9}):
+        with pytest.raises(ConfigError, match="the model to begin with has"):
+            resolved(given, init=init)
+
+
+def test_only_a_gpt_learns_the_next_token_beside_its_labels() -> None:
+    def weight(kind: type[ModelConfig], **settings: Any) -> Any:
+        return resolved({"task": "classify", **settings}, kind=kind)[1].to_dict()["lm_weight"]
+
+    assert (weight(GPTConfig), weight(BERTConfig), weight(GPTConfig, lm_weight=0.0)) == (1.0, 0.0, 0.0)
+    with pytest.raises(ConfigError, match=r"lm_weight=0\.5 adds the loss of the next token, which a BERT already sees"):
+        weight(BERTConfig, lm_weight=0.5)
 
 
 def test_the_transformer_of_2017_is_trained_as_its_paper_says() -> None:
     given = {"task": "seq2seq", "family": "original"}
-    _, train = resolve(given, kind=EncoderDecoderConfig)
-    assert (train["schedule"], train["label_smoothing"]) == ("invsqrt", 0.1)
-    assert TrainConfig(**train).warmup == 0.05
-    _, train = resolve({**given, "schedule": "linear", "label_smoothing": 0.0}, kind=EncoderDecoderConfig)
-    assert (train["schedule"], train["label_smoothing"]) == ("linear", 0.0)
-    _, train = resolve({**given, "family": "classic"}, kind=EncoderDecoderConfig)
-    assert not {"schedule", "label_smoothing"} & train.keys()
+    _, train = resolved(given)
+    assert (train.schedule, train.task, train.warmup) == ("invsqrt", Seq2SeqConfig(label_smoothing=0.1), 0.05)
+    _, train = resolved({**given, "schedule": "linear", "label_smoothing": 0.0})
+    assert (train.schedule, train.task) == ("linear", Seq2SeqConfig())
+    _, train = resolved({**given, "family": "classic"})
+    assert (train.schedule, train.task) == ("linear", Seq2SeqConfig())
 
 
 def test_a_budget_replaces_the_sizes_own() -> None:
-    assert resolve({}, "nanokogpt")[1]["steps"] == 10_000
-    _, train = resolve({"minutes": 5.0}, "nanokogpt")
-    assert "steps" not in train
-    assert TrainConfig(**train).minutes == 5.0
-    assert resolve({"steps": 7}, "nanokogpt")[1]["steps"] == 7
+    assert resolved({}, "nanokogpt")[1].steps == 10_000
+    assert resolved({"minutes": 5.0}, "nanokogpt")[1].minutes == 5.0
+    assert resolved({"steps": 7}, "nanokogpt")[1].steps == 7
+
+
+def test_every_default_is_that_of_a_field() -> None:
+    fields = {**field_types(GPTConfig), **field_types(EncoderDecoderConfig), **field_types(TrainConfig)}
+    fields |= {name: kind for task in TASK_CONFIGS.values() for name, kind in field_types(task).items()}
+    for case, defaults in default_cases().items():
+        assert defaults.keys() <= fields.keys(), case
 
 
 @pytest.mark.parametrize(
@@ -354,19 +358,21 @@ def test_a_budget_replaces_the_sizes_own() -> None:
         ({}, "nanokogtp", "Did you mean 'nanokogpt'?"),
         ({"n_head_": 3}, None, "unknown setting 'n_head_'. Did you mean 'n_head'?"),
         ({"vocab_size": 100}, None, "unknown setting 'vocab_size'."),
+        ({"mask_rate": 0.2}, None, "mask_rate applies to task=mlm, but the task is lm; leave it out."),
+        ({"lora": 2}, None, "lora trains adapters on a model that exists"),
         ({"family": "llama"}, None, "family='llama' is not known; choose from modern, classic."),
     ],
 )
 def test_what_cannot_be_resolved(settings: dict[str, Any], size: str | None, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        resolve(settings, size)
+        resolved(settings, size)
 
 
 def test_a_size_of_another_kind_is_named() -> None:
     """The message named a setting that the user had not given."""
     for kind in (BERTConfig, EncoderDecoderConfig):
         with pytest.raises(ConfigError, match=r"'nanokogpt' is for a GPT: it sets .*head_dim.*; choose from nano,"):
-            resolve({}, "nanokogpt", kind)
+            resolved({"task": "mlm" if kind is BERTConfig else "seq2seq"}, "nanokogpt", kind)
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
@@ -374,20 +380,19 @@ def test_a_size_of_another_kind_is_named() -> None:
 def test_every_size_builds(size: str, family: str) -> None:
     if (size, family) == ("nanokogpt", "modern"):  # whose ReLU that family does not have
         with pytest.raises(ConfigError, match="activation='relu' is not known; choose from silu"):
-            GPTConfig(vocab_size=1000, **resolve({"family": family}, size)[0])
+            resolved({"family": family}, size)
         return
-    model, train = resolve({"family": family}, size)
-    config = GPTConfig(vocab_size=1000, **model)
+    model, _ = resolved({"family": family}, size)
+    config = dataclasses.replace(model, vocab_size=1000)
     assert config.family == family
-    assert TrainConfig(**train)
     with torch.device("meta"):
         assert GPT(config).parameter_count() > 0
 
 
 def test_the_blog_configuration_by_hand() -> None:
     """Six blocks of width 256, 8 heads of 16 (half the width in all), ReLU of 4x, untied, learned positions."""
-    model, train = resolve({}, "nanokogpt")
-    c, t = GPTConfig(vocab_size=3000, **model), TrainConfig(**train)
+    shape, t = resolved({}, "nanokogpt")
+    c = dataclasses.replace(shape, vocab_size=3000)
     assert (c.n_layer, c.n_embd, c.n_head, c.head_dim, c.mlp_width) == (6, 256, 8, 16, 1024)
     assert (c.activation, c.dropout, c.context_length, c.family) == ("relu", 0.1, 256, "classic")
     assert (t.batch_size, t.optimizer, t.learning_rate, t.steps, t.schedule) == (64, "adamw", 2e-4, 10_000, "constant")

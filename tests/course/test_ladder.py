@@ -26,7 +26,7 @@ import jumok
 from conftest import Jumok
 from jumok import text as reader
 from jumok.cli.console.ladder import LadderView, show_ladder
-from jumok.config import Frame, GPTConfig, configure, resolve
+from jumok.config import Frame, GPTConfig, TrainConfig
 from jumok.course.ladder import report, rungs
 from jumok.course.ladder import results as results_module
 from jumok.course.ladder import run as ladder_module
@@ -42,7 +42,6 @@ from jumok.runs.events import Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.loop import Loop
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 from jumok.view import training_pictures as pictures
 from jumok.view.training_pictures import _apart, draw_ladder
@@ -143,7 +142,7 @@ def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEv
 def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list[LadderEvent]]) -> None:
     out, _ = climbed
     trained = RunFolder(out / "10-modern").read_config()["train"]
-    default = dataclasses.asdict(configure({})[1])
+    default = TrainConfig().to_dict()
     prescribed = {
         "steps", "minutes", "passes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every",
         "precision", "compile", "attention", "planned_tokens",
@@ -168,7 +167,7 @@ def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEv
         ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
         differing = {name for name in ours if ours[name] != theirs[name]}
         assert differing <= ({"optimizer", "learning_rate", "weight_decay"} if folder.name == "10-modern" else set())
-    default = Trainer.start(out.parent / "default", text, **configurations({"steps": 1, "n_layer": 1}), device="cpu")
+    default = Trainer.start(out.parent / "default", text, steps=1, n_layer=1, device="cpu")
     assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
 
 
@@ -983,12 +982,9 @@ def test_the_page_is_the_same_in_both_languages() -> None:
     assert figures[0] == figures[1]
 
 
-def test_the_defaults_resolve() -> None:
-    """The rates of the last rung are those that jumok gives the modern family."""
+def test_the_last_rung_has_the_rates_of_the_modern_family() -> None:
     _, settings = LadderConfig().settings(RUNGS[-1])
-    _, train = resolve({name: value for name, value in settings.items() if name != "vocab_size"})
-    assert "learning_rate" not in train
-    assert "optimizer" not in train
+    assert not {"learning_rate", "optimizer"} & settings.keys()
 
 
 @pytest.mark.parametrize(

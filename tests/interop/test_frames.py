@@ -64,7 +64,6 @@ from jumok.models import Model
 from jumok.models.special_ids import Framing, prompt_ids
 from jumok.text import Table, from_rows
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 from jumok.view.model_page import ModelPage
 from jumok.view.trace import trace
@@ -353,7 +352,7 @@ def trained(out: Path, task: str, source: Any, *, init: Path | None = None, **gi
     settings = {"steps": 2, "batch_size": 2, "val": 0.2, "eval_every": 2, "precision": "float32", "compile": "off"}
     shape = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 64} if init is None else {}
     pooling = {"pooling": "last"} if task == "classify" else {}
-    chosen = configurations({"task": task, **settings, **shape, **pooling}, init=init)
+    chosen = {"task": task, **settings, **shape, **pooling}
     with Trainer.start(out, source, init=init, **chosen, **given) as trainer:
         list(trainer.run())
     return jumok.load(out)

@@ -23,7 +23,6 @@ from jumok.models.rung import Rung
 from jumok.runs.events import Step
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 SHAPE: dict[str, Any] = {"vocab_size": 23, "context_length": 12, "n_layer": 2, "n_head": 2, "n_embd": 8}
@@ -168,9 +167,7 @@ def test_an_unknown_mixing_is_refused() -> None:
 
 
 def trained(folder: Path, text: Text, **settings: Any) -> Trainer:
-    trainer = Trainer.start(
-        folder, text, **configurations({**TINY, "family": "classic", **settings}, kind=RungConfig), device="cpu"
-    )
+    trainer = Trainer.start(folder, text, **{**TINY, "family": "classic", **settings}, model="rung", device="cpu")
     assert [event for event in trainer.run() if isinstance(event, Step)]
     return trainer
 

@@ -33,7 +33,6 @@ from jumok.interop.huggingface import folder as export
 from jumok.runs.events import Eval, Event, Save
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
 FAULTS = ("full", "error", "interrupt", "kill")
@@ -52,7 +51,7 @@ def trainer_of(run: Path, text: Text) -> Trainer:
     """Start the run, or resume it if it exists, as a user does after a fault."""
     if (run / "config.json").exists():
         return Trainer.resume(run, device="cpu")
-    return Trainer.start(run, text, **configurations(RUN), device="cpu")
+    return Trainer.start(run, text, **RUN, device="cpu")
 
 
 def run_to_the_end(run: Path, text: Text) -> Iterator[Event]:
@@ -72,13 +71,13 @@ def tune(run: Path, text: Text) -> Iterator[Event]:
         return trainer_of(run, text).run()
     settings = {name: value for name, value in RUN.items() if name not in SHAPE}
     with chdir(run.parent):
-        return Trainer.start(run, text, **configurations(settings, init="first"), init="first", device="cpu").run()
+        return Trainer.start(run, text, **settings, init="first", device="cpu").run()
 
 
 def train_further(run: Path, text: Text) -> Iterator[Event]:
     """Train a finished run further, or resume that, as a user does after a fault."""
     begun = "stages" in RunFolder(run).read_config()
-    return Trainer.resume(run, training=given_again(run, {} if begun else {"steps": 3}), device="cpu").run()
+    return Trainer.resume(run, **({} if begun else {"steps": 3}), device="cpu").run()
 
 
 def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple[int, int]:

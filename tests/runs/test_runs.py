@@ -305,9 +305,9 @@ def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str
     source: Any = from_rows(kind.columns, rows[task] * 20) if kind.columns else from_string(tales)
     material = kind.material(source, None, config)
     tokenizer = kind.make_tokenizer(material, "char", {})
-    known = field_types(kind.kinds[0])
-    follows = {name: value for name, value in kind.fields(material, tokenizer).items() if name in known}
-    model = from_dict(kind.kinds[0], {"vocab_size": tokenizer.vocab_size, "context_length": 16, **follows})
+    known = field_types(kind.config_type.kinds[0])
+    follows = {name: value for name, value in kind.derived_fields(material, tokenizer).items() if name in known}
+    model = from_dict(kind.config_type.kinds[0], {"vocab_size": tokenizer.vocab_size, "context_length": 16, **follows})
     folder = RunFolder.create(tmp_path / "run")
     with folder.lock():
         assert kind.prepare(folder, material, tokenizer, model, config).keys() == kind.keys | kind.later_keys

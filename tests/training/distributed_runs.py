@@ -21,7 +21,6 @@ from jumok.training import start
 from jumok.training.distributed import World
 from jumok.training.follower import follow
 from jumok.training.joining import joined
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -74,7 +73,7 @@ def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 def begin(out: Path, world: World | None = None, *, task: str = "lm", steps: int = 6, **settings: Any) -> Trainer:
     """A small run without dropout, whose batches have parts with fewer rows than processes."""
     given = {**bench.SMALL, "n_layer": 1, "n_embd": 16, "task": task, "steps": steps, "eval_every": 100, **settings}
-    return Trainer.start(out, bench.material(task), **configurations(given), device="cpu", world=world)  # type: ignore[arg-type]
+    return Trainer.start(out, bench.material(task), **given, device="cpu", world=world)  # type: ignore[arg-type]
 
 
 def finish(trainer: Trainer, stop_after: int | None = None) -> list[float]:

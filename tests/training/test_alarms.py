@@ -16,7 +16,6 @@ from jumok.nn.attention import ScaledDotProductAttention
 from jumok.runs.events import Alarm, Event, Step
 from jumok.text import Table, from_rows, from_string
 from jumok.training import alarms
-from jumok.training.settings import configurations
 from jumok.training.tasks.material import repetition
 from jumok.training.trainer import Trainer
 
@@ -98,7 +97,7 @@ def labelled(rows: list[tuple[str, str]]) -> Table:
 def test_texts_in_both_parts_with_other_labels(tmp_path: Path) -> None:
     rows = [(f"영화 {number} 좋아요", "01"[number % 2]) for number in range(54)]
     rows += [(" 영화  0 좋아요", "1"), ("영화 1  좋아요", "0"), *((f"새 영화 {n}", "01"[n % 2]) for n in range(4))]
-    settings = configurations({**TINY, "context_length": 24, "task": "classify", "steps": 1})
+    settings = {**TINY, "context_length": 24, "task": "classify", "steps": 1}
     trainer = Trainer.start(tmp_path / "run", labelled(rows), **settings, device="cpu")
     found = rung(list(trainer.run()))
     assert found.keys() == {"repeated_texts", "contradictory_labels"}
@@ -119,7 +118,7 @@ def test_the_same_copies_are_told_once() -> None:
 def test_rows_with_other_spaces_are_the_same(tmp_path: Path) -> None:
     rows = [(f"{number} 더하기 1", str(number + 1)) for number in range(57)]
     rows += [(f"{number}  더하기 1 ", str(number + 1)) for number in range(3)]
-    settings = configurations({**TINY, "context_length": 24, "task": "seq2seq", "steps": 1})
+    settings = {**TINY, "context_length": 24, "task": "seq2seq", "steps": 1}
     table = from_rows(("source", "target"), rows)
     found = rung(list(Trainer.start(tmp_path / "run", table, **settings, device="cpu").run()))
     assert found["repeated"].numbers == {"share": 0.5}

@@ -35,7 +35,6 @@ from jumok.training.planning import plan as planning
 from jumok.training.planning.autotune import Cost
 from jumok.training.planning.explanation import Explanation, explain
 from jumok.training.planning.plan import KEPT_SPEED, require_possible
-from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
 
@@ -139,7 +138,7 @@ def test_the_faster_way_is_written_and_kept_to(
     with pytest.raises(ResumeError, match="attention="):
         Trainer.resume(
             tmp_path / "run",
-            training=given_again(tmp_path / "run", {"attention": "fused" if way == "chunked" else "chunked"}),
+            attention="fused" if way == "chunked" else "chunked",
         )
 
 
@@ -586,7 +585,7 @@ def test_a_wrong_measurement_is_noticed(
     monkeypatch.setattr(planning, "measure", lambda *_: [cost("float32", 0.29)])
     monkeypatch.setattr(LanguageModelling, "sums", quick)
     settings = {**TINY, "steps": None, "minutes": 0.02, "eval_every": None, "patience": 0}
-    trainer = Trainer.start(tmp_path / "run", story_text, **configurations(settings), device="cpu")
+    trainer = Trainer.start(tmp_path / "run", story_text, **settings, device="cpu")
     per_step = trainer.task.tokens_per_batch
     planned = int(KEPT_SPEED * 4 * per_step)
     assert trainer.state.planned_tokens == planned

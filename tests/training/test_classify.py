@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import jumok
 from jumok.config import BERTConfig, GPTConfig, PoolingKind
-from jumok.config.features import TRANSFORMERS, obstacle
+from jumok.config.features import TRANSFORMERS, kind_name, obstacle
 from jumok.errors import ConfigError, JumokError, RunError, TextError
 from jumok.inference.classify import class_logits, predict
 from jumok.interop.huggingface import from_hf, to_hf
@@ -36,7 +36,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.training.objective import mean_loss
-from jumok.training.settings import configurations
 from jumok.training.tasks.classify import Classification, next_token_losses, thinned
 from jumok.training.tasks.labelled import in_order
 from jumok.training.trainer import Trainer
@@ -79,9 +78,7 @@ def start_run(tmp_path: Path) -> Start:
                 name: SETTINGS[name] for name in ("task", "steps", "eval_every", "precision", "compile", "batch_size")
             }
         source = reviews() if data is None else data
-        return Trainer.start(
-            tmp_path / out, source, **configurations(settings, kind=kind, init=given.get("init")), device="cpu", **given
-        )
+        return Trainer.start(tmp_path / out, source, **settings, model=kind and kind_name(kind), device="cpu", **given)
 
     return begin
 
@@ -485,7 +482,7 @@ def test_a_language_model_from_a_classifier_is_none(start_run: Start, tmp_path: 
     trainer = Trainer.start(
         tmp_path / "writer",
         text,
-        **configurations(settings, init=tmp_path / "saved"),
+        **settings,
         init=tmp_path / "saved",
         device="cpu",
     )

@@ -20,7 +20,6 @@ from jumok.training import heartbeat, joining
 from jumok.training.distributed import World
 from jumok.training.heartbeat import Heartbeat
 from jumok.training.joining import interface_to
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 stores: Any = dist  # which exports the stores without types
@@ -50,9 +49,7 @@ def test_messages_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opt
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: sent.append("all-reduce"))
     monkeypatch.setattr(dist, "all_gather_object", gather)
     settings = {**bench.SMALL, "task": "lm", "optimizer": optimizer, "steps": 100, "eval_every": 1000}
-    with Trainer.start(
-        tmp_path / "run", bench.material("lm"), **configurations(settings), device="cpu", world=World(0, 2)
-    ) as trainer:
+    with Trainer.start(tmp_path / "run", bench.material("lm"), **settings, device="cpu", world=World(0, 2)) as trainer:
         for _ in range(3):
             sent.clear()
             assert trainer.loop.take_step().skipped is False

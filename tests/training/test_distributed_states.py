@@ -31,7 +31,6 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.stored import StoredTensors, write_part  # here once, not in each forked process
 from jumok.training.distributed import World
 from jumok.training.follower import follow
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes of these tests are forked")
@@ -40,7 +39,7 @@ PART = "tensors/shard-0000{}-model-00001-of-00001.safetensors"
 
 
 def resume(run: Path, world: World | None = None, **settings: Any) -> Trainer:
-    return Trainer.resume(run, world=world, device="cpu", training=configurations(settings)["training"])
+    return Trainer.resume(run, world=world, device="cpu", **settings)
 
 
 def goes_on(run: Path, count: int, steps: int | None = None, **settings: Any) -> None:
@@ -138,7 +137,7 @@ def test_other_weights_are_saved_before_the_others_have_them(tmp_path: Path) -> 
     """The first state of a run with --init, and a stage, which begins with the best parameters."""
     first, run = tmp_path / "first", tmp_path / "run"
     finish(begin(first, val=0.2, eval_every=2))
-    given = configurations({"steps": 2, "batch_size": 6, "val": 0.2, "eval_every": 2, "compile": "off"}, init=first)
+    given = {"steps": 2, "batch_size": 6, "val": 0.2, "eval_every": 2, "compile": "off"}
 
     def lead(world: World) -> None:
         finish(Trainer.start(run, bench.material("lm"), **given, init=first, device="cpu", world=world))  # type: ignore[arg-type]

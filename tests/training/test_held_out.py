@@ -20,7 +20,6 @@ from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import unseen_characters
 from jumok.text import Table, Text, from_rows, from_string
-from jumok.training.settings import configurations
 from jumok.training.tasks import task_of_run
 from jumok.training.trainer import Trainer
 
@@ -51,7 +50,7 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
 
     def start(source: Text | Table, task: str = "lm", held_out: Text | Table | None = None, **more: Any) -> Trainer:
         settings = {**TINY, "context_length": 24, "task": task, **more}
-        return Trainer.start(tmp_path / "run", source, **configurations(settings), val_text=held_out, device="cpu")
+        return Trainer.start(tmp_path / "run", source, **settings, val_text=held_out, device="cpu")
 
     return start
 
@@ -106,7 +105,7 @@ def test_long_passages_in_both_parts_are_told(task: str, tokenizer: str, tmp_pat
         tales + "새로운 이야기가 시작된다. " * 3 + tales[1_000:1_400] + "끝이 아니라 또 다른 시작이었다. " * 2
     )
     settings = {**TINY, "task": task, "context_length": 24}
-    trainer = Trainer.start(tmp_path / "run", text, **configurations(settings), tokenizer=tokenizer, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", text, **settings, tokenizer=tokenizer, device="cpu")
     share = trainer.folder.read_config()["data"]["repeated"]
     assert 0.25 < share < 0.7  # 400 of some 660 characters, less what lies across the ends of passages
     assert any(
@@ -204,9 +203,7 @@ def test_a_bigram_stands_beside_a_language_model(tokenizer: str, tmp_path: Path,
     """It is one of characters whatever the tokens are, so that it is the same for all tokenizers."""
     cut = round(0.9 * len(tales))
     wanted = Bigram([tales[:cut]]).nats_per_char([tales[cut:]])
-    trainer = Trainer.start(
-        tmp_path / "run", from_string(tales), **configurations(TINY), tokenizer=tokenizer, device="cpu"
-    )
+    trainer = Trainer.start(tmp_path / "run", from_string(tales), **TINY, tokenizer=tokenizer, device="cpu")
     finish = final(trainer)
     assert finish.figures["baseline_nats_per_char"] == pytest.approx(wanted, abs=1e-9)
     assert finish.headline.endswith(f"bigram {wanted:.3f})")

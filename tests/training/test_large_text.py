@@ -17,7 +17,6 @@ from jumok.errors import EncoderLost, TextError
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 SHARD = 2_000
@@ -34,7 +33,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(out: Path, text: str, report: Callable[[str], None] = lambda _: None, **settings: Any) -> Trainer:
-    given = configurations({**TINY, **settings})
+    given = {**TINY, **settings}
     return Trainer.start(out, reader.from_string(text), **given, tokenizer="char", report=report)
 
 

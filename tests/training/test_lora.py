@@ -26,7 +26,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import train_tokenizer
 from jumok.training.adapters import Adapters, write_base
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 pytest.importorskip("peft", reason="peft is not installed: pip install 'jumok[lora]'")
@@ -62,7 +61,7 @@ def begin(out: Path, text: Any, init: Path, **settings: Any) -> Trainer:
     shape = {"n_layer", "n_head", "n_embd", "context_length"}
     usual = {name: value for name, value in TINY.items() if name not in shape}
     given = {**usual, "lora": 2, "dropout": 0.0, **RATE, **settings}
-    return Trainer.start(out, text, **configurations(given, init=init), init=init, device="cpu")
+    return Trainer.start(out, text, **given, init=init, device="cpu")
 
 
 def ids_for(model: Model) -> Tensor:
@@ -258,7 +257,7 @@ def test_a_finished_run_is_trained_further(tmp_path: Path, tales: str, story_tex
     assert done.result is not None
     assert is_plain(done.model)
     done.close()
-    further = Trainer.resume(tmp_path / "run", training=TrainConfig(steps=8), device="cpu")
+    further = Trainer.resume(tmp_path / "run", steps=8, device="cpu")
     ids = ids_for(first)
     further.model.eval()
     assert (logits(further.model, ids) - logits(first, ids)).abs().max() < 1e-4  # begins with the best adapters
@@ -313,10 +312,10 @@ def test_wrong_use(tmp_path: Path, tales: str, story_text: Text, monkeypatch: py
     with pytest.raises(ConfigError, match="optimizer='muon' does not fit lora=2"):
         begin(tmp_path / "run", story_text, tmp_path / "init", optimizer="muon")
     with pytest.raises(ConfigError, match="trains adapters on a model that exists"):
-        configurations({"lora": 2})
+        Trainer.start(tmp_path / "other", story_text, lora=2, device="cpu")
     begin(tmp_path / "run", story_text, tmp_path / "init").close()
     with pytest.raises(ResumeError, match="lora=2, not 3"):
-        Trainer.resume(tmp_path / "run", training=TrainConfig(lora=3), device="cpu")
+        Trainer.resume(tmp_path / "run", lora=3, device="cpu")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(JumokError, match=r"pip install 'jumok\[lora\]'"):
         begin(tmp_path / "other", story_text, tmp_path / "init")

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 
 from conftest import TINY
 from jumok.config import BERTConfig, GPTConfig, ModelConfig
+from jumok.config.features import kind_name
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.runs.events import Step
 from jumok.text import Table, Text, from_rows
 from jumok.training.objective import mean_loss
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 WIDE = {"context_length": 48, "batch_size": 4, "dropout": 0.0, "attention_dropout": 0.0}
@@ -60,7 +60,7 @@ def begin(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
             source = rows(("text", "label") if settings["task"] == "classify" else ("source", "target"))
         settings = {**TINY, **WIDE, "token_dropout": 0.0, "clip": 0.0, **settings, **changes}
         trainer = Trainer.start(
-            tmp_path / "run", source, **configurations(settings, kind=kind), tokenizer="char", device="cpu"
+            tmp_path / "run", source, **settings, model=kind and kind_name(kind), tokenizer="char", device="cpu"
         )
         trainer.model.double()
         return trainer
@@ -80,7 +80,7 @@ def joined(batches: list[tuple[Tensor, ...]], filling: tuple[int, ...]) -> tuple
 
 def minimised(trainer: Trainer, step: Step) -> float:
     """The loss whose gradients a step has taken."""
-    return step.loss + trainer.config.lm_weight * (step.lm_loss or 0.0)
+    return step.loss + trainer.task.lm_weight * (step.lm_loss or 0.0)
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_shares_add_up_to_an_epoch(begin: Callable[..., Trainer], case: str) -> 
     """The cost of a pass is told in average batches, also where batches differ: speed and plan are worked out of it."""
     task: Any = begin(case).task
     batches = getattr(task.batches, "count", 6)
-    shares = [sum(task.share(part) for part in task.parts(number)) for number in range(batches)]
+    shares = [sum(task.cost(part) for part in task.parts(number)) for number in range(batches)]
     assert sum(shares) == pytest.approx(batches, rel=0.15)
     if case in ("lm", "mlm"):
         assert shares == [1.0] * batches

@@ -10,13 +10,12 @@ import pytest
 
 import jumok as package
 from conftest import TINY, Jumok
-from jumok.config import BERTConfig, GPTConfig
+from jumok.config import GPTConfig
 from jumok.errors import ConfigError
 from jumok.models import build
 from jumok.runs.events import Eval, Finish, Notice
 from jumok.text import Text, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 from lossy_tokenizers import TEXT, byte_level, word_piece
 
@@ -31,7 +30,7 @@ def text() -> Text:
 
 
 def begin(text: Text, tokenizer: Tokenizer, out: str = "run", **settings: Any) -> Trainer:
-    made = configurations({**TINY, "sample_tokens": 0, **settings})
+    made = {**TINY, "sample_tokens": 0, **settings}
     return Trainer.start(out, text, **made, tokenizer=tokenizer, device="cpu")
 
 
@@ -68,7 +67,7 @@ def test_a_goal_per_character_is_refused(text: Text) -> None:
     assert not Path("run/config.json").exists()
     list(begin(text, word_piece()).run())
     with pytest.raises(ConfigError, match=r"stop_at=2 is a loss per character\. The tokenizer loses"):
-        Trainer.resume("run", training=given_again("run", {"steps": 4, "stop_at": 2.0}), device="cpu")
+        Trainer.resume("run", steps=4, stop_at=2.0, device="cpu")
     begin(text, byte_level(), "whole", stop_at=2.0).close()
 
 
@@ -96,7 +95,7 @@ def test_a_run_from_a_model_whose_tokenizer_loses_text(text: Text, jumok: Jumok)
 
 def test_masked_tokens_have_figures_per_token_and_the_run_tells_what_is_lost(text: Text) -> None:
     tokenizer = word_piece(special=("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
-    made = configurations({**TINY, "task": "mlm", "sample_tokens": 0}, kind=BERTConfig)
+    made = {**TINY, "task": "mlm", "sample_tokens": 0}
     events = list(Trainer.start("run", text, **made, tokenizer=tokenizer, device="cpu").run())
     assert any(isinstance(event, Notice) and "The tokenizer loses" in event.text for event in events)
     assert isinstance(events[-1], Finish)

@@ -39,7 +39,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.objective import mean_loss
-from jumok.training.settings import configurations
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Trainer
 from tokenizers import Tokenizer as HFTokenizer
@@ -58,9 +57,7 @@ def begin(tmp_path: Path, story_text: Text) -> Start:
 
     def start(out: str = "run", *, text: Any = None, tokenizer: Any = "char", **settings: Any) -> Trainer:
         fields = {**MLM, **settings}
-        return Trainer.start(
-            tmp_path / out, text or story_text, **configurations(fields), tokenizer=tokenizer, device="cpu"
-        )
+        return Trainer.start(tmp_path / out, text or story_text, **fields, tokenizer=tokenizer, device="cpu")
 
     return start
 
@@ -567,7 +564,7 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
     trainer = Trainer.start(
         tmp_path / "run",
         text,
-        **configurations(settings, init=tmp_path / "stock"),
+        **settings,
         init=tmp_path / "stock",
         device="cpu",
     )
@@ -630,7 +627,6 @@ def test_a_table(begin: Start) -> None:
 
 
 def test_a_gpt_cannot_learn_this(begin: Start, tmp_path: Path, story_text: Text) -> None:
-    from jumok.config import GPTConfig
 
     with pytest.raises(ConfigError, match="a model of the kind 'gpt' cannot be trained for this task"):
-        Trainer.start(tmp_path / "run", story_text, **configurations(MLM, kind=GPTConfig), device="cpu")
+        Trainer.start(tmp_path / "run", story_text, **MLM, model="gpt", device="cpu")

@@ -63,7 +63,6 @@ def test_each_parameter_is_updated_by_exactly_one(family: str, optimizer: str) -
 UNCOMPILED = """
 import sys
 from pathlib import Path
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 settings = {
@@ -71,7 +70,7 @@ settings = {
     "attention": "chunked",
 }
 text = "강아지가 뜰에서 뛰어놀았습니다. " * 200
-trainer = Trainer.start(Path(sys.argv[1]), text, **configurations(settings), device="cpu")
+trainer = Trainer.start(Path(sys.argv[1]), text, **settings, device="cpu")
 for event in trainer.run():
     if event.step == 2:
         trainer.request_stop()

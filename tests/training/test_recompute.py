@@ -24,7 +24,6 @@ from jumok.training import recompute
 from jumok.training.memory import memory_errors
 from jumok.training.planning import plan
 from jumok.training.recompute import recompute_blocks
-from jumok.training.settings import configurations
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -44,7 +43,7 @@ def losses_of(out: Path, **settings: Any) -> list[float]:
     """The losses of a run of four steps of two batches, with dropout."""
     given = {**bench.SMALL, "dropout": 0.1, "steps": 4, **settings}
     text = bench.material(given["task"])
-    with Trainer.start(out, text, **configurations(given), device="cpu") as trainer:  # type: ignore[arg-type]
+    with Trainer.start(out, text, **given, device="cpu") as trainer:  # type: ignore[arg-type]
         return [event.loss for event in trainer.run() if isinstance(event, Step)]
 
 
@@ -165,7 +164,7 @@ def test_a_resumed_run_may_have_it(start: Start, tmp_path: Path) -> None:
         for event in trainer.run():
             if isinstance(event, Step):
                 trainer.request_stop()
-    with Trainer.resume(tmp_path / "run", training=TrainConfig(steps=4, recompute=True), device="cpu") as trainer:
+    with Trainer.resume(tmp_path / "run", steps=4, recompute=True, device="cpu") as trainer:
         assert trainer.config.recompute
         list(trainer.run())
     expected = load_file(tmp_path / "whole" / "model.safetensors")
@@ -194,7 +193,7 @@ def test_a_setting_of_another_type_in_a_file(jumok: Jumok, tmp_path: Path) -> No
 def test_a_stage_may_have_it(start: Start, tmp_path: Path) -> None:
     with start(steps=1) as trainer:
         list(trainer.run())
-    with Trainer.resume(tmp_path / "run", training=TrainConfig(steps=1, recompute=True), device="cpu") as trainer:
+    with Trainer.resume(tmp_path / "run", steps=1, recompute=True, device="cpu") as trainer:
         assert trainer.config.recompute
         assert len([event for event in trainer.run() if isinstance(event, Step)]) == 1
 

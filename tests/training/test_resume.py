@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -29,7 +28,6 @@ from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.loop import Loop
-from jumok.training.settings import configurations, given_again
 from jumok.training.state import TrainingState
 from jumok.training.trainer import Trainer
 
@@ -578,9 +576,7 @@ def test_another_text_is_refused(stopped: Path) -> None:
 
 
 def test_the_same_text_is_welcome(stopped: Path, story_text: Text) -> None:
-    assert (
-        Trainer.resume(stopped, story_text, given_again(stopped, {**TINY, "save_every": 0.0}), device="cpu").step == 6
-    )
+    assert Trainer.resume(stopped, story_text, **TINY, save_every=0.0, device="cpu").step == 6
 
 
 def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:
@@ -610,20 +606,15 @@ def test_another_setting_is_refused(stopped: Path, settings: dict[str, Any], mes
     """All of them are named, with both values."""
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     with pytest.raises(ResumeError, match=message):
-        Trainer.resume(stopped, training=given_again(stopped, settings), device="cpu")
+        Trainer.resume(stopped, **settings, device="cpu")
     assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
 
 
 def test_a_size_with_another_budget_may_be_repeated(tmp_path: Path, story_text: Text) -> None:
     """The steps of nanokogpt count no longer when minutes are given, but a resume compared them all the same."""
     settings = {**TINY, "steps": None, "minutes": 5.0}
-    Trainer.start(tmp_path / "run", story_text, **configurations(settings, size="nanokogpt"), device="cpu")
-    assert (
-        Trainer.resume(
-            tmp_path / "run", training=given_again(tmp_path / "run", settings, size="nanokogpt"), device="cpu"
-        ).config.minutes
-        == 5.0
-    )
+    Trainer.start(tmp_path / "run", story_text, **settings, size="nanokogpt", device="cpu")
+    assert Trainer.resume(tmp_path / "run", **settings, size="nanokogpt", device="cpu").config.minutes == 5.0
 
 
 def test_a_finished_run_says_its_result_again(start: Start, tmp_path: Path) -> None:
@@ -700,29 +691,13 @@ def test_a_step_that_is_no_number_is_damage(stopped: Path) -> None:
     assert all("step '4'" in one for one in said)
 
 
-def test_a_replaced_configuration_resumes_and_trains_further(start: Start, tmp_path: Path, story_text: Text) -> None:
-    """`dataclasses.replace(config, steps=...)` gave all fields, so what the text had decided counted as contradicted:
-    `resume` refused weight_decay, passes and whatever else the task had set."""
-    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32")
+def test_what_is_passed_as_a_configuration_holds(tmp_path: Path, story_text: Text) -> None:
+    """What was given held only where it differed from the default of its field."""
+    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32", weight_decay=0.1)
     with Trainer.start(tmp_path / "run", story_text, GPTConfig(n_layer=1, n_embd=16), begun, device="cpu") as trainer:
-        assert trainer.config.weight_decay == 0.5 != begun.weight_decay
+        assert (trainer.config.weight_decay, trainer.model.config.dropout) == (0.1, 0.0)
         list(trainer.run())
-    for again in (begun, trainer.config, TrainConfig()):
-        longer = dataclasses.replace(again, steps=3)
-        with Trainer.resume(tmp_path / "run", training=longer, device="cpu") as resumed:
-            assert (resumed.config.steps, resumed.config.weight_decay) == (3, 0.5)
-    for field in dataclasses.fields(TrainConfig):
-        same = dataclasses.replace(begun, **{field.name: getattr(trainer.config, field.name)})
-        Trainer.resume(tmp_path / "run", training=dataclasses.replace(same, steps=3), device="cpu").close()
+    with Trainer.resume(tmp_path / "run", device="cpu", steps=3) as resumed:
+        assert (resumed.config.steps, resumed.config.weight_decay) == (3, 0.1)
     with pytest.raises(ResumeError, match=r"started with seed=0, not 1\."):
-        Trainer.resume(tmp_path / "run", training=dataclasses.replace(begun, seed=1, steps=3), device="cpu")
-
-
-def test_a_replaced_configuration_leaves_to_the_text_what_was_left(tmp_path: Path, story_text: Text) -> None:
-    """The weight decay of a language model with Muon became that of the field, 0.1, by a replaced seed."""
-    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32")
-    shape = dataclasses.replace(GPTConfig(n_embd=16), n_layer=1)
-    for training, decay in ((begun, 0.5), (dataclasses.replace(begun, weight_decay=0.2), 0.2)):
-        again = dataclasses.replace(training, seed=3)
-        with Trainer.start(tmp_path / str(decay), story_text, shape, again, device="cpu") as trainer:
-            assert (trainer.config.seed, trainer.config.weight_decay) == (3, decay)
+        Trainer.resume(tmp_path / "run", device="cpu", steps=3, seed=1)

@@ -28,7 +28,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string
 from jumok.tokenizers import train_tokenizer
 from jumok.training.objective import mean_loss
-from jumok.training.settings import configurations
 from jumok.training.tasks.seq2seq import SPECIAL_TOKENS, Seq2Seq
 from jumok.training.trainer import Trainer
 
@@ -62,7 +61,7 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
         return Trainer.start(
             tmp_path / out,
             pairs or table(),
-            **configurations(settings, init=options.get("init")),
+            **settings,
             device="cpu",
             **options,
         )
@@ -176,7 +175,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """A run long enough to learn ten words, two at a time: the folder, and what happened."""
     out = tmp_path_factory.mktemp("seq2seq") / "run"
     settings = {**TINY, "n_embd": 32, "batch_size": 32, "steps": 150, "eval_every": 75, "dropout": 0.0}
-    trainer = Trainer.start(out, table(600, below=100), **configurations(settings), device="cpu")
+    trainer = Trainer.start(out, table(600, below=100), **settings, device="cpu")
     return out, list(trainer.run())
 
 
@@ -404,7 +403,7 @@ def test_the_time_for_the_last_figures_is_that_of_what_they_read(begin: Callable
 def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     lines = "\n".join("\t".join(row) for row in (("source", "target"), *table().rows))
     (tmp_path / "pairs.tsv").write_text(lines + "\n", encoding="utf-8")
-    trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", **configurations(TINY), device="cpu")
+    trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", **TINY, device="cpu")
     assert trainer.folder.read_config()["data"]["rows"] == 60
 
 
@@ -512,7 +511,7 @@ def test_a_separator_that_python_takes_for_a_newline_stays_in_its_row(begin: Cal
 def test_an_untrained_model_answers_something() -> None:
     torch.manual_seed(0)
     tokenizer = train_tokenizer("일 이 삼" * 2, special_tokens=SPECIAL_TOKENS)
-    ids = Seq2Seq.fields(Seq2Seq.material(table(), None, from_dict(TrainConfig, {"steps": 1})), tokenizer)
+    ids = Seq2Seq.derived_fields(Seq2Seq.material(table(), None, 0.1), tokenizer)
     model = build(EncoderDecoderConfig(vocab_size=tokenizer.vocab_size, context_length=8, n_layer=1, n_embd=8, **ids))
     model.tokenizer = tokenizer
     found = evaluate_pairs(model, [("1", "일"), ("", "이")])

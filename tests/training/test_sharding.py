@@ -108,11 +108,10 @@ def test_a_run_goes_on_with_and_without_shards(tmp_path: Path, monkeypatch: pyte
     out, expected = tmp_path / "run", finish(begin(tmp_path / "whole", steps=8))
 
     def two_steps(*, shard: bool) -> object:
-        from jumok.training.settings import given_again
 
         def lead(world: World) -> None:
-            again = given_again(out, {"shard": shard})
-            finish(Trainer.resume(out, training=again, world=world, device="cpu"), stop_after=2)
+            again = {"shard": shard}
+            finish(Trainer.resume(out, **again, world=world, device="cpu"), stop_after=2)
 
         return lead
 

@@ -12,12 +12,10 @@ import torch
 from safetensors.torch import load, load_file
 
 from conftest import TINY, Jumok
-from jumok.config import TrainConfig
 from jumok.errors import ConfigError, ResumeError, RunError
 from jumok.runs.events import Eval, Event, Finish, Notice, Stage, Step, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -26,7 +24,7 @@ Start = Callable[..., Trainer]
 
 
 def resume(run: Path, **settings: Any) -> Trainer:
-    return Trainer.resume(run, training=given_again(run, settings), device="cpu")
+    return Trainer.resume(run, **settings, device="cpu")
 
 
 def only(events: list[Event], kind: type) -> list[Any]:
@@ -341,7 +339,7 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
     """Killed before the first save, it went on from random parameters: no seed makes those of --init again."""
     out = tmp_path / "tuned"
     settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
-    trainer = Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
+    trainer = Trainer.start(out, story_text, **settings, init=run, device="cpu")
     first = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.close()  # like a kill before the first step
     again = resume(out)
@@ -363,7 +361,7 @@ def test_a_start_with_other_weights_that_was_killed_can_be_repeated(
     settings = {name: TINY[name] for name in ("batch_size", "steps", "eval_every", "precision", "compile", "attention")}
 
     def tune() -> Trainer:
-        return Trainer.start(out, story_text, **configurations(settings, init=run), init=run, device="cpu")
+        return Trainer.start(out, story_text, **settings, init=run, device="cpu")
 
     def kill(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -388,7 +386,7 @@ def test_an_error_while_a_start_saves_other_weights_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("jumok.runs.checkpoints.save_file", full)
-    settings = configurations({"steps": 1}, init=run)
+    settings = {"steps": 1}
     with pytest.raises(RunError, match="then start again"):
         Trainer.start(tmp_path / "tuned", story_text, **settings, init=run, device="cpu")
     assert not (tmp_path / "tuned").exists()
@@ -457,5 +455,5 @@ def test_a_run_from_before_attention_was_called_chunked(run: Path) -> None:
     path = run / "config.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"chunked"', '"explicit"'), encoding="utf-8")
     assert '"explicit"' in path.read_text(encoding="utf-8")
-    with Trainer.resume(run, training=TrainConfig(steps=2)) as trainer:
+    with Trainer.resume(run, steps=2) as trainer:
         assert trainer.config.attention == "chunked"

@@ -18,7 +18,6 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.training.optim import rate
-from jumok.training.settings import given_again
 from jumok.training.state import LEAST_WITH_A_GOAL
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.goal import Goal
@@ -296,7 +295,7 @@ def test_another_goal_is_another_run(start: Start, tmp_path: Path) -> None:
     trainer.request_stop()
     list(trainer.run())
     with pytest.raises(ResumeError, match=r"stop_at=6\.0, not 4\.0"):
-        Trainer.resume(tmp_path / "run", training=given_again(tmp_path / "run", {"stop_at": 4.0}), device="cpu")
+        Trainer.resume(tmp_path / "run", stop_at=4.0, device="cpu")
 
 
 # --- what can be asked for ---

@@ -25,7 +25,6 @@ from jumok.models import Model, build
 from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.text import from_rows, from_string, read
 from jumok.tokenizers import train_tokenizer
-from jumok.training.settings import configurations
 from jumok.training.subscribers import progress
 from jumok.training.trainer import Trainer
 
@@ -72,7 +71,7 @@ def test_a_string_that_looks_like_a_file_is_asked_about(name: str, files: Path) 
         lambda: jumok.evaluate(made("gpt"), name),
         lambda: jumok.evaluate(made("bert"), name),
         lambda: jumok.train(name, out="run", quiet=True, **TINY),
-        lambda: Trainer.start("run", name, **configurations(TINY), device="cpu"),
+        lambda: Trainer.start("run", name, **TINY, device="cpu"),
         lambda: jumok.predict(made("classifier"), [name]),
         lambda: jumok.view(made("gpt"), name),
     ):

@@ -33,7 +33,6 @@ from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
 from jumok.serve.desk.curves import Curve, Tail
 from jumok.text import Text
 from jumok.training.optim import rate
-from jumok.training.settings import configurations
 from jumok.training.subscribers import pictures
 from jumok.training.subscribers.progress import TrainingView
 from jumok.training.tasks.language_modelling import LanguageModelling
@@ -718,7 +717,7 @@ def test_it_does_not_print(start: Start, capfd: pytest.CaptureFixture[str]) -> N
 
 def test_a_path_may_be_a_string(tmp_path: Path, story_text: Text) -> None:
     """The public class took nothing but a Path, and failed on a string with an AttributeError."""
-    trainer = Trainer.start(str(tmp_path / "run"), story_text, **configurations(TINY), device="cpu")
+    trainer = Trainer.start(str(tmp_path / "run"), story_text, **TINY, device="cpu")
     list(trainer.run())
     assert Trainer.resume(str(tmp_path / "run"), device="cpu").step == 8
 

@@ -22,7 +22,6 @@ from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, from_rows, from_string
 from jumok.training import verdict
-from jumok.training.settings import configurations, given_again
 from jumok.training.tasks.task import Baseline, error_of_share
 from jumok.training.trainer import Trainer
 from jumok.training.verdict import judge
@@ -122,7 +121,7 @@ def test_every_task_has_a_baseline(task: str, source: Any, settings: Any, said: 
         "learning_rate": 0.0, "matrix_learning_rate": 0.0, "precision": "float32", "compile": "off",
         "attention": "chunked", **settings,
     }  # fmt: skip
-    trainer = Trainer.start(tmp_path / "run", source, **configurations(given), device="cpu")
+    trainer = Trainer.start(tmp_path / "run", source, **given, device="cpu")
     *_, verdict, _ = trainer.run()
     assert said in verdict.text or verdict.kind == "learned"  # by chance
     assert said in [baseline.name for baseline in trainer.task.baselines]
@@ -222,9 +221,7 @@ def test_a_resumed_run_keeps_the_same_and_says_the_same(keep: str, story_text: T
 
 def test_the_suggested_command_keeps_the_last(poem: Callable[..., list[Event]], tmp_path: Path) -> None:
     [verdict] = only(poem(), Verdict)
-    trainer = Trainer.resume(
-        tmp_path / "run", training=configurations({"steps": 20, "keep": "last"})["training"], device="cpu"
-    )
+    trainer = Trainer.resume(tmp_path / "run", steps=20, keep="last", device="cpu")
     events = list(trainer.run())
     assert RunFolder(tmp_path / "run").read_config()["metrics"]["step"] == 80
     assert only(events, Sample)[-1].step == 80
@@ -283,8 +280,8 @@ def test_a_stage_that_keeps_the_last_is_compared_with_its_begin(start: Callable[
     for _ in start(steps=8).run():
         pass
     harm = {"steps": 4, "keep": "last", "learning_rate": 0.5, "matrix_learning_rate": 0.5}
-    again = given_again(tmp_path / "run", harm)
-    events = list(Trainer.resume(tmp_path / "run", training=again, device="cpu").run())
+    again = harm
+    events = list(Trainer.resume(tmp_path / "run", **again, device="cpu").run())
     best = [event.best for event in events if isinstance(event, Eval)]
     assert len(best) > 1
     assert not any(best)

@@ -70,13 +70,18 @@ def _started(size: str, device: str) -> Iterator[Trainer]:
 
     from jumok.corpora import stories
     from jumok.text import from_string
-    from jumok.training.settings import configurations
     from jumok.training.trainer import Trainer
 
     text = from_string("".join(stories.write(CHARS)), name="stories")
-    settings = {"steps": WARM_UP + STEPS, "val": 0.0, "sample_tokens": 0, "save_every": 1e9, "compile": "off"}
+    settings: dict[str, Any] = {
+        "steps": WARM_UP + STEPS,
+        "val": 0.0,
+        "sample_tokens": 0,
+        "save_every": 1e9,
+        "compile": "off",
+    }
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-        trainer = Trainer.start(Path(folder) / "run", text, **configurations(settings, size=size), device=device)
+        trainer = Trainer.start(Path(folder) / "run", text, size=size, device=device, **settings)
         try:
             yield trainer
         finally:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumok.config import TASK_CONFIGS
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 NUMBERS_ROWS = 50_000  # pairs of the built-in corpus, if no table is given
 STORIES_CHARS = 2_000_000  # characters of the built-in corpus, if no text is given
 READING = ("encoding", "column")  # the options for reading a text
-COLUMNS = {"classify": ("text", "label"), "seq2seq": ("source", "target")}  # the columns that a task reads
+COLUMNS = {name: task.columns for name, task in TASK_CONFIGS.items() if task.columns}  # that a task reads of a table
 COLUMN_NAMES = tuple(name for names in COLUMNS.values() for name in names)  # the options that rename them
 
 

@@ -16,9 +16,9 @@ from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
-from jumok.cli.train_options import FROM_THE_TEXT, field_options, read_toml
+from jumok.cli.train_options import FROM_THE_TEXT, field_options, read_toml, task_options
 from jumok.cli.train_request import TrainRequest
-from jumok.config import SIZES, TRAINABLE, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
+from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
 from jumok.processors import let_waiting_threads_sleep
@@ -26,6 +26,8 @@ from jumok.processors import let_waiting_threads_sleep
 if TYPE_CHECKING:
     from jumok.training.subscribers.progress import TrainingView
     from jumok.training.trainer import Trainer
+
+MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
 
 # Makes a trainer that writes to a folder, and a sentence for the user; the function takes what is being done.
 Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
@@ -87,11 +89,14 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     help="alphabet of a char tokenizer: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]",
 )
 @option("--min-count", type=int, section="Text", help="rarer characters are encoded as bytes [2]")
-@option("--model", type=click.Choice(TRAINABLE), section="Model", help="kind of model [by task]")
+@option(
+    "--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="kind of model [by task]"
+)
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the options below override it")
 @field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
 @field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
+@task_options
 @verification
 @common(seed=True)
 def train(
@@ -185,7 +190,7 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
     """The commands that use a finished run, and train it further."""
     from jumok.training.verdict import USES, use_command
 
-    use, command = USES[trainer.config.task], use_command(trainer.task, trainer.config, folder)
+    use, command = USES[trainer.config.task.name], use_command(trainer.task, trainer.config, folder)
     if view.summary["verdict"]["command"] != command:
         view.say(f"{tr(use)}\n  {command}")
     if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:

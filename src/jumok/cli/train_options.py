@@ -11,19 +11,13 @@ import click
 
 from jumok.cli.commands import Command, option
 from jumok.config import (
-    CLASSIC_DEFAULTS,
-    CLASSIFY_INIT_DEFAULTS,
-    INIT_DEFAULTS,
-    LORA_DEFAULTS,
-    MUON_DEFAULTS,
-    ORIGINAL_DEFAULTS,
-    SENTENCE_DEFAULTS,
+    SHARED_DEFAULTS,
     SPECIAL_IDS,
-    TASK_DEFAULTS,
-    WORD_DEFAULTS,
+    TASK_CONFIGS,
     EncoderDecoderConfig,
     GPTConfig,
     TrainConfig,
+    default_cases,
     field_choices,
     field_types,
     require_type,
@@ -36,17 +30,6 @@ FROM_THE_TEXT = ("labels", "frame", "eos_ids", "generation", *SPECIAL_IDS)
 NOT_IN_TOML = {
     "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device", "verify",
 }  # fmt: skip
-OTHER_DEFAULTS = {
-    **TASK_DEFAULTS,
-    "lm with muon": MUON_DEFAULTS,
-    "classic": CLASSIC_DEFAULTS,
-    "original": ORIGINAL_DEFAULTS,
-    "sentences": SENTENCE_DEFAULTS,
-    "words": WORD_DEFAULTS,
-    "--init": INIT_DEFAULTS,
-    "classify --init": CLASSIFY_INIT_DEFAULTS,
-    "--lora": LORA_DEFAULTS,
-}
 
 
 def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
@@ -61,6 +44,8 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
             help_text = _help(field)
             if kind is bool:
                 flag, kind = f"{flag}/--no-{flag[2:]}", None
+            elif field.name == "task":
+                kind = click.Choice(list(TASK_CONFIGS))
             elif field.name == "family":  # the families depend on the model
                 kind = click.Choice(["modern", "classic", "original"])
             elif field.name in choices:
@@ -71,15 +56,22 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
     return add
 
 
+def task_options(function: Command) -> Command:
+    """An option for each setting that belongs to one task."""
+    for task in reversed(TASK_CONFIGS.values()):
+        function = field_options(task, "Training")(function)
+    return function
+
+
 def _help(field: dataclasses.Field[Any]) -> str:
     """The help of a field with its default, and the defaults that differ: [256; classify 128, seq2seq 64]."""
-    sentence = str(field.metadata["help"])
-    if "[" not in sentence and field.default is not None:
-        sentence += f" [{field.default}]"
+    sentence, default = str(field.metadata["help"]), SHARED_DEFAULTS.get(field.name, field.default)
+    if "[" not in sentence and default is not None:
+        sentence += f" [{default}]"
     others = [
-        f"{name} {values[field.name]}"
-        for name, values in OTHER_DEFAULTS.items()
-        if values.get(field.name, field.default) != field.default
+        f"{case} {values[field.name]}"
+        for case, values in default_cases().items()
+        if values.get(field.name, default) != default
     ]
     return f"{sentence.removesuffix(']')}; {', '.join(others)}]" if others else sentence
 
@@ -107,6 +99,8 @@ def read_toml(path: Path, options: Collection[str]) -> dict[str, Any]:
         **field_types(EncoderDecoderConfig),
         **field_types(GPTConfig),
         **field_types(TrainConfig),
+        **{name: kind for task in TASK_CONFIGS.values() for name, kind in field_types(task).items()},
+        "task": str,
         "min_count": int,
     }
     for key, value in values.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.cli.material import COLUMN_NAMES, COLUMNS, READING, built_in_material, read_material, recorded_columns
-from jumok.config import TASK_DEFAULTS, TRAINABLE, require_choice
+from jumok.config import TASK_CONFIGS, other_task, require_choice, task_fields
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
 # Settings that apply to some tasks only.
 TASKS_OF = {
-    "column": ("lm", "mlm"),
-    **{name: (task,) for task, names in COLUMNS.items() for name in names},
-    **dict.fromkeys(("mask_rate", "whole_words"), ("mlm",)),
-    **dict.fromkeys(("class_weights", "lm_weight", "token_dropout"), ("classify",)),
-    "label_smoothing": ("seq2seq",),
+    "column": tuple(name for name in TASK_CONFIGS if name not in COLUMNS),
+    **{name: (task.name,) for task in TASK_CONFIGS.values() for name in (*task.columns, *task_fields(task))},
 }
 
 
@@ -60,17 +57,13 @@ class TrainRequest:
 
     def start(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
         """The trainer of a new run in the folder `out`, and a sentence on its text. report: as in `Trainer.start`."""
-        from jumok.config.features import KINDS
         from jumok.runs.folder import RunFolder
-        from jumok.training.settings import configurations
         from jumok.training.trainer import Trainer
 
         if self.init is not None and (self.tokenizer is not None or self.tokenizer_options):
             raise ConfigError("{init} has its own tokenizer: leave {--tokenizer} and its options out.", init=self.init)
         task = self.settings.get("task") or "lm"
-        require_choice("task", task, TASK_DEFAULTS)
-        if self.model is not None:
-            require_choice("model", self.model, TRAINABLE)
+        require_choice("task", task, TASK_CONFIGS)
         self._require_settings_of(task)
         RunFolder(out).require_free()  # before anything that takes long
         if self.settings.get("val") == "-" and "-" in self.texts:
@@ -81,11 +74,11 @@ class TrainRequest:
             report(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
         held_out = self._held_out_file(task)
         text = read_material(task, self.texts, self.reading) if self.texts else built_in_material(task)
-        kind = None if self.model is None else KINDS[self.model]
         trainer = Trainer.start(
             out,
             text,
-            **configurations(self.settings, size=self.size, kind=kind, init=self.init),
+            self.model,
+            size=self.size,
             tokenizer=self._tokenizer(),
             tokenizer_options=self.tokenizer_options,
             val_text=held_out,
@@ -95,13 +88,13 @@ class TrainRequest:
             report=report,
             world=self.world,
             verify=self.verify,
+            **self.settings,
         )
         return trainer, text.describe()
 
     def resume(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
         """The trainer that continues the run in the folder `out`, and a sentence on where it is."""
         from jumok.runs.folder import RunFolder
-        from jumok.training.settings import given_again
         from jumok.training.trainer import Trainer
 
         if self.init is not None or self.model is not None or self.tokenizer is not None or self.tokenizer_options:
@@ -114,16 +107,16 @@ class TrainRequest:
         recorded = recorded_columns(out)
         held_out = self._held_out_file(task, recorded)
         text = read_material(task, self.texts, self.reading, recorded) if self.texts else None
-        training = given_again(out, self.settings, self.size)
         trainer = Trainer.resume(
             out,
             text,
-            training,
             val_text=held_out,
+            size=self.size,
             device=self.device,
             began=self.began,
             report=report,
             world=self.world,
+            **self.settings,
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
@@ -140,13 +133,7 @@ class TrainRequest:
                 if name == "column" and task in COLUMNS:
                     text, label = COLUMNS[task]
                     instead = tr("; its columns are named with --{text} and --{label}", text=text, label=label)
-                raise ConfigError(
-                    "--{option} applies to {--task {tasks}}, but the task is {task}{instead}; leave it out.",
-                    option=name.replace("_", "-"),
-                    tasks=tr(" and ").join(tasks),
-                    task=task,
-                    instead=instead,
-                )
+                raise other_task("--" + name.replace("_", "-"), tasks, task, instead)
 
     def _held_out_file(self, task: str, recorded: tuple[str, ...] = ()) -> Text | Table | None:
         """What --val names, if it is a file. A share is left in the settings, as a number."""

@@ -1,33 +1,30 @@
-"""Configurations: frozen, keyword-only, validated on creation, independent of torch.
+"""Settings: frozen, keyword-only configurations, checked on creation, and independent of torch.
 
-Fields with a derived default, such as head_dim, are filled in on creation, so they are never None afterwards.
+A run has a shape (`GPTConfig`, `BERTConfig`, `EncoderDecoderConfig`), the settings of training that all tasks share
+(`TrainConfig`), and those of its task (`TaskConfig`). `resolve` makes them of what was given. Fields with a derived
+default, such as head_dim, are filled in on creation, so they are never None afterwards. The options of the command
+line, TOML files, the arguments of `jumok.train` and config.json are derived from the fields.
 """
 
 from __future__ import annotations
 
 from jumok.config._bert import BERTConfig, EncoderFamily, Head
 from jumok.config._checks import require_choice, require_range, require_type
-from jumok.config._defaults import (
-    CLASSIC_DEFAULTS,
-    CLASSIFY_INIT_DEFAULTS,
-    INIT_DEFAULTS,
-    LORA_DEFAULTS,
-    MUON_DEFAULTS,
-    ORIGINAL_DEFAULTS,
-    SENTENCE_DEFAULTS,
-    SIZES,
-    TASK_DEFAULTS,
-    TRAINABLE,
-    WORD_DEFAULTS,
-    configure,
-    given_settings,
-    resolve,
+from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig
+from jumok.config._fields import (
+    field_choices,
+    field_types,
+    fields_that_may_change,
+    from_dict,
+    require_setting,
+    to_dict,
+    validate,
 )
-from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig, EncoderDecoderFamily
-from jumok.config._fields import field_choices, field_types, from_dict, given_fields, require_types, to_dict
 from jumok.config._generation import GenerationRules
-from jumok.config._gpt import ACTIVATIONS, Family, GPTConfig, Mixing, RungConfig
+from jumok.config._gpt import ACTIVATIONS, GPTConfig, RungConfig
 from jumok.config._model import Activation, BlockConfig, Frame, ModelConfig, PoolingKind
+from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
+from jumok.config._rope_scaling import RopeScaling
 from jumok.config._size import (
     count_blocks,
     count_cached,
@@ -37,62 +34,58 @@ from jumok.config._size import (
     matrices,
     stacks,
 )
-from jumok.config._training import MOST_PASSES, Attention, Precision, TaskName, TrainConfig
-from jumok.config._variant import GPTVariantConfig, RopeScaling
+from jumok.config._tasks import TASK_CONFIGS, ClassifyConfig, LMConfig, MLMConfig, Seq2SeqConfig, TaskConfig
+from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainConfig, task_fields
+from jumok.config._variant import GPTVariantConfig
 
 __all__ = [
     "ACTIVATIONS",
-    "CLASSIC_DEFAULTS",
-    "CLASSIFY_INIT_DEFAULTS",
-    "INIT_DEFAULTS",
-    "LORA_DEFAULTS",
-    "MOST_PASSES",
-    "MUON_DEFAULTS",
-    "ORIGINAL_DEFAULTS",
-    "SENTENCE_DEFAULTS",
+    "SHARED_DEFAULTS",
     "SIZES",
     "SPECIAL_IDS",
-    "TASK_DEFAULTS",
-    "TRAINABLE",
-    "WORD_DEFAULTS",
+    "TASK_CONFIGS",
     "Activation",
     "Attention",
     "BERTConfig",
     "BlockConfig",
+    "ClassifyConfig",
     "EncoderDecoderConfig",
-    "EncoderDecoderFamily",
     "EncoderFamily",
-    "Family",
     "Frame",
     "GPTConfig",
     "GPTVariantConfig",
     "GenerationRules",
     "Head",
-    "Mixing",
+    "LMConfig",
+    "MLMConfig",
     "ModelConfig",
     "PoolingKind",
     "Precision",
     "RopeScaling",
     "RungConfig",
-    "TaskName",
+    "Seq2SeqConfig",
+    "TaskConfig",
     "TrainConfig",
-    "configure",
     "count_blocks",
     "count_cached",
     "count_constants",
     "count_kept",
     "count_parameters",
+    "default_cases",
     "field_choices",
     "field_types",
+    "fields_that_may_change",
     "from_dict",
-    "given_fields",
-    "given_settings",
     "matrices",
+    "named_settings",
+    "other_task",
     "require_choice",
     "require_range",
+    "require_setting",
     "require_type",
-    "require_types",
     "resolve",
     "stacks",
+    "task_fields",
     "to_dict",
+    "validate",
 ]

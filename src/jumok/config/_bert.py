@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import Configuration, require_types, setting
+from jumok.config._checks import require_id
+from jumok.config._fields import setting
 from jumok.config._model import (
+    LARGEST_DEPTH,
     LARGEST_EPSILON,
+    MOST_DROPOUT,
     BlockConfig,
     ModelConfig,
     PoolingKind,
-    distinct_labels,
+    require_distinct_labels,
     require_whole_heads,
+    size_of,
 )
 from jumok.errors import ConfigError
 
@@ -42,15 +44,17 @@ class BERTConfig(ModelConfig):
     """
 
     family: EncoderFamily = setting("bert", "bert, roberta (other positions) or electra (embeddings of another width)")
-    n_layer: int = setting(4, "number of blocks")
-    n_head: int = setting(4, "number of heads")
-    n_embd: int = setting(256, "width of the residual stream, a multiple of n_head")
-    embedding_width: int = setting(None, "width of the embeddings, which a linear layer maps to n_embd [n_embd]")
-    mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd]")
-    n_token_type: int = setting(2, "token types: which of two joined texts a token belongs to")
-    dropout: float = setting(0.1, "dropout rate of embeddings, residual branches and the input of a classifier")
-    attention_dropout: float = setting(0.1, "dropout rate of the attention weights")
-    norm_eps: float = setting(1e-12, "epsilon of the normalization")
+    n_layer: int = size_of(4, "number of blocks", LARGEST_DEPTH)
+    n_head: int = size_of(4, "number of heads")
+    n_embd: int = size_of(256, "width of the residual stream, a multiple of n_head")
+    embedding_width: int = size_of(None, "width of the embeddings, which a linear layer maps to n_embd [n_embd]")
+    mlp_width: int = size_of(None, "hidden width of the MLP [4 n_embd]")
+    n_token_type: int = size_of(2, "token types: which of two joined texts a token belongs to")
+    dropout: float = setting(
+        0.1, "dropout rate of embeddings, residual branches and the input of a classifier", 0, MOST_DROPOUT
+    )
+    attention_dropout: float = setting(0.1, "dropout rate of the attention weights", 0, MOST_DROPOUT)
+    norm_eps: float = setting(1e-12, "epsilon of the normalization", 0, LARGEST_EPSILON)
     head: Head = setting("mlm", "none, pooler, mlm (masked tokens) or classify (whole texts)")
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)")
     pooling: PoolingKind = setting(
@@ -58,21 +62,11 @@ class BERTConfig(ModelConfig):
     )
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
 
-    def __post_init__(self, replaced: Configuration | None) -> None:
-        super().__post_init__(replaced)
-        object.__setattr__(self, "labels", distinct_labels(self.labels))
-        self._read_frame()
-        require_types(self)
-        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd", "n_token_type")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_distinct_labels(self.labels)
         require_whole_heads(self.n_embd, self.n_head)
-        self._fill("mlp_width", 4 * self.n_embd)
-        self._fill("embedding_width", self.n_embd)
-        self._require_sizes("mlp_width", "embedding_width")
-        require_range("dropout", self.dropout, 0, 0.95)
-        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
-        require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
-        require_choice("head", self.head, typing.get_args(Head))
-        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
+        self._fill(mlp_width=4 * self.n_embd, embedding_width=self.n_embd)
         require_id("pad_id", self.pad_id, self.vocab_size)
         self._require_labels()
         self._require_family()
@@ -88,7 +82,6 @@ class BERTConfig(ModelConfig):
             )
 
     def _require_family(self) -> None:
-        require_choice("family", self.family, typing.get_args(EncoderFamily))
         if self.family == "roberta" and self.pad_id is None:
             raise ConfigError('family="roberta" counts the tokens that are not padding; give pad_id.')
         if self.family == "electra" and self.head == "pooler":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._checks import require_choice, require_id, require_range
-from jumok.config._fields import Configuration, require_types, setting
-from jumok.config._generation import GenerationRules
-from jumok.config._model import Activation, BlockConfig, ModelConfig, require_whole_heads
+from jumok.config._checks import require_id
+from jumok.config._fields import setting
+from jumok.config._generation import GenerationRules, read_rules
+from jumok.config._model import (
+    LARGEST_DEPTH,
+    MOST_DROPOUT,
+    Activation,
+    BlockConfig,
+    ModelConfig,
+    require_whole_heads,
+    size_of,
+)
 from jumok.errors import ConfigError
 
 EncoderDecoderFamily = Literal["classic", "original"]
@@ -33,19 +40,19 @@ class EncoderDecoderConfig(ModelConfig):
         ConfigError: a value is out of range, or two values contradict each other.
     """
 
-    context_length: int = setting(256, "maximum number of tokens of the source, and of the target")
+    context_length: int = size_of(256, "maximum number of tokens of the source, and of the target")
     family: EncoderDecoderFamily = setting("classic", "classic (as BART) or original (the paper of 2017)")
-    n_layer: int = setting(4, "number of blocks of the encoder")
-    n_decoder_layer: int = setting(None, "number of blocks of the decoder [n_layer]")
-    n_head: int = setting(4, "number of heads of the encoder")
-    n_decoder_head: int = setting(None, "number of heads of the decoder [n_head]")
-    n_embd: int = setting(256, "width of the residual streams, a multiple of both numbers of heads")
-    mlp_width: int = setting(None, "hidden width of the encoder's MLPs [4 n_embd]")
-    decoder_mlp_width: int = setting(None, "hidden width of the decoder's MLPs [mlp_width]")
+    n_layer: int = size_of(4, "number of blocks of the encoder", LARGEST_DEPTH)
+    n_decoder_layer: int = size_of(None, "number of blocks of the decoder [n_layer]", LARGEST_DEPTH)
+    n_head: int = size_of(4, "number of heads of the encoder")
+    n_decoder_head: int = size_of(None, "number of heads of the decoder [n_head]")
+    n_embd: int = size_of(256, "width of the residual streams, a multiple of both numbers of heads")
+    mlp_width: int = size_of(None, "hidden width of the encoder's MLPs [4 n_embd]")
+    decoder_mlp_width: int = size_of(None, "hidden width of the decoder's MLPs [mlp_width]")
     activation: Activation = setting(None, "gelu (erf form), relu or silu [classic gelu, original relu]")
     scale_embedding: bool = setting(None, "multiply embeddings by the square root of n_embd [classic no, original yes]")
-    dropout: float = setting(0.1, "dropout rate of embeddings and residual branches")
-    attention_dropout: float = setting(0.0, "dropout rate of the attention weights")
+    dropout: float = setting(0.1, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
+    attention_dropout: float = setting(0.0, "dropout rate of the attention weights", 0, MOST_DROPOUT)
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
     bos_id: int | None = setting(None, "id that begins a text")
     eos_id: int | None = setting(None, "id that ends a text")
@@ -54,26 +61,15 @@ class EncoderDecoderConfig(ModelConfig):
     forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
     generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
-    def __post_init__(self, replaced: Configuration | None) -> None:
-        super().__post_init__(replaced)
-        self._read_frame()
-        object.__setattr__(self, "generation", GenerationRules.of(self.generation, self.vocab_size))
-        require_types(self)
-        require_choice("family", self.family, typing.get_args(EncoderDecoderFamily))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_rules(self, self.generation)
         original = self.family == "original"
-        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
-        self._fill("n_decoder_layer", self.n_layer)
-        self._fill("n_decoder_head", self.n_head)
-        self._fill("mlp_width", 4 * self.n_embd)
-        self._fill("decoder_mlp_width", self.mlp_width)
-        self._fill("activation", "relu" if original else "gelu")
-        self._fill("scale_embedding", original)
-        self._require_sizes("n_decoder_layer", "n_decoder_head", "mlp_width", "decoder_mlp_width")
+        self._fill(n_decoder_layer=self.n_layer, n_decoder_head=self.n_head, mlp_width=4 * self.n_embd)
+        self._fill(decoder_mlp_width=self.mlp_width)
+        self._fill(activation="relu" if original else "gelu", scale_embedding=original)
         require_whole_heads(self.n_embd, self.n_head)
         require_whole_heads(self.n_embd, self.n_decoder_head, "n_decoder_head")
-        require_choice("activation", self.activation, typing.get_args(Activation))
-        require_range("dropout", self.dropout, 0, 0.95)
-        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
         for name in SPECIAL_IDS:
             require_id(name, getattr(self, name), self.vocab_size)
         never = () if self.generation is None else self.generation.suppress_tokens

@@ -1,4 +1,4 @@
-"""The fields of configurations: help, types, choices, and conversion from and to plain values."""
+"""The fields of configurations: help, limits, types, choices, and conversion from and to plain values."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import InitVar, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from jumok.config._checks import require_type
+from jumok.config._checks import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
@@ -23,89 +21,43 @@ Config = TypeVar("Config", bound="DataclassInstance")
 _hints: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)  # which evaluates text each time
 
 
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """Base class of configurations. It records which fields were given (not None) on creation; see `given_fields`.
+def setting(
+    default: Any,
+    help: str,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    may_change: Literal["never", "with a stage", "with a launch"] = "never",
+) -> Any:
+    """Return a dataclass field. The command line, TOML files, the limits and the docs are derived from it.
 
-    Equality ignores which fields were given. `dataclasses.replace` passes on the value of each `InitVar`, which is here
-    the configuration that is replaced: what was given stays given, a changed field is given as well, and a value that
-    followed from other fields, such as head_dim, follows from them again. A call that names every field, such as one
-    with the content of `to_dict`, gives those that differ from their defaults.
+    Args:
+        default: None stands for a value that follows from other fields, or for none.
+        help: its text for `jumok train --help`.
+        low, high: the limits of its value; None for high: any finite number.
+        may_change: when a run that goes on may have another value: never, in a stage that trains a finished run
+            further, or whenever it is continued, because the value changes where numbers are and not what they are.
     """
-
-    replaced: InitVar[Any] = None
-
-    def __new__(cls, *, replaced: Configuration | None = None, **values: Any) -> Self:
-        config = super().__new__(cls)
-        given = {name for name, value in values.items() if value is not None}
-        if replaced is not None:
-            before = given_fields(replaced)
-            given = {name for name in given if name in before or values[name] != getattr(replaced, name)}
-        every = replaced is None and values.keys() >= {field.name for field in dataclasses.fields(cls)}
-        object.__setattr__(config, "_given", None if every else frozenset(given))
-        return config
-
-    def __post_init__(self, replaced: Configuration | None) -> None:
-        if replaced is None:
-            return
-        for name in _following_fields(replaced) - given_fields(self).keys():
-            object.__setattr__(self, name, None)
+    return dataclasses.field(
+        default=default, metadata={"help": help, "low": low, "high": high, "may_change": may_change}
+    )
 
 
-# `dataclasses.replace` reads this attribute of the configuration that it replaces.
-Configuration.replaced = property(lambda config: config)  # type: ignore[attr-defined]
-
-
-def remember_given(config: Configuration, names: Iterable[str]) -> None:
-    """Set the names of the fields that count as given."""
-    object.__setattr__(config, "_given", frozenset(names))
-
-
-def given_fields(config: Configuration | None) -> dict[str, Any]:
-    """Return the fields that were given on creation, by name; {} for None."""
-    if config is None:
-        return {}
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    names = vars(config)["_given"]
-    if names is None:
-        following, usual = (
-            _following_fields(config),
-            {field.name: field.default for field in dataclasses.fields(config)},
-        )
-        names = {name for name, value in values.items() if value != usual[name] and name not in following}
-    return {name: value for name, value in values.items() if name in names}
-
-
-def _following_fields(config: Configuration) -> set[str]:
-    """Return the fields with a derived default whose values are those that follow from the other fields."""
-    fields = sorted(dataclasses.fields(config), key=lambda field: field.default is None)
-    chosen, following = dict[str, Any](), set[str]()
-    for field in fields:
-        value = getattr(config, field.name)
-        with suppress(ConfigError):  # the fields so far do not fit together without this one
-            if field.default is None and value == getattr(type(config)(**chosen), field.name):
-                following.add(field.name)
-                continue
-        chosen[field.name] = value
-    return following
-
-
-def setting(default: Any, help: str) -> Any:
-    """Return a dataclass field with its text for `jumok train --help`."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def fields_that_may_change(config: type, when: str) -> frozenset[str]:
+    """Return the names of the fields whose `may_change` is `when`."""
+    return frozenset(field.name for field in dataclasses.fields(config) if field.metadata["may_change"] == when)
 
 
 def field_types(config: type) -> dict[str, Any]:
     """Return the plain type (int, float, bool, str, tuple) of each field, without None."""
-    plain = {}
-    for name, hint in _hints(config).items():
-        if isinstance(hint, InitVar):
-            continue
-        if isinstance(hint, types.UnionType):
-            hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
-        outer = typing.get_origin(hint)
-        plain[name] = type(typing.get_args(hint)[0]) if outer is Literal else outer or hint
-    return plain
+    return {field.name: _plain_type(_hints(config)[field.name]) for field in dataclasses.fields(config)}
+
+
+def _plain_type(hint: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+    outer = typing.get_origin(hint)
+    return type(typing.get_args(hint)[0]) if outer is Literal else outer or hint
 
 
 def field_choices(config: type) -> dict[str, tuple[str, ...]]:
@@ -113,16 +65,62 @@ def field_choices(config: type) -> dict[str, tuple[str, ...]]:
     return {name: typing.get_args(hint) for name, hint in _hints(config).items() if typing.get_origin(hint) is Literal}
 
 
-def require_types(config: DataclassInstance, within: str = "") -> None:
-    """Raise ConfigError unless each field has a value of its type, or None where that is the default.
+def validate(config: DataclassInstance, within: str = "") -> None:
+    """Check the type, the choices and the limits of each field; None is allowed where it is the default.
 
-    Messages name the fields with `within` before them.
+    Lists become tuples, and mappings the configurations that the fields have, as plain values of JSON have neither.
+
+    Args:
+        within: what stands before the names in messages.
+
+    Raises:
+        ConfigError: a value has another type, or is not allowed.
     """
-    kinds = field_types(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if value is not None or field.default is not None:
-            require_type(within + field.name, value, kinds[field.name])
+        if value is None and field.default is None:
+            continue
+        checked = _checked(type(config), field, value, within + field.name)
+        if checked is not value:
+            object.__setattr__(config, field.name, checked)
+
+
+def require_setting(config: type, name: str, value: object) -> None:
+    """Raise ConfigError unless a field of a configuration could have this value."""
+    field = next(field for field in dataclasses.fields(config) if field.name == name)
+    _checked(config, field, value, name)
+
+
+def _checked(config: type, field: dataclasses.Field[Any], value: Any, name: str) -> Any:
+    hint, kind = _hints(config)[field.name], field_types(config)[field.name]
+    if kind is tuple and isinstance(value, list):
+        value = _as_tuple(value)
+    elif isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        value = from_dict(kind, value)
+    require_type(name, value, kind)
+    if typing.get_origin(hint) is Literal:
+        require_choice(name, value, typing.get_args(hint))
+    if kind is tuple:
+        arms = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
+        _require_items(name, value, next(typing.get_args(arm)[0] for arm in arms if typing.get_args(arm)), field)
+    elif field.metadata.get("low") is not None:
+        require_range(name, value, field.metadata["low"], field.metadata["high"])
+    return value
+
+
+def _require_items(name: str, values: tuple[Any, ...], hint: Any, field: dataclasses.Field[Any]) -> None:
+    kind = _plain_type(hint)
+    for place, value in enumerate(values):
+        item = f"{name}[{place}]"
+        require_type(item, value, kind)
+        if kind is tuple:
+            _require_items(item, value, typing.get_args(hint)[0], field)
+        elif field.metadata.get("low") is not None:
+            require_range(item, value, field.metadata["low"], field.metadata["high"])
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
@@ -134,16 +132,18 @@ def from_dict(config: type[Config], values: Mapping[str, Any]) -> Config:
     allowed = field_types(config)
     for key in values:
         if key not in allowed:
-            raise ConfigError(
-                "unknown setting {key!r}.{hint} Known: {known}.",
-                key=key,
-                hint=did_you_mean(key, allowed),
-                known=", ".join(allowed),
-            )
+            raise unknown_setting(key, allowed)
     try:
         return config(**values)
     except TypeError as error:
         raise ConfigError("{config}: {error}", config=config.__name__, error=error) from None
+
+
+def unknown_setting(key: str, known: Mapping[str, Any] | list[str]) -> ConfigError:
+    """Return the error for a setting that does not exist."""
+    return ConfigError(
+        "unknown setting {key!r}.{hint} Known: {known}.", key=key, hint=did_you_mean(key, known), known=", ".join(known)
+    )
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from jumok.config._checks import nearest_multiples, require_choice, require_id, require_range, require_type
-from jumok.config._fields import Configuration, require_types, setting
-from jumok.config._generation import GenerationRules
+from jumok.config._checks import nearest_multiples, require_choice, require_id
+from jumok.config._fields import setting
+from jumok.config._generation import GenerationRules, read_rules
 from jumok.config._model import (
     LARGEST_BASE,
+    LARGEST_DEPTH,
     LARGEST_EPSILON,
+    MOST_DROPOUT,
     Activation,
     BlockConfig,
     ModelConfig,
     PoolingKind,
-    distinct_labels,
+    require_distinct_labels,
     require_whole_heads,
+    size_of,
 )
+from jumok.config._rope_scaling import RopeScaling
 from jumok.errors import ConfigError
 from jumok.messages import tr
-
-if TYPE_CHECKING:
-    from jumok.config._variant import RopeScaling
 
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
@@ -49,19 +49,21 @@ class GPTConfig(ModelConfig):
     """
 
     family: Family = setting("modern", "modern (as Qwen3) or classic (as GPT-2)")
-    n_layer: int = setting(4, "number of blocks")
-    n_head: int = setting(4, "number of query heads")
-    n_embd: int = setting(256, "width of the residual stream")
-    n_kv_head: int = setting(None, "number of key/value heads, a divisor of n_head [n_head]")
-    head_dim: int = setting(None, "width of one head [n_embd / n_head]")
+    n_layer: int = size_of(4, "number of blocks", LARGEST_DEPTH)
+    n_head: int = size_of(4, "number of query heads")
+    n_embd: int = size_of(256, "width of the residual stream")
+    n_kv_head: int = size_of(None, "number of key/value heads, a divisor of n_head [n_head]")
+    head_dim: int = size_of(None, "width of one head [n_embd / n_head]")
     # 8/3 of the width in the modern family (a multiple of 64): three matrices then cost as much as two of 4x.
-    mlp_width: int = setting(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
+    mlp_width: int = size_of(None, "hidden width of the MLP [4 n_embd; modern: 8/3 n_embd]")
     activation: Activation = setting(None, "gelu (tanh approximation) or relu; modern always uses silu, in a SwiGLU")
-    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches [by the number of passes]")
-    attention_dropout: float = setting(0.0, "dropout rate of the attention weights")
+    dropout: float = setting(
+        0.0, "dropout rate of embeddings and residual branches [by the number of passes]", 0, MOST_DROPOUT
+    )
+    attention_dropout: float = setting(0.0, "dropout rate of the attention weights", 0, MOST_DROPOUT)
     tie_embeddings: bool = setting(True, "share the token embedding with the output layer")
-    norm_eps: float = setting(None, "epsilon of the normalization [modern 1e-6, classic 1e-5]")
-    rope_theta: float = setting(10_000.0, "base of the rotary frequencies (modern)")
+    norm_eps: float = setting(None, "epsilon of the normalization [modern 1e-6, classic 1e-5]", 0, LARGEST_EPSILON)
+    rope_theta: float = setting(10_000.0, "base of the rotary frequencies (modern)", 1, LARGEST_BASE)
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
     pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
@@ -69,32 +71,21 @@ class GPTConfig(ModelConfig):
     eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
     generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
 
-    def __post_init__(self, replaced: Configuration | None) -> None:
-        super().__post_init__(replaced)
-        object.__setattr__(self, "labels", distinct_labels(self.labels))
-        if isinstance(getattr(self, "eos_ids"), list):  # noqa: B009  (JSON has no tuples, and mypy knows no list here)
-            object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
-        self._read_frame()
-        object.__setattr__(self, "generation", GenerationRules.of(self.generation, self.vocab_size))
-        require_types(self)
-        require_choice("family", self.family, ACTIVATIONS)
-        modern = self.family == "modern"
-        self._require_sizes("vocab_size", "context_length", "n_layer", "n_head", "n_embd")
-        if self._missing("head_dim"):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_distinct_labels(self.labels)
+        read_rules(self, self.generation)
+        modern, choices = self.family == "modern", self._activations()
+        if getattr(self, "head_dim") is None:  # noqa: B009
             require_whole_heads(self.n_embd, self.n_head, otherwise=tr(", or give head_dim yourself"))
-        self._fill("head_dim", self.n_embd // self.n_head)
-        self._fill("n_kv_head", self.n_head)
-        self._fill("mlp_width", -(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd)
-        choices = self._activations()
-        self._fill("activation", choices[0])
-        self._fill("norm_eps", 1e-6 if modern else 1e-5)
-        self._require_sizes("head_dim", "n_kv_head", "mlp_width")
+        self._fill(
+            head_dim=self.n_embd // self.n_head,
+            n_kv_head=self.n_head,
+            mlp_width=-(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd,
+            activation=choices[0],
+            norm_eps=1e-6 if modern else 1e-5,
+        )
         require_choice("activation", self.activation, choices)
-        require_range("norm_eps", self.norm_eps, 0, LARGEST_EPSILON)
-        require_range("dropout", self.dropout, 0, 0.95)
-        require_range("attention_dropout", self.attention_dropout, 0, 0.95)
-        require_range("rope_theta", self.rope_theta, 1, LARGEST_BASE)
-        require_choice("pooling", self.pooling, typing.get_args(PoolingKind))
         if self.pooling == "first":
             raise ConfigError(
                 "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
@@ -103,7 +94,6 @@ class GPTConfig(ModelConfig):
         require_id("pad_id", self.pad_id, self.vocab_size)
         require_id("bos_id", self.bos_id, self.vocab_size)
         for one in self.eos_ids:
-            require_type("an id in eos_ids", one, int)
             require_id("an id in eos_ids", one, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
@@ -115,7 +105,7 @@ class GPTConfig(ModelConfig):
             )
         if modern:
             self._require_rotation()
-        if not modern and self.n_kv_head != self.n_head:
+        elif self.n_kv_head != self.n_head:
             raise ConfigError(
                 "n_kv_head={n_kv_head} differs from n_head={n_head}, which the classic family does not "
                 "support; leave it out, or use {--family modern}.",
@@ -190,9 +180,8 @@ class RungConfig(GPTConfig):
     residual: bool = setting(True, "whether a block adds to its input, or replaces it")
     norm: bool = setting(True, "whether there are norms")
 
-    def __post_init__(self, replaced: Configuration | None) -> None:
-        super().__post_init__(replaced)
-        require_choice("mixing", self.mixing, typing.get_args(Mixing))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if (
             self.mixing == "average"
             and not self.n_kv_head * self.head_dim == self.n_head * self.head_dim == self.n_embd

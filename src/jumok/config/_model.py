@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal
 
-from jumok.config._checks import nearest_multiples, require_id, require_range, require_type
-from jumok.config._fields import Configuration, from_dict, require_types, setting
+from jumok.config._checks import nearest_multiples, require_id
+from jumok.config._fields import setting, validate
 from jumok.errors import ConfigError
 
 # Upper limits; larger values come from a typing error or a damaged file. `jumok.models.build` checks the memory.
@@ -15,9 +14,15 @@ LARGEST_SIZE = 100_000_000
 LARGEST_DEPTH = 10_000  # blocks
 LARGEST_BASE = 1e12
 LARGEST_EPSILON = 1.0
+MOST_DROPOUT = 0.95
 
 Activation = Literal["silu", "gelu", "relu"]
 PoolingKind = Literal["first", "last", "mean", "attention"]
+
+
+def size_of(default: int | None, help: str, most: int = LARGEST_SIZE) -> Any:
+    """Return the field of a size: a number of at least 1."""
+    return setting(default, help, 1, most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +82,7 @@ class Frame:
     after: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("before", "after"):
-            if isinstance(getattr(self, name), list):  # JSON has no tuples
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        require_types(self, "frame.")
-        for one in self.ids:
-            require_type("an id in frame", one, int)
+        validate(self, "frame.")
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -91,42 +91,32 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(Configuration):
+class ModelConfig:
     """The fields of all models. The `help` of each field describes it.
 
     Without vocab_size it is a configuration for `Trainer.start`, which takes the size from the tokenizer.
     """
 
-    vocab_size: int = setting(None, "number of token ids [that of the tokenizer]")
-    context_length: int = setting(256, "maximum number of tokens that the model sees at once")
-    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches")
+    vocab_size: int = size_of(None, "number of token ids [that of the tokenizer]")
+    context_length: int = size_of(256, "maximum number of tokens that the model sees at once")
+    dropout: float = setting(0.0, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
     frame: Frame | None = setting(None, "ids before and after each text; none: see `jumok.models.special_ids`")
 
-    def _read_frame(self) -> None:
-        """Make a frame of the plain values of JSON, and check its ids."""
-        frame: object = self.frame
-        if isinstance(frame, Mapping):
-            object.__setattr__(self, "frame", from_dict(Frame, frame))
-        for one in self.frame.ids if isinstance(self.frame, Frame) else ():
+    def __post_init__(self) -> None:
+        validate(self)
+        for one in self.frame.ids if self.frame is not None else ():
             require_id("an id in frame", one, self.vocab_size)
 
-    def _missing(self, name: str) -> bool:
-        return getattr(self, name) is None
-
-    def _fill(self, name: str, value: object) -> None:
-        if self._missing(name):
-            object.__setattr__(self, name, value)
+    def _fill(self, **values: object) -> None:
+        """Set fields that were left out to the values that follow from other fields."""
+        for name, value in values.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
     def require_vocabulary(self) -> None:
         """Raise ConfigError if vocab_size is missing; a model cannot be built without it."""
-        if self._missing("vocab_size"):
+        if getattr(self, "vocab_size") is None:  # noqa: B009  (its type is that of a whole configuration)
             raise ConfigError("vocab_size is missing; give the number of token ids, for example tokenizer.vocab_size.")
-
-    def _require_sizes(self, *names: str) -> None:
-        for name in names:
-            most = LARGEST_DEPTH if name.endswith("_layer") else LARGEST_SIZE
-            if name != "vocab_size" or not self._missing(name):
-                require_range(name, getattr(self, name), 1, most)
 
 
 def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwise: str = "") -> None:
@@ -142,18 +132,9 @@ def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwis
         )
 
 
-def distinct_labels(labels: object) -> tuple[str, ...]:
-    """Return the names of the classes as a tuple. A list is accepted, because JSON has no tuples.
-
-    Raises:
-        ConfigError: `labels` has another type, or two classes have the same name.
-    """
-    if isinstance(labels, list):
-        labels = tuple(labels)
-    require_type("labels", labels, tuple)
-    names = cast(tuple[str, ...], labels)
-    for name in names:
-        require_type("a label", name, str)
-    if len(set(names)) < len(names):
-        raise ConfigError("labels={labels} names a class twice; give each class a name of its own.", labels=list(names))
-    return names
+def require_distinct_labels(labels: tuple[str, ...]) -> None:
+    """Raise ConfigError if two classes have the same name."""
+    if len(set(labels)) < len(labels):
+        raise ConfigError(
+            "labels={labels} names a class twice; give each class a name of its own.", labels=list(labels)
+        )

@@ -6,20 +6,17 @@ import os
 from collections.abc import Sequence
 from typing import overload
 
+from jumok.config import TASK_CONFIGS
 from jumok.errors import ConfigError
-from jumok.evaluation.classification import COLUMNS as CLASS_COLUMNS
 from jumok.evaluation.classification import ClassEvaluation, evaluate_classes
 from jumok.evaluation.language_model import TextEvaluation, evaluate_text
 from jumok.evaluation.masked import MaskedEvaluation, evaluate_masked
-from jumok.evaluation.seq2seq import COLUMNS as PAIR_COLUMNS
 from jumok.evaluation.seq2seq import Pair, PairEvaluation, evaluate_pairs
 from jumok.models import Model, task_of
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.text import Given, Table, Text, from_rows, material_of, with_columns
-
-COLUMNS = {"classify": CLASS_COLUMNS, "seq2seq": PAIR_COLUMNS}  # of a table, by the task of the model
 
 
 @overload
@@ -104,8 +101,8 @@ def evaluate(
 
 
 def columns_of(task: str) -> tuple[str, ...]:
-    """The columns that a task reads of a table; none: it reads a text."""
-    return COLUMNS.get(task, ())
+    """Return the columns that a task reads of a table; none: it reads a text."""
+    return TASK_CONFIGS[task].columns if task in TASK_CONFIGS else ()
 
 
 def _table(found: Text | Table, names: Sequence[str]) -> Table:

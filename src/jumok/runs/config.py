@@ -175,4 +175,4 @@ def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
     settings = {name: value for name, value in recorded.items() if name not in ("planned_tokens", "teacher")}
     if settings.get("attention") == "explicit":  # its name before 0.1.0
         settings["attention"] = "chunked"
-    return from_dict(TrainConfig, settings)
+    return TrainConfig.of(settings)

@@ -111,7 +111,7 @@ class Loop:
             seconds=self.run.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
-            lm_loss=others[0] / self.config.lm_weight if others else None,
+            lm_loss=others[0] / self.task.lm_weight if others else None,
         )
 
     # --- between steps ------------------------------------------------------------------------------------------------

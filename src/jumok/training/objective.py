@@ -35,7 +35,7 @@ class Objective(nn.Module):
         """
         counts = self._task.counts(batch)
         device = self.model.token_embedding.weight.device
-        return self._task.sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
+        return self._task.loss_sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
 
 
 def mean_losses(sums: Sums, counts: Sequence[int]) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from jumok.config import TrainConfig, given_fields
+from jumok.config import named_settings
 from jumok.device import describe_machine, differences
 from jumok.errors import RunError
 from jumok.messages import tr
@@ -37,7 +37,8 @@ from jumok.training.state import TrainingRun
 def resume(
     out: Path,
     text: Text | Table | None,
-    training: TrainConfig | None,
+    settings: Mapping[str, Any],
+    size: str | None,
     val_text: Text | Table | None,
     device: torch.device,
     began: float,
@@ -51,15 +52,16 @@ def resume(
         world.require_shared(folder.path)
         folder.finish_swap()
         record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": world.size}
-        given = given_fields(training)
-        refuse_other_settings(record, given)
+        by_name = {name: value for name, value in settings.items() if value is not None}
+        given = named_settings(by_name, size, type(record.shape), type(record.config.task))
+        refuse_other_settings(record, given, by_name)
         refuse_other_texts(record, text, val_text)
-        config, further = record.config, record.asks_for_a_stage(given)
+        config, further = record.config, record.asks_for_a_stage(by_name)
         if further:
-            config = record.stage(given)
+            config = record.stage(by_name)
             holds_out = config.val > 0 or record.data["val_sha256"] is not None
             require_reachable(record.task, config, holds_out=holds_out)
-        config = of_this_launch(config, given)
+        config = of_this_launch(config, by_name)
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
         world.require_rows(task.rows_per_batch)

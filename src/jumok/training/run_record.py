@@ -16,15 +16,8 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.tasks import TASKS, Task
 
-# What a new stage may have different: its length, and how its rate moves. All else stays as the run began.
-OF_A_STAGE = frozenset(
-    [
-        "steps", "minutes", "passes", "stop_at", "patience", "learning_rate", "matrix_learning_rate", "schedule",
-        "final_rate", "warmup", "compile", "keep",
-    ]
-)  # fmt: skip
-# What a resumed run may have different: it changes where the numbers are, and not what they are.
-OF_A_LAUNCH = frozenset(["shard", "recompute"])
+OF_A_STAGE = configuration.fields_that_may_change(TrainConfig, "with a stage")
+OF_A_LAUNCH = configuration.fields_that_may_change(TrainConfig, "with a launch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +87,7 @@ class RunRecord:
     @property
     def task(self) -> type[Task[Any]]:
         """The task of the run."""
-        return TASKS[self.config.task]
+        return TASKS[self.config.task.name]
 
     def asks_for_a_stage(self, given: Mapping[str, Any]) -> bool:
         """Whether training settings, by name, ask to train a finished run further."""
@@ -112,18 +105,14 @@ def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig
     return dataclasses.replace(config, **{name: given[name] for name in OF_A_LAUNCH & given.keys()})
 
 
-def refuse_other_settings(
-    record: RunRecord, given: Mapping[str, Any], *, by_name: Mapping[str, Any] | None = None
-) -> None:
+def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: Mapping[str, Any]) -> None:
     """Raise ResumeError for settings that differ from those of the run, and that a stage may not have different.
 
     Args:
-        given: fields of the model and of the training. by_name: those that were given one by one, not by a size; None:
-            all of them.
+        given: settings by name, those of a size among them. by_name: those that were given one by one.
     """
-    by_name = given if by_name is None else by_name
     free = OF_A_LAUNCH | (OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset())
-    recorded = {**configuration.to_dict(record.shape), **configuration.to_dict(record.config)}
+    recorded = {**configuration.to_dict(record.shape), **record.config.to_dict()}
     differing = {
         key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)
         for key, value in given.items()

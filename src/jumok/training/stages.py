@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from jumok import config as configuration
 from jumok.errors import RunError
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Event, Stage
@@ -42,7 +41,7 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
             "metrics": metrics,
             "seconds": seconds,
             "logs": {name: run.folder.logs.size(name) for name in LOGS},
-            "train": {**configuration.to_dict(run.config), "planned_tokens": run.state.planned_tokens},
+            "train": {**run.config.to_dict(), "planned_tokens": run.state.planned_tokens},
             "machine": machine,
         }
     )

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from jumok import config as configuration
-from jumok.config import ModelConfig, TrainConfig
-from jumok.config.features import kind_name
+from jumok.config import ModelConfig, TaskConfig, TrainConfig
+from jumok.config.features import KINDS, kind_name
 from jumok.data.shards import has_shards
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, EncoderLost
@@ -51,8 +51,10 @@ class Start:
 
     out: Path
     text: Source
-    model: ModelConfig | None
+    model: ModelConfig | str | None
     training: TrainConfig | None
+    settings: Mapping[str, Any]
+    size: str | None
     tokenizer: Tokenizer | str | None
     tokenizer_options: Mapping[str, Any]
     val_text: Source | None
@@ -66,37 +68,51 @@ class Start:
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
-        given = self._given()
-        task_type = TASKS[given.get("task", "lm")]
+        task = configuration.TASK_CONFIGS[self._task_name()]
+        task_type = TASKS[task.name]
         init = None if self.init is None else load(self.init, verify=self.verify)
-        kind = self._kind(task_type, init)
-        wanted, training = configuration.configure(given, None, kind, None if init is None else init.config)
+        kind = self._kind(task, init)
+        given = configuration.named_settings(self.settings, self.size, kind, task)
+        if self.training is None and "val" in given:
+            configuration.require_setting(TrainConfig, "val", given["val"])
+        material = self._material(task_type, self.training.val if self.training else given.get("val", TrainConfig.val))
+        shape, training = configuration.resolve(
+            self.model if isinstance(self.model, ModelConfig) else kind,
+            self.training,
+            task,
+            task_type.material_defaults(material),
+            given,
+            init=None if init is None else init.config,
+        )
         require_possible(training, self.device)
         if training.lora is not None:
             require_peft()
             require_one_process(self.world.size)
-        material = self._material(task_type, training)
-        if init is None:  # whose rates are for other batches
-            wanted, training = configuration.configure({**task_type.usual(material), **given}, None, kind)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
-        shape = self._shape(task_type, wanted, material, tokenizer, init)
-        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout="dropout" not in given)
+        shape = self._shape(task_type, shape, material, tokenizer, init)
+        free = "dropout" not in given and not isinstance(self.model, ModelConfig)
+        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout=free)
 
-    def _given(self) -> dict[str, Any]:
-        """The fields that were given of both configurations; the others are decided by the task and the text."""
-        fields = configuration.given_fields(self.model) | configuration.given_fields(self.training)
-        fields.pop("vocab_size", None)
-        return fields
+    def _task_name(self) -> str:
+        name = self.settings.get("task") or ("lm" if self.training is None else self.training.task.name)
+        configuration.require_choice("task", name, configuration.TASK_CONFIGS)
+        return str(name)
 
-    def _kind(self, task: type[Task[Any]], init: Model | None) -> type[ModelConfig]:
-        """The class of the model's configuration.
+    def _kind(self, task: type[TaskConfig], init: Model | None) -> type[ModelConfig]:
+        """Return the class of the model's configuration.
 
         Raises:
             ConfigError: the task cannot train such a model, or the model to begin with is of another kind.
         """
-        kind = type(self.model) if self.model is not None else task.kinds[0] if init is None else type(init.config)
+        if isinstance(self.model, str):
+            configuration.require_choice("model", self.model, KINDS)
+            kind = KINDS[self.model]
+        elif self.model is not None:
+            kind = type(self.model)
+        else:
+            kind = task.kinds[0] if init is None else type(init.config)
         if kind not in task.kinds:
             raise ConfigError(
                 "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
@@ -113,21 +129,22 @@ class Start:
             )
         return kind
 
-    def _material(self, task: type[Task[Any]], training: TrainConfig) -> Material:
+    def _material(self, task: type[Task[Any]], val: float) -> Material:
         if isinstance(self.text, os.PathLike):
             self.report(tr("reading {path}", path=self.text))
-        text = material_of(self.text, task.columns)
-        val_text = None if self.val_text is None else material_of(self.val_text, task.columns)
-        material = task.material(text, val_text, training)
+        columns = task.config_type.columns
+        text = material_of(self.text, columns)
+        val_text = None if self.val_text is None else material_of(self.val_text, columns)
+        material = task.material(text, val_text, val)
         return dataclasses.replace(material, report=partial(self._report_share, size_of(material.source)))
 
     def _tokenizer(self, task: type[Task[Any]], material: Material) -> Tokenizer:
         """The one that was given, or one that is trained on the training part."""
         if isinstance(self.tokenizer, Tokenizer):
             return self.tokenizer
-        usual = "char" if "alphabet" in self.tokenizer_options else task.usual_tokenizer(material)
+        default = "char" if "alphabet" in self.tokenizer_options else task.default_tokenizer(material)
         self.report(tr("making a tokenizer"))
-        return task.make_tokenizer(material, self.tokenizer or usual, self.tokenizer_options)
+        return task.make_tokenizer(material, self.tokenizer or default, self.tokenizer_options)
 
     def _shape(
         self,
@@ -138,20 +155,19 @@ class Start:
         init: Model | None,
     ) -> ModelConfig:
         """The configuration of the model, with what follows from the material and the tokenizer."""
-        fields = configuration.to_dict(wanted)
+        fields, asked = configuration.to_dict(wanted), wanted.vocab_size
         if init is None:
             fields["vocab_size"] = tokenizer.vocab_size
-        asked = configuration.given_fields(self.model).get("vocab_size", fields["vocab_size"])
-        if asked != fields["vocab_size"]:
+        if asked not in (None, fields["vocab_size"]):
             raise ConfigError(
                 "vocab_size={given} was given, and the tokenizer has {found} ids; leave vocab_size out.",
                 given=asked,
                 found=fields["vocab_size"],
             )
         known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
-        follows = task.fields(material, tokenizer, None if init is None else fields)
+        follows = task.derived_fields(material, tokenizer, None if init is None else fields)
         fields |= {name: value for name, value in follows.items() if name in known}
-        if "frame" not in configuration.given_fields(self.model):
+        if init is not None or wanted.frame is None:
             shape = configuration.from_dict(type(wanted), fields)
             frame = frame_to_train(shape, tokenizer, None if init is None else init.config)
             fields["frame"] = configuration.to_dict(frame)
@@ -238,7 +254,7 @@ class Start:
             {
                 **describe_model(plan.shape, tokenizer),
                 **adapter,
-                "train": {**configuration.to_dict(plan.config), "planned_tokens": plan.tokens},
+                "train": {**plan.config.to_dict(), "planned_tokens": plan.tokens},
                 "machine": {**describe_machine(self.device), "processes": self.world.size},
                 "data": data,
                 "metrics": {},

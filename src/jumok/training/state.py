@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch.optim import Optimizer
 
-from jumok.config import TrainConfig, require_type, require_types
+from jumok.config import TrainConfig, require_type, validate
 from jumok.device import autocast
 from jumok.errors import RunError
 from jumok.models import Model
@@ -87,7 +87,7 @@ class TrainingState:
                 begin, end = map(float, cooldown)
                 found["cooldown"] = (begin, end)
             state = cls(step=step, **found)
-            require_types(state)
+            validate(state)
             for log, size in state.logs.items():
                 require_type(log, size, int)
         except (TypeError, ValueError) as error:  # of which ConfigError is one

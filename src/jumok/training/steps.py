@@ -17,8 +17,8 @@ from jumok.training.state import TrainingRun
 class Taken(NamedTuple):
     """What a step has done.
 
-    losses: of the task, in the order of `Task.sums`; their sum was minimised. cost: of its passes, in average batches.
-    updated: the losses and the norm were finite.
+    losses: of the task, in the order of `Task.loss_sums`; their sum was minimised. cost: of its passes, in average
+    batches. updated: the losses and the norm were finite.
     """
 
     losses: list[float]
@@ -56,7 +56,7 @@ class Steps:
         counts = [sum(each) for each in zip(*(task.counts(part) for _, _, part in parts), strict=True)]
         totals, cost = [0.0] * len(counts), 0.0
         for batch, place, part in parts:
-            cost += task.share(part)
+            cost += task.cost(part)
             mine = self._world.share(part)
             if len(mine[0]):
                 losses = self._losses(mine, counts, batch, place)

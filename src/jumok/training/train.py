@@ -11,7 +11,6 @@ from jumok.evaluation.evaluate import columns_of
 from jumok.runs.load import load
 from jumok.text import Given, with_columns
 from jumok.tokenizers import Tokenizer
-from jumok.training.settings import configurations
 from jumok.training.subscribers.progress import TrainingView
 from jumok.training.trainer import Trainer
 
@@ -42,7 +41,7 @@ def train(
         val_text: hold this out instead of the last part of `text`.
         size: a name in `jumok.config.SIZES`. tokenizer, init, device: see `jumok.Trainer.start`.
         quiet: no bar, no lines.
-        settings: fields of `TrainConfig` and of the model's configuration: minutes=5, task="classify", n_layer=6.
+        settings: fields of `TrainConfig`, of the task and of the model: minutes=5, task="classify", n_layer=6.
 
     Returns:
         The model, as `jumok.load(out)` returns it.
@@ -55,12 +54,13 @@ def train(
     trainer = Trainer.start(
         out,
         with_columns(text, columns, names),
-        **configurations(settings, size=size, init=init),
+        size=size,
         tokenizer=tokenizer,
         val_text=None if val_text is None else with_columns(val_text, columns, names),
         init=init,
         device=device,
         began=began,
+        **settings,
     )
     with TrainingView(trainer.folder.path, quiet=quiet) as view:
         for event in trainer.run():

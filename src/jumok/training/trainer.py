@@ -62,9 +62,10 @@ class Trainer:
         cls,
         out: str | os.PathLike[str],
         text: Source,
-        model: ModelConfig | None = None,
+        model: ModelConfig | str | None = None,
         training: TrainConfig | None = None,
         *,
+        size: str | None = None,
         tokenizer: Tokenizer | str | None = None,
         tokenizer_options: Mapping[str, Any] | None = None,
         val_text: Source | None = None,
@@ -75,21 +76,23 @@ class Trainer:
         world: World | None = None,
         verify: bool = True,
         make_model: Callable[[ModelConfig], Model] = build,
+        **settings: Any,
     ) -> Trainer:
         """Begin a run in a new folder.
 
-        Fields of the two configurations that were not given are decided by the task and the text: dropout by how often
-        the text will be seen, the batch size by the length of the texts, and so on (`jumok.config.resolve`). What was
-        given holds. While this measures, and while `run` is under way, a process on a CPU keeps the memory that it
-        frees; see `jumok.device.keeping_memory`. torch's random numbers are the caller's own before, after and between
-        events.
+        Settings are given by name: `steps=500, n_layer=2`. The others are decided by the task and the text: dropout by
+        how often the text will be seen, the batch size by the length of the texts, and so on (`jumok.config.resolve`).
+        A configuration that is passed instead holds as it is, whatever the task and the text. While this measures, and
+        while `run` is under way, a process on a CPU keeps the memory that it frees; see `jumok.device.keeping_memory`.
+        torch's random numbers are the caller's own before, after and between events.
 
         Args:
             out: folder to make. text: what to learn from; its last part is held out. A string is the text itself, a
                 `Path` a file; of a table at a path the task's own columns are read: text and label, or source and
                 target. Or a text or a table that `jumok.text` has read.
-            model: the shape, without vocab_size, which the tokenizer sets; None: that of `init`, or the task's default.
-            training: how to train; None: the defaults.
+            model: the shape, without vocab_size, which the tokenizer sets; or the kind of model, such as "bert"; None:
+                that of `init`, or the task's default. training: how to train; None: what follows from the rest.
+            size: a name in `jumok.config.SIZES`.
             tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
                 tokenizer_options: for its training.
             val_text: hold this out instead of the last part of `text`; a string or a `Path` as there.
@@ -99,6 +102,7 @@ class Trainer:
             world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
             verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
             make_model: makes the model of a configuration; with one of your own the run cannot be resumed.
+            settings: fields of the shape, of `TrainConfig`, and of the task; None: not given.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError; TrainingError: too little memory. See their messages.
@@ -109,6 +113,8 @@ class Trainer:
             text=text,
             model=model,
             training=training,
+            settings=settings,
+            size=size,
             tokenizer=tokenizer,
             tokenizer_options=tokenizer_options or {},
             val_text=val_text,
@@ -127,23 +133,24 @@ class Trainer:
         cls,
         out: str | os.PathLike[str],
         text: Text | Table | None = None,
-        training: TrainConfig | None = None,
         *,
         val_text: Text | Table | None = None,
+        size: str | None = None,
         device: str = "auto",
         began: float | None = None,
         report: Callable[[str], None] | None = None,
         world: World | None = None,
+        **settings: Any,
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
 
-        With a length, `TrainConfig(steps=...)` or `TrainConfig(minutes=...)`, a finished run is trained further:
-        another stage begins with the best parameters, new optimizers and a new schedule. The settings in
-        `jumok.training.run_record.OF_A_STAGE` may differ then; `stop_at` holds for one stage. Without a length `run`
-        yields the result of a finished run again, and writes nothing.
+        With a length, `steps=500` or `minutes=3`, a finished run is trained further: another stage begins with the best
+        parameters, new optimizers and a new schedule. Settings whose fields say so (`jumok.config.setting`) may differ
+        then; `stop_at` holds for one stage. Without a length `run` yields the result of a finished run again, and
+        writes nothing.
 
         Args:
-            training: only the fields that were given count. The others: see `start`.
+            size, settings: as they were given to `start`. The others: see `start`.
 
         Raises:
             ResumeError: the text or a setting differs; the message says which, and both values.
@@ -153,7 +160,7 @@ class Trainer:
         began = time.monotonic() if began is None else began
         place, world = choose_device(device), world or World()
         return cls._led(
-            resume(Path(out), text, training, val_text, place, began, world.reporting(report or _silent), world)
+            resume(Path(out), text, settings, size, val_text, place, began, world.reporting(report or _silent), world)
         )
 
     @classmethod

@@ -105,7 +105,7 @@ def judge(
 
 def use_command(task: Task[Any], config: TrainConfig, folder: object) -> str:
     """Return the command that uses the model of a run, with a prompt of its own material."""
-    verb = "predict" if config.task == "classify" else "generate"
+    verb = "predict" if config.task.name == "classify" else "generate"
     return shell("jumok", verb, folder, task.example() or "...")
 
 
@@ -176,12 +176,12 @@ def _lead(kind: str, run: TrainingRun) -> str:
         return tr("Train further:")
     if kind == "diverged":
         return tr("Train with lower rates:")
-    use = USES[run.config.task]
+    use = USES[run.config.task.name]
     return tr(use)
 
 
 def _wants_last(kind: str, run: TrainingRun) -> bool:
-    return kind == "overfitted" and run.config.task == "lm" and run.config.keep == "best"
+    return kind == "overfitted" and run.config.task.name == "lm" and run.config.keep == "best"
 
 
 def _command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jumok.config import require_types
+from jumok.config import validate
 from jumok.course.ladder.rungs import RUNGS, LadderConfig, LadderRung
 from jumok.errors import ResumeError, RunError
 from jumok.files import parse_json, write_atomic
@@ -171,7 +171,7 @@ class LadderRecord:
         points = [point for result in self.results for point in result.curve]
         parts: tuple[Any, ...] = (self, self.config, self.text, *self.results, *points)
         for part in parts:
-            require_types(part)
+            validate(part)
             for number in vars(part).values():
                 if isinstance(number, float) and not math.isfinite(number):
                     raise ValueError(f"{number} is not finite")

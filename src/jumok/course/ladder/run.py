@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jumok.config import require_choice
+from jumok.config.features import kind_name
 from jumok.course.ladder import report, results
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.rungs import HELD_OUT, RUNGS, LadderConfig, LadderRung
@@ -35,7 +36,6 @@ from jumok.runs.events import Event, Finish
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.settings import configurations, given_again
 from jumok.training.trainer import Trainer
 
 LOCK_FILE, STOP_FILE = ".lock", ".stop"  # the second ends a ladder that runs, as Ctrl-C does
@@ -200,15 +200,21 @@ class Ladder:
             settings["precision"] = self.record.precision
         if (folder / "config.json").is_file():
             settings = {name: value for name, value in settings.items() if name not in ("steps", "minutes")}
-            training = given_again(folder, settings)  # without a length, which would start a stage
-            return Trainer.resume(folder, self.text, training, device=self.device)
+            return Trainer.resume(folder, self.text, device=self.device, **settings)  # a length would start a stage
         if self._tokenizer is None:
             training_part = self.text.chars - round(self.text.chars * HELD_OUT)
             self._tokenizer = train_tokenizer(self.text.chunks(0, training_part), "char")
         if choose_device(self.device).type == "cpu":
             settings["attention"] = "chunked"  # a measured choice could differ between rungs
-        made = configurations(settings, kind=kind)
-        trainer = Trainer.start(folder, self.text, **made, tokenizer=self._tokenizer, device=self.device, began=began)
+        trainer = Trainer.start(
+            folder,
+            self.text,
+            kind_name(kind),
+            tokenizer=self._tokenizer,
+            device=self.device,
+            began=began,
+            **settings,
+        )
         trainer.notices.clear()  # advice on the size of the model and the length of the run, which are fixed here
         return trainer
 

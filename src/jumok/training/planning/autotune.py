@@ -143,7 +143,7 @@ class _Trial:
         if device.type == "cpu":  # other devices are only as fast as they are filled
             rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
         self.batch = tuple(tensor[:rows] for tensor in batch)
-        self.scale, self.device = 1 / task.share(self.batch), device
+        self.scale, self.device = 1 / task.cost(self.batch), device
         self.model = build(shape).to(device)
         if config.recompute:
             recompute_blocks(self.model)

@@ -37,7 +37,7 @@ def task_of_run(path: Path) -> Task[Any] | None:
         return None
     try:
         config = training_of(recorded["train"])
-        return TASKS[config.task](folder, recorded["data"], folder.read_tokenizer(), folder.model_config(), config)
+        return TASKS[config.task.name](folder, recorded["data"], folder.read_tokenizer(), folder.model_config(), config)
     except (JumokError, KeyError):
         return None
 

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, ModelConfig, TrainConfig
+from jumok.config import BERTConfig, ClassifyConfig, GPTConfig, ModelConfig, TrainConfig
 from jumok.config.features import TRANSFORMERS, obstacle
 from jumok.data.batches import LengthBatches
 from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import MULTIPLE, evenly_spread
-from jumok.errors import ConfigError, TextError
-from jumok.evaluation.classification import COLUMNS, ClassEvaluation, judge, labelled
+from jumok.errors import TextError
+from jumok.evaluation.classification import ClassEvaluation, judge, labelled
 from jumok.evaluation.seq2seq import whole_pairs
 from jumok.inference.classify import Classifier, length_mask, log_probabilities
 from jumok.messages import message, tr
@@ -57,7 +57,7 @@ class Classification(TableTask[Any]):
     and chooses a calibrated model.
     """
 
-    kinds = (GPTConfig, BERTConfig, GPTVariantConfig)
+    config_type = ClassifyConfig
     keys = frozenset(
         [
             "sources", "sha256", "val_sha256", "rows", "held_out_rows", "columns", "train_rows", "val_rows",
@@ -68,21 +68,21 @@ class Classification(TableTask[Any]):
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     loss_label = "nats/text"
     drawn_beside = message("accuracy")
-    columns = COLUMNS
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
         assert isinstance(model, GPTConfig | BERTConfig)
+        assert isinstance(config.task, ClassifyConfig)
         self.train = LabelledRows.load(folder.state, "train", data["train_rows"])
         self.val = LabelledRows.load(folder.state, "val", data["val_rows"])
         self.framing, self.tokenizer, self.labels = Framing.of(model, tokenizer), tokenizer, model.labels
-        self.context_length, self.lm_weight = model.context_length, config.lm_weight
-        self.token_dropout, self.seed = config.token_dropout, config.seed
+        self.context_length, self.lm_weight = model.context_length, config.task.lm_weight
+        self.token_dropout, self.seed = config.task.token_dropout, config.seed
         tokens = config.batch_size * model.context_length
         lengths = self.train.rows.lengths
         self.batches = LengthBatches(lengths[:, None], tokens, config.seed, weights=np.ones_like(lengths))
-        self.class_weights = class_weights(data["label_counts"]) if config.class_weights else None
+        self.class_weights = class_weights(data["label_counts"]) if config.task.class_weights else None
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = int(self.val.rows.lengths.sum())
         self.data, self.model = data, model
@@ -92,7 +92,7 @@ class Classification(TableTask[Any]):
     # --- before the run ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """A table of texts and labels; its last rows are held out, or another table."""
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
@@ -101,15 +101,15 @@ class Classification(TableTask[Any]):
                     'one with jumok.text.read_table("reviews.tsv", ["text", "label"]).',
                     type=type(table).__name__,
                 )
-        material = Material.of(source, held_out, config.val)
-        train, val = material.parts(labelled)
-        require_classes(train, val, shared=held_out is None)
-        if config.val > 0 and not val:
-            raise material.nothing_to_hold_out(config.val)
+        material = Material.of(source, held_out, val)
+        train, held = material.parts(labelled)
+        require_classes(train, held, shared=held_out is None)
+        if val > 0 and not held:
+            raise material.nothing_to_hold_out(val)
         return material
 
     @classmethod
-    def usual_tokenizer(cls, material: Material) -> str:
+    def default_tokenizer(cls, material: Material) -> str:
         """bpe: its ids are fewer than the characters of a text, and each carries more meaning."""
         return "bpe"
 
@@ -120,7 +120,7 @@ class Classification(TableTask[Any]):
         return cls.train_on(texts, kind, {"special_tokens": SPECIAL_TOKENS, **options})
 
     @classmethod
-    def fields(
+    def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The labels of the training part, the id of the padding, and the head of a BERT."""
@@ -133,12 +133,6 @@ class Classification(TableTask[Any]):
     ) -> dict[str, Any]:
         """Both parts as ids and places of labels; see `Task.prepare`."""
         assert isinstance(model, GPTConfig | BERTConfig)
-        if config.lm_weight and isinstance(model, BERTConfig):
-            raise ConfigError(
-                "lm_weight={lm_weight:g} adds the loss of the next token, which a BERT already sees; "
-                "leave it out, or train a gpt.",
-                lm_weight=config.lm_weight,
-            )
         train, val = material.parts(labelled)
         framing = Framing.of(model, tokenizer)
         with folder.writing(tr("the texts as ids")):
@@ -223,7 +217,7 @@ class Classification(TableTask[Any]):
         _, lengths, truth = batch
         return (len(truth), int((lengths - 1).sum())) if self.lm_weight else (len(truth),)
 
-    def sums(self, model: Classifier, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def loss_sums(self, model: Classifier, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the labels, and `lm_weight` times that of the next tokens."""
         ids, lengths, truth = batch
         mask = length_mask(ids, lengths)  # (B, T)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok.config import GPTConfig, GPTVariantConfig, RungConfig, TrainConfig
+from jumok.config import LMConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
 from jumok.data.ids import IdSequence, load_ids, tokenize
@@ -44,7 +44,7 @@ NATS_PER_CHAR = message("{value:.3f} nats/char")
 class LanguageModelling(Task[GPT]):
     """Predict each next token of a text."""
 
-    kinds = (GPTConfig, RungConfig, GPTVariantConfig)
+    config_type = LMConfig
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
@@ -73,12 +73,12 @@ class LanguageModelling(Task[GPT]):
         self._losses: Callable[..., Tensor] = token_losses
 
     @classmethod
-    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """A text; its last part is held out, or another text."""
         for text in (source, held_out):
             if text is not None and not isinstance(text, Text):
                 raise TextError("a language model learns from a text, and {type} was given.", type=type(text).__name__)
-        return Material.of(source, held_out, config.val)
+        return Material.of(source, held_out, val)
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -86,7 +86,7 @@ class LanguageModelling(Task[GPT]):
         return train_tokenizer(_to_learn_from(_text(material.source), material.cut, kind), kind, **options)
 
     @classmethod
-    def fields(
+    def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """No labels, also where the run begins with the parameters of a classifier."""
@@ -148,7 +148,7 @@ class LanguageModelling(Task[GPT]):
         """Windows."""
         return self.batches.batch_size
 
-    def share(self, batch: tuple[Tensor, ...]) -> float:
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Of the rows."""
         return len(batch[0]) / self.batches.batch_size
 
@@ -156,7 +156,7 @@ class LanguageModelling(Task[GPT]):
         """Tokens."""
         return (batch[1].numel(),)
 
-    def sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the tokens."""
         ids, targets = batch
         return (self._losses(model.hidden(ids), model.head.weight, targets).sum(),)

@@ -17,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import BERTConfig, TrainConfig
+from jumok.config import BERTConfig, MLMConfig, TrainConfig
 from jumok.data.batches import Batches
 from jumok.data.ids import IdSequence, load_ids
 from jumok.data.random_streams import Purpose, random_for
-from jumok.errors import ConfigError
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
 from jumok.evaluation.masking import NOTHING, Masking
@@ -47,7 +46,7 @@ ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for th
 class MaskedLanguageModelling(Task[BERT]):
     """Predict masked tokens of a text."""
 
-    kinds = (BERTConfig,)
+    config_type = MLMConfig
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
     later_keys = frozenset(["repeated", "repeated_lines", "lost_chars", "lost_example"])
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
@@ -57,11 +56,12 @@ class MaskedLanguageModelling(Task[BERT]):
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
-        assert isinstance(model, BERTConfig)  # the trainer has checked it against `kinds`
+        assert isinstance(model, BERTConfig)
+        assert isinstance(config.task, MLMConfig)
         self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.framing = Framing.of(model, tokenizer)
-        self.masking = Masking(tokenizer, config.mask_rate, config.whole_words)
+        self.masking = Masking(tokenizer, config.task.mask_rate, config.task.whole_words)
         self.scorer = MaskedScorer(self.masking, self.framing)
         self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
@@ -70,11 +70,9 @@ class MaskedLanguageModelling(Task[BERT]):
         self._losses: Callable[[BERT, Tensor, Tensor], Tensor] = token_losses
 
     @classmethod
-    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """A text; its last part is held out, or another text."""
-        if config.mask_rate == 0:
-            raise ConfigError("mask_rate=0 hides nothing, so there is nothing to learn; 0.15 is usual.")
-        return LanguageModelling.material(source, held_out, config)
+        return LanguageModelling.material(source, held_out, val)
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -82,7 +80,7 @@ class MaskedLanguageModelling(Task[BERT]):
         return LanguageModelling.make_tokenizer(material, kind, {**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
-    def fields(
+    def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The head, no labels, and the id of the padding."""
@@ -118,7 +116,7 @@ class MaskedLanguageModelling(Task[BERT]):
         """Windows."""
         return self.batches.batch_size
 
-    def share(self, batch: tuple[Tensor, ...]) -> float:
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Of the rows."""
         return len(batch[0]) / self.batches.batch_size
 
@@ -126,7 +124,7 @@ class MaskedLanguageModelling(Task[BERT]):
         """Masked tokens."""
         return (int((batch[2] != IGNORED).sum()),)
 
-    def sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def loss_sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the masked tokens."""
         ids, places, targets = batch
         return (self._losses(model, at_places(model(ids), places), targets).sum(),)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import SENTENCE_DEFAULTS, WORD_DEFAULTS, EncoderDecoderConfig, TrainConfig
+from jumok.config import EncoderDecoderConfig, Seq2SeqConfig, TrainConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import TextError, TokenizerError
@@ -66,7 +66,7 @@ ANSWER_COST = 4  # reading and answering a token costs about as much as reading 
 class Seq2Seq(TableTask[EncoderDecoder]):
     """Answer texts, as learned from pairs of a source and a target."""
 
-    kinds = (EncoderDecoderConfig,)
+    config_type = Seq2SeqConfig
     keys = frozenset(
         [
             "sources", "sha256", "val_sha256", "rows", "held_out_rows", "columns", "train_rows", "val_rows", "left_out",
@@ -77,12 +77,12 @@ class Seq2Seq(TableTask[EncoderDecoder]):
     goal = Goal(figure="exact_match", unit=message("a share of exact answers"), best=1.0)
     loss_label = "nats/token"
     most_dropout = 0.1  # overfitting does less harm here; see `to_minimise`
-    columns = COLUMNS
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
-        assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
+        assert isinstance(model, EncoderDecoderConfig)
+        assert isinstance(config.task, Seq2SeqConfig)
         self.sources = load_rows(folder.state / "train-source.npy", data["train_rows"])
         self.targets = load_rows(folder.state / "train-target.npy", data["train_rows"])
         self.held_out = read_pairs(folder, data["val_rows"])
@@ -91,13 +91,13 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         self.batches = LengthBatches(lengths, tokens, config.seed, weights=self.targets.lengths)
         self.tokens_per_batch = self.batches.tokens_per_batch
         self.validation_tokens = data["val_tokens"]
-        self.smoothing = config.label_smoothing
+        self.smoothing = config.task.label_smoothing
         self.model, self.data, self.tokenizer = model, data, tokenizer
 
     # --- before the run ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """A table of pairs; its last rows are held out, or another table."""
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
@@ -108,15 +108,15 @@ class Seq2Seq(TableTask[EncoderDecoder]):
                 )
             if table is not None:
                 as_pairs(table)  # a column may be missing
-        return Material.of(source, held_out, config.val)
+        return Material.of(source, held_out, val)
 
     @classmethod
-    def usual(cls, material: Material) -> dict[str, Any]:
+    def material_defaults(cls, material: Material) -> Mapping[str, Any]:
         """The defaults for sentences or for words."""
-        return SENTENCE_DEFAULTS if _has_sentences(material) else WORD_DEFAULTS
+        return Seq2SeqConfig.material_defaults["sentences" if _has_sentences(material) else "words"]
 
     @classmethod
-    def usual_tokenizer(cls, material: Material) -> str:
+    def default_tokenizer(cls, material: Material) -> str:
         """bpe where both sides are sentences; otherwise char, as for numbers."""
         return "bpe" if _has_sentences(material) else "char"
 
@@ -130,7 +130,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         return cls.train_on(texts, kind, {**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
-    def fields(
+    def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The ids of the special tokens: those of the model that the run begins with, or else of the tokenizer.
@@ -162,7 +162,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Training pairs as ids, held-out pairs as texts; see `Task.prepare`."""
-        assert isinstance(model, EncoderDecoderConfig)  # of `kinds`
+        assert isinstance(model, EncoderDecoderConfig)
         train, held_out = material.parts(as_pairs)
         if not train:
             raise _nothing_to_learn(material)
@@ -231,7 +231,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         """Tokens of the targets."""
         return (int((batch[1] != IGNORED).sum()),)
 
-    def sums(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def loss_sums(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Cross-entropy of the tokens of the targets, with label smoothing where that is on."""
         source, target = batch
         return (target_losses(model, source, target, self.smoothing).sum(),)

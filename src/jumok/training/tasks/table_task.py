@@ -36,6 +36,6 @@ class TableTask(Task[M]):
         """Rows of the table."""
         return self.batches.rows_per_batch
 
-    def share(self, batch: tuple[Tensor, ...]) -> float:
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Of the ids, padding included."""
         return sum(tensor.numel() for tensor in batch if tensor.dim() == 2) / self.batches.numbers_per_batch

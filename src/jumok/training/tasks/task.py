@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from jumok.config import TrainConfig
+from jumok.config import TaskConfig, TrainConfig
 from jumok.models import Model, ModelConfig
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
@@ -55,7 +55,7 @@ class Task(ABC, Generic[M]):
         model: the shape. config: the training.
     """
 
-    kinds: ClassVar[tuple[type[ModelConfig], ...]]  # configurations it can train, the default first
+    config_type: ClassVar[type[TaskConfig]]  # its settings, the models it can train, and its columns
     keys: ClassVar[frozenset[str]]  # of `data`, without which a run cannot go on
     later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
@@ -64,8 +64,8 @@ class Task(ABC, Generic[M]):
     loss_label: str  # unit of the "loss" among its figures, for the picture
     drawn_beside: ClassVar[str | None] = None  # a share among the figures that is in the picture, too
     most_dropout: ClassVar[float] = 1.0  # unless more was given
+    lm_weight: float = 0.0  # of a second loss, of the next token; 0: there is none
     least_steps: ClassVar[int] = 500  # in a run by minutes, however often they pass over a small text
-    columns: ClassVar[tuple[str, ...]] = ()  # of the table that it learns from; none: it learns from a text
     predicts_next: ClassVar[bool] = False  # each token from those before it alone
     fixed_shapes: ClassVar[bool]  # all batches have the same shape, so that compiling pays
 
@@ -82,7 +82,7 @@ class Task(ABC, Generic[M]):
 
     @classmethod
     @abstractmethod
-    def material(cls, source: Any, held_out: Any, config: TrainConfig) -> Material:
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """Check what was read, and split it.
 
         Raises:
@@ -90,12 +90,12 @@ class Task(ABC, Generic[M]):
         """
 
     @classmethod
-    def usual(cls, material: Material) -> dict[str, Any]:
+    def material_defaults(cls, material: Material) -> Mapping[str, Any]:
         """Fields of both configurations with other defaults for this material."""
         return {}
 
     @classmethod
-    def usual_tokenizer(cls, material: Material) -> str:
+    def default_tokenizer(cls, material: Material) -> str:
         """The kind of tokenizer that is trained by default."""
         return "char"
 
@@ -105,7 +105,7 @@ class Task(ABC, Generic[M]):
         """Train a tokenizer on the training part alone."""
 
     @classmethod
-    def fields(
+    def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Fields of the model's configuration that follow from the material and the tokenizer, such as the labels.
@@ -180,7 +180,7 @@ class Task(ABC, Generic[M]):
         """Sequences in a batch, on average."""
 
     @abstractmethod
-    def share(self, batch: tuple[Tensor, ...]) -> float:
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
         """The cost of a pass over a batch; an average batch of the run costs 1."""
 
     # Each loss is a sum and a count; see `jumok.training.objective`. The counts need no model, so that all those of a
@@ -188,14 +188,14 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """The number of tokens or texts in each of the `sums`."""
+        """The number of tokens or texts in each of the `loss_sums`."""
 
     @abstractmethod
-    def sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def loss_sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
 
     def compile(self) -> None:  # most tasks have nothing to add
-        """Compile what `sums` computes outside the model's blocks."""
+        """Compile what `loss_sums` computes outside the model's blocks."""
 
     def fewest_tokens(self, context_length: int) -> int:
         """How many tokens a validation reads at least, if there are as many: fewer make noisy figures."""

@@ -1,0 +1,138 @@
+"""What each task adds to the settings of training, and where its defaults differ. To add a task, begin here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from jumok.config._bert import BERTConfig
+from jumok.config._encoder_decoder import EncoderDecoderConfig
+from jumok.config._fields import setting, validate
+from jumok.config._gpt import GPTConfig, RungConfig
+from jumok.config._model import ModelConfig
+from jumok.config._variant import GPTVariantConfig
+from jumok.errors import ConfigError
+
+Defaults = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """The settings of one task. The `help` of each field describes it.
+
+    Class attributes:
+        name: value of `--task`. kinds: configurations of the models that it can train, its default first.
+        columns: those of the table that it learns from, by their names in options; none: it learns from a text.
+        defaults: of fields of the model and of `TrainConfig` that differ from those of the classes.
+        init_defaults: the same for runs that start from another model.
+        material_defaults: the same by the kind of the material, which the task finds out.
+    """
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[type[ModelConfig], ...]]
+    columns: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[Defaults] = {}
+    init_defaults: ClassVar[Defaults] = {}
+    material_defaults: ClassVar[Mapping[str, Defaults]] = {}
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    def for_model(self, kind: type[ModelConfig]) -> TaskConfig:
+        """Return the settings with what follows from the kind of the model.
+
+        Raises:
+            ConfigError: a setting does not fit such a model.
+        """
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMConfig(TaskConfig):
+    """Predict each next token of a text."""
+
+    name = "lm"
+    kinds = (GPTConfig, RungConfig, GPTVariantConfig)
+    defaults: ClassVar[Defaults] = {"passes": 12.0}  # more passes raise the loss on other texts (bench/LOG.md)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLMConfig(TaskConfig):
+    """Predict masked tokens of a text."""
+
+    name = "mlm"
+    kinds = (BERTConfig,)
+    defaults: ClassVar[Defaults] = {  # the loss may stay on a plateau at first
+        "warmup": 0.05,
+        "patience": 0,
+        "attention_dropout": 0.0,
+    }
+
+    mask_rate: float = setting(0.15, "share of the tokens that are masked (mlm)", 0, 1)
+    whole_words: bool = setting(False, "mask whole words (eojeol) instead of single tokens (mlm)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mask_rate == 0:
+            raise ConfigError("mask_rate=0 hides nothing, so there is nothing to learn; 0.15 is usual.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyConfig(TaskConfig):
+    """Find the label of a text."""
+
+    name = "classify"
+    kinds = (GPTConfig, BERTConfig, GPTVariantConfig)
+    columns = ("text", "label")
+    # Labels are few and quickly memorised: a shallow model, a second loss, and few passes reduce overfitting.
+    defaults: ClassVar[Defaults] = {
+        "context_length": 128,
+        "batch_size": 16,
+        "n_layer": 2,
+        "attention_dropout": 0.0,
+        "passes": 2.0,
+    }
+    # Labels teach little about a text: what was learned before must stay (bench/LOG.md, "Tasks").
+    init_defaults: ClassVar[Defaults] = {"matrix_learning_rate": 0.0015}
+
+    class_weights: bool = setting(False, "weight classes by their inverse frequency (classify)")
+    lm_weight: float = setting(
+        None, "weight of the next-token loss that is added to the loss of the classes [gpt 1, bert 0]", 0, 1000
+    )
+    token_dropout: float = setting(0.1, "share of the tokens of a text that are dropped in training (classify)", 0, 1)
+
+    def for_model(self, kind: type[ModelConfig]) -> TaskConfig:
+        """Only a GPT predicts the next token."""
+        writes = issubclass(kind, GPTConfig)
+        if self.lm_weight and not writes:
+            raise ConfigError(
+                "lm_weight={lm_weight:g} adds the loss of the next token, which a BERT already sees; "
+                "leave it out, or train a gpt.",
+                lm_weight=self.lm_weight,
+            )
+        given = getattr(self, "lm_weight")  # noqa: B009  (None if it was left out)
+        return replace(self, lm_weight=1.0 if writes else 0.0) if given is None else self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqConfig(TaskConfig):
+    """Answer texts, as learned from pairs of a source and a target."""
+
+    name = "seq2seq"
+    kinds = (EncoderDecoderConfig,)
+    columns = ("source", "target")
+    defaults: ClassVar[Defaults] = {"n_layer": 3, "n_embd": 192, "context_length": 64, "batch_size": 32, "warmup": 0.05}
+    material_defaults: ClassVar[Mapping[str, Defaults]] = {
+        "sentences": {"batch_size": 64},  # the learning rates need larger batches than those for single words
+        "words": {"n_layer": 2, "n_embd": 128},  # more steps in the time are worth more than size (bench/LOG.md)
+    }
+
+    label_smoothing: float = setting(
+        0.0, "label smoothing: share of the probability spread over all tokens (seq2seq)", 0, 1
+    )
+
+
+TASK_CONFIGS: dict[str, type[TaskConfig]] = {
+    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig)
+}
