@@ -301,9 +301,9 @@ def test_what_a_killed_process_left_is_removed(run: Path) -> None:
 def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str, tales: str) -> None:
     """A seq2seq start that was killed left its validation pairs, which were treated as a file of the user."""
     rows = {"classify": [("좋아요", "1"), ("싫어요", "0")], "seq2seq": [("1", "일"), ("2", "이")]}
-    kind, config = TASKS[task], from_dict(TrainConfig, {"task": task, "steps": 1})
-    source: Any = from_rows(kind.columns, rows[task] * 20) if kind.columns else from_string(tales)
-    material = kind.material(source, None, config)
+    kind, config = TASKS[task], TrainConfig.of({"task": task, "steps": 1})
+    source: Any = from_rows(kind.config_type.columns, rows[task] * 20) if task in rows else from_string(tales)
+    material = kind.material(source, None, config.val)
     tokenizer = kind.make_tokenizer(material, "char", {})
     known = field_types(kind.config_type.kinds[0])
     follows = {name: value for name, value in kind.derived_fields(material, tokenizer).items() if name in known}

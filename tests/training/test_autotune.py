@@ -214,13 +214,13 @@ def test_measuring_is_cut_when_its_time_is_over(start: Start, monkeypatch: pytes
     """On a slow machine, or of a large model, a start measured for minutes; now what is known by then is used."""
     monkeypatch.setattr(tuning, "MEASURING", 0.0)
     passes: list[int] = []
-    sums = LanguageModelling.sums
+    sums = LanguageModelling.loss_sums
 
     def counted(*given: Any) -> Any:
         passes.append(1)
         return sums(*given)
 
-    monkeypatch.setattr(LanguageModelling, "sums", counted)
+    monkeypatch.setattr(LanguageModelling, "loss_sums", counted)
     trainer = start(**OPEN)
     assert len(passes) == 2  # one in each precision
     assert 0 < explained(trainer).seconds_per_step < 1e3
@@ -283,14 +283,14 @@ def test_apple_chips_have_names(monkeypatch: pytest.MonkeyPatch, answer: str | N
 
 
 def test_one_way_may_not_fit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    sums = LanguageModelling.sums
+    sums = LanguageModelling.loss_sums
 
     def short(*given: Any) -> Any:
         if not torch.is_autocast_enabled("cpu"):
             raise torch.OutOfMemoryError("too little")
         return sums(*given)
 
-    monkeypatch.setattr(LanguageModelling, "sums", short)
+    monkeypatch.setattr(LanguageModelling, "loss_sums", short)
     trainer = start(**OPEN)
     assert trainer.config.precision == "bfloat16"
     assert explained(trainer).choices["precision"] == ("bfloat16", "too little memory for float32")
@@ -329,7 +329,7 @@ def test_no_way_may_fit(jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatc
     def short(*_: Any) -> Any:
         raise torch.OutOfMemoryError("too little")
 
-    monkeypatch.setattr(LanguageModelling, "sums", short)
+    monkeypatch.setattr(LanguageModelling, "loss_sums", short)
     for flags in ((), ("--json",)):
         end = jumok("train", text, *SMALL, "--steps", 50, "--explain", *flags)
         assert end.code == 0, end.err
@@ -570,7 +570,7 @@ def test_a_wrong_measurement_is_noticed(
 ) -> None:
     """A batch of 6 s was believed where a step took 0.18: 10 steps were planned instead of 1,019, and a run that read 6
     rows at each validation stopped early."""
-    clock, sums = [0.0], LanguageModelling.sums
+    clock, sums = [0.0], LanguageModelling.loss_sums
 
     def quick(*given: Any) -> Any:
         clock[0] += 0.01
@@ -583,7 +583,7 @@ def test_a_wrong_measurement_is_noticed(
     for name in ("monotonic", "perf_counter"):
         monkeypatch.setattr(time, name, tick)
     monkeypatch.setattr(planning, "measure", lambda *_: [cost("float32", 0.29)])
-    monkeypatch.setattr(LanguageModelling, "sums", quick)
+    monkeypatch.setattr(LanguageModelling, "loss_sums", quick)
     settings = {**TINY, "steps": None, "minutes": 0.02, "eval_every": None, "patience": 0}
     trainer = Trainer.start(tmp_path / "run", story_text, **settings, device="cpu")
     per_step = trainer.task.tokens_per_batch

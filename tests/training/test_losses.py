@@ -58,7 +58,8 @@ def begin(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
         source: Text | Table = story_text
         if settings["task"] in ("classify", "seq2seq"):
             source = rows(("text", "label") if settings["task"] == "classify" else ("source", "target"))
-        settings = {**TINY, **WIDE, "token_dropout": 0.0, "clip": 0.0, **settings, **changes}
+        all_tokens = {"token_dropout": 0.0} if settings["task"] == "classify" else {}
+        settings = {**TINY, **WIDE, **all_tokens, "clip": 0.0, **settings, **changes}
         trainer = Trainer.start(
             tmp_path / "run", source, **settings, model=kind and kind_name(kind), tokenizer="char", device="cpu"
         )

@@ -99,7 +99,7 @@ class CompileTimes:
 
     def _code(self, shape: ModelConfig, config: TrainConfig) -> str:
         """Name what torch compiles for a run."""
-        settings = {name: getattr(config, name) for name in CODE_SETTINGS}
+        settings = {name: value for name, value in config.to_dict().items() if name in CODE_SETTINGS}
         return _hash((configuration.to_dict(shape), settings, str(self._device), torch.get_num_threads()))
 
     def _estimated(self) -> float:
