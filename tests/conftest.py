@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from platformdirs import user_cache_path
 
 import jumok
+import model_pages
 from jumok import cli
 from jumok import text as reader
 from jumok.corpora import stories
@@ -382,3 +383,33 @@ def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         return judge(path, slug)
 
     return verdict
+
+
+# --- pages in a browser; one Chromium for all tests of a process ---
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright; skips where one of them is missing."""
+    with model_pages.chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[model_pages.Visits]:
+    """Open pages in windows of their own, offline; afterwards nothing may have been asked for or complained about."""
+    visits = model_pages.Visits(browser)
+    yield visits
+    visits.end()
+
+
+@pytest.fixture(scope="session")
+def model_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page that holds one of `model_pages.MODELS`."""
+    folder = tmp_path_factory.mktemp("model-pages")
+
+    def page_of(name: str) -> Path:
+        path = folder / f"{name}.html"
+        return path if path.exists() else model_pages.save_page(folder, name, note="메모", licence="CC BY 4.0")
+
+    return page_of

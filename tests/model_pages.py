@@ -1,4 +1,4 @@
-"""Pages that hold tiny random models, and a Chromium to open them in, for the tests of what a page must withstand."""
+"""Tiny random models, the pages that hold them, and a Chromium to open pages in."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from jumok.view.model_page import ModelPage
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다."
 HOSTILE = "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=2>{{script}}\u202e&lt;b&gt;"
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 64}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
 PATIENCE = 40  # seconds
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
@@ -46,7 +47,15 @@ def pairs() -> Model:
     return _scrambled(EncoderDecoderConfig, words, **ids)
 
 
-MODELS: dict[str, Callable[[], Model]] = {"gpt": gpt, "classifier": classifier, "bert": bert, "pairs": pairs}
+MODELS: dict[str, Callable[[], Model]] = {
+    "gpt": gpt,
+    "jamo": lambda: gpt("jamo"),
+    "bpe": lambda: gpt("bpe"),
+    "classic": lambda: gpt(family="classic"),
+    "classifier": classifier,
+    "bert": bert,
+    "pairs": pairs,
+}
 
 
 def _scrambled(kind: type[Any], words: Tokenizer, **settings: Any) -> Model:
@@ -88,24 +97,30 @@ class Visits:
         self.complaints: list[str] = []
 
     def __call__(self, path: Path, *, text: str = "", link: str = "", **settings: Any) -> Any:
-        """Open a page; its window has `session`. `link`: more of the state that a link carries."""
+        """Open a page; that of a model has `session` and `made`, its views. `link`: more of what a link carries."""
         page = self.load(path, text=text, link=link, **settings)
-        page.evaluate("window.jumok.ready.then(({ session }) => { window.session = session; })")
+        page.evaluate(
+            "window.jumok.ready.then((all) => { window.session = all?.session; window.made = all?.frame.made; })"
+        )
         return page
 
-    def load(self, path: Path, *, text: str = "", link: str = "", **settings: Any) -> Any:
-        """Open a page that may be unable to open its model."""
+    def load(self, path: Path, *, text: str = "", link: str = "", before: str = "", **settings: Any) -> Any:
+        """Open a page that may be unable to show anything. `before`: a script that runs first."""
         usual = {"viewport": {"width": 1280, "height": 800}, "locale": "en-US", "reduced_motion": "reduce"}
-        context = self.browser.new_context(offline=True, **{**usual, **settings})
+        context = self.browser.new_context(offline=True, accept_downloads=True, **{**usual, **settings})
         self.contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE * 1000)
+        if before:
+            page.add_init_script(before)
         complain = self.complaints.append
         page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: complain(f"error: {error}"))
+        page.on("dialog", lambda dialog: complain(f"dialog: {dialog.message}") or dialog.dismiss())
         url = path.as_uri()
         context.on("request", lambda one: one.url.startswith((url, "data:", "blob:")) or complain(one.url))
-        page.goto(f"{url}#text={quote(text)}&{link}" if text or link else url)
+        state = f"text={quote(text)}&{link}" if text else link
+        page.goto(f"{url}#{state}" if state else url)
         return page
 
     def end(self) -> None:

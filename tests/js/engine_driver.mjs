@@ -13,10 +13,9 @@ function plain(_, value) {
   return typeof value === "number" && !Number.isFinite(value) ? String(value) : value;
 }
 
-/** A trace as the viewer reads it: its tokens, predictions, and the weights of all heads. @param {any} json @param {any[]} events */
-async function viewed(json, events = []) {
-  const trace = new Trace(JSON.parse(JSON.stringify(json)));
-  for (const event of events) trace.append(JSON.parse(JSON.stringify(event)));
+/** A trace as the viewer reads it: its tokens, predictions, and the weights of all heads. @param {any} json */
+async function viewed(json) {
+  const trace = new Trace(structuredClone(json));
   /** @type {Record<string, any>} */
   const weights = {};
   for (const block of trace.blocks) {
@@ -24,7 +23,7 @@ async function viewed(json, events = []) {
       for (const head of trace.heads(block, layer)) {
         weights[`${block} ${layer} ${head}`] = (await trace.weights(block, layer, head)).data;
         const neurons = await trace.neurons(block, layer, head);
-        if (!events.length && neurons) weights[`q ${block} ${layer} ${head}`] = neurons.q;
+        if (neurons) weights[`q ${block} ${layer} ${head}`] = neurons.q;
       }
     }
   }
@@ -35,12 +34,6 @@ async function viewed(json, events = []) {
 /** @type {Record<string, (engine: any, ...args: any[]) => Promise<any>>} */
 const OTHERS = {
   viewed: async (engine, ids, settings) => viewed(await engine.record(ids, settings)),
-  grown: async (engine, ids, from) => {
-    const json = await engine.record(ids.slice(0, from));
-    const events = [];
-    for (let end = from + 1; end <= ids.length; end += 1) events.push(await engine.recordNext(ids.slice(0, end)));
-    return viewed(json, events);
-  },
   answeredTrace: async (engine, text) => viewed((await engine.answer(text, { trace: true })).cross),
   stoppedAfter: async (engine, ids, count) => {
     let left = count;

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { movedShare, recordingPlan, sideBySide } from "../../src/jumok/view/assets/page/attention_numbers.js";
-import { checksOf, stepData, tableOf } from "../../src/jumok/view/assets/page/step_data.js";
+import { movedShare, sideBySide } from "../../src/jumok/view/assets/page/attention_view.js";
+import { checksOf, stepData } from "../../src/jumok/view/assets/page/step_data.js";
 import * as numbers from "../../src/jumok/view/assets/page/step_numbers.js";
-import { PARTS, partsOf, Walk } from "../../src/jumok/view/assets/page/step_parts.js";
+import { PARTS, partsOf } from "../../src/jumok/view/assets/page/step_parts.js";
 
 /** Numbers that are the same each time, between -1 and 1. */
 function series(n, seed) {
@@ -180,61 +180,12 @@ test("segments fill 0 to 1", () => {
   );
 });
 
-test("the table of a part has all its numbers", () => {
-  const data = madeData();
-  assert.equal(tableOf("softmax", data).rows.length, T);
-  assert.equal(tableOf("hidden", data).rows.length, 20);
-  assert.equal(tableOf("residual1", data).rows[0].length, 4);
-  assert.equal(tableOf("after", data).rows.length, 1);
-  for (const { id } of PARTS) {
-    const { columns, rows } = tableOf(id, data);
-    for (const row of rows) assert.equal(row.length, columns.length, id);
-  }
-});
-
 test("a model has the parts that it computes", () => {
   const ids = (of) => partsOf(of).map(({ id }) => id);
   assert.equal(ids({ layer: 1, layers: 3, rotary: true }).length, PARTS.length);
   const first = ids({ layer: 0, layers: 3, rotary: false });
   assert.ok(!first.includes("before") && !first.includes("rotation") && first.includes("after"));
   assert.ok(!ids({ layer: 2, layers: 3, rotary: true }).includes("after"));
-});
-
-test("a walk goes from the beginning to the end and no further", () => {
-  const walk = new Walk(3);
-  walk.moveTo(0);
-  assert.deepEqual([walk.index, walk.progress], [0, 0]);
-  let steps = 0;
-  while (walk.advance(0.25)) steps += 1;
-  assert.equal(steps, 11);
-  assert.deepEqual([walk.index, walk.progress, walk.atEnd], [2, 1, true]);
-  walk.moveTo(1.5);
-  assert.deepEqual([walk.index, walk.progress, walk.atEnd], [1, 0.5, false]);
-  walk.moveTo(2);
-  assert.deepEqual([walk.index, walk.progress], [1, 1]);
-  walk.open(-4);
-  assert.deepEqual([walk.index, walk.progress], [0, 1]);
-});
-
-test("a recording goes on where the text does, and begins anew where it does not", () => {
-  const how = { off: "[]", context: 8 };
-  const known = { ids: [1, 2, 3], start: 0, off: "[]" };
-  assert.deepEqual(recordingPlan([1, 2, 3], null, how), { kind: "all", start: 0 });
-  assert.deepEqual(recordingPlan([1, 2, 3], known, how), { kind: "nothing" });
-  assert.deepEqual(recordingPlan([1, 2, 3, 4, 5], known, how), { kind: "next", from: 3 });
-  assert.deepEqual(recordingPlan([1, 2], known, how), { kind: "all", start: 0 });
-  assert.deepEqual(recordingPlan([1, 9, 3, 4], known, how), { kind: "all", start: 0 });
-  assert.deepEqual(recordingPlan([1, 2, 3], known, { ...how, off: "[[0,1]]" }), { kind: "all", start: 0 });
-});
-
-test("a text that is longer than the context is recorded from where the window of the model begins", () => {
-  const how = { off: "[]", context: 8 };
-  const ids = Array.from({ length: 9 }, (_, i) => i);
-  const known = { ids: ids.slice(0, 8), start: 0, off: "[]" };
-  assert.deepEqual(recordingPlan(ids, known, how), { kind: "all", start: 4 });
-  const moved = { ids: ids.slice(4), start: 4, off: "[]" };
-  assert.deepEqual(recordingPlan([...ids, 9], moved, how), { kind: "next", from: 9 });
-  assert.deepEqual(recordingPlan(ids, moved, how), { kind: "nothing" });
 });
 
 test("two distributions side by side, and how much has moved", () => {

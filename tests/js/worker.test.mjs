@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { WorkerEngine } from "../../src/jumok/view/assets/page/engine.js";
-import { ENGINE_METHODS } from "../../src/jumok/view/assets/page/engine_types.js";
+import { ENGINE_METHODS, WorkerEngine } from "../../src/jumok/view/assets/page/engine.js";
 import { LocalEngine } from "../../src/jumok/view/assets/model/engine.js";
 
 /** A worker whose other end is the module worker.js, or a model that a test makes up. */
@@ -39,10 +38,11 @@ function opened(receive) {
   return WorkerEngine.open(/** @type {any} */ (worker), "{}", "").then((engine) => ({ engine, worker }));
 }
 
-test("both engines have all methods", () => {
-  for (const Engine of [WorkerEngine, LocalEngine]) {
+test("both engines have all methods", async () => {
+  const { engine } = await opened(() => {});
+  for (const one of [engine, LocalEngine.prototype]) {
     for (const method of [...ENGINE_METHODS, "stop"])
-      assert.equal(typeof (/** @type {any} */ (Engine.prototype)[method]), "function");
+      assert.equal(typeof (/** @type {any} */ (one)[method]), "function");
   }
 });
 

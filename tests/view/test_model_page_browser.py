@@ -1,164 +1,37 @@
-"""The page that holds a model, in a real browser: with the network off, and with texts that mean harm.
+"""The page that holds a model, in Chromium: writing, one step, attention, the other kinds of models, damage.
 
-The models are tiny and random; what they compute is compared with Python in test_page_engine.py. Whatever a test does,
-no request may leave the page and nothing may be complained about in the console; the fixture `visit` sees to that.
+The models are tiny and random; what they compute is compared with Python in test_page_engine.py. No request may leave
+the page and nothing may be complained about in the console; the fixture `visit` sees to that.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unicodedata import normalize
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
-from jumok.models import build
-from jumok.tokenizers import train_tokenizer
-from jumok.view.model_page import ModelPage
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
+from jumok.inference.generate import generate
+from jumok.interpret.ablation import ablate
+from jumok.interpret.record import record
+from jumok.view.model_page import ModelPage, rounded
+from model_pages import FLAGS, HOSTILE, MODELS, TEXT, Visits, gpt, program, until, written
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
-TEXT = "나는 학교에 갔다. 너는 밥을 먹었다."
-HOSTILE = (
-    "</script><script>window.harmed=1</script> <img/src=x/onerror=window.harmed=2> \u202e거꾸로\u202c {{script}} &lt;"
-)
-SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 64}
+ModelPages = Callable[[str], Path]
 
-
-def scrambled(model: Any, words: Any) -> Any:
-    torch.manual_seed(4)
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.35)
-    model.tokenizer = words
-    return model.eval()
-
-
-def gpt(kind: str = "char", **settings: Any) -> Any:
-    words = train_tokenizer((TEXT + "\n") * 4, kind)
-    return scrambled(build(GPTConfig(vocab_size=words.vocab_size, n_kv_head=2, **{**SIZES, **settings})), words)
-
-
-def bert() -> Any:
-    words = train_tokenizer((TEXT + " ") * 4, special_tokens=["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
-    return scrambled(build(BERTConfig(vocab_size=words.vocab_size, **SIZES)), words)
-
-
-def pairs() -> Any:
-    words = train_tokenizer((TEXT + " ") * 4, special_tokens=["[PAD]", "[BOS]", "[EOS]"])
-    ids: dict[str, Any] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "decoder_start_id": 1}
-    sizes = {**SIZES, "context_length": 24}
-    return scrambled(build(EncoderDecoderConfig(vocab_size=words.vocab_size, **sizes, **ids)), words)
-
-
-class Pages:
-    """Pages, each made when it is first asked for."""
-
-    MODELS: ClassVar[dict[str, Callable[[], Any]]] = {
-        "gpt": gpt,
-        "jamo": lambda: gpt("jamo"),
-        "bpe": lambda: gpt("bpe"),
-        "classifier": lambda: gpt(labels=("부정", HOSTILE)),
-        "bert": bert,
-        "pairs": pairs,
-    }
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._made: dict[str, Path] = {}
-
-    def __call__(self, name: str, change: Callable[[str], str] = str) -> Path:
-        if name not in self._made:
-            texts: dict[str, Any] = (
-                {"title": HOSTILE, "note": HOSTILE, "licence": HOSTILE} if name == "classifier" else {}
-            )
-            self._made[name] = ModelPage(self.MODELS[name](), name, **texts).save(self._folder / f"{name}.html")
-        changed = self._folder / f"{name}-changed.html"
-        html = self._made[name].read_text(encoding="utf-8")
-        if change is str:
-            return self._made[name]
-        changed.write_text(change(html), encoding="utf-8")
-        return changed
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
-    return Pages(tmp_path_factory.mktemp("model-pages"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("there is no Chromium to open the page in; on Debian and Ubuntu: apt install chromium")
-    quiet = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", *quiet])
-        yield started
-        started.close()
-
-
-Visit = Callable[..., Any]
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Visit]:
-    """Open a page in a window of its own, offline; afterwards nothing may have been asked for or complained about."""
-    contexts: list[Any] = []
-    complaints: list[str] = []
-
-    def open_page(path: Path, *, text: str = "", link: str = "", before: str = "", **settings: Any) -> Any:
-        settings = {
-            "viewport": {"width": 1280, "height": 800},
-            "locale": "en-US",
-            "reduced_motion": "reduce",
-            **settings,
-        }
-        context = browser.new_context(offline=True, accept_downloads=True, **settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        if before:
-            page.add_init_script(before)
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-        url = path.as_uri()
-        allowed = (url, "data:", "blob:")
-        page.on("request", lambda one: complaints.extend([one.url] * (not one.url.startswith(allowed))))
-        page.goto(f"{url}#text={quote(text)}&{link}" if text or link else url)
-        page.evaluate("window.jumok.ready.then(({ session }) => { window.session = session; })")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def until(page: Any, condition: str) -> None:
-    """Wait until a condition holds in the page."""
-    deadline = time.monotonic() + 60
-    while not page.evaluate(f"!!({condition})"):
-        assert time.monotonic() < deadline, f"never: {condition}"
-        page.wait_for_timeout(15)
-
-
-def written(page: Any, least: int = 1) -> None:
-    """Wait until something is written, and all of it is scored and shown."""
-    until(page, f"!session.writing && session.tree.length >= {least}")
-    until(page, "session.tree.path().slice(1).slice(-5).every(({ surprise }) => surprise !== undefined)")
+CELLS = "[...document.querySelectorAll('.mirror > span:nth-child(2) > span')]"
+GREEDY = "t=0&n=100"
+STEP, ATTENTION = "made.get('step').view", "made.get('attention').view"
 
 
 def write(page: Any, tokens: str = "50") -> None:
@@ -167,9 +40,6 @@ def write(page: Any, tokens: str = "50") -> None:
     page.click("#tool-write")
     until(page, f"session.tree.made > {before}")
     written(page)
-
-
-CELLS = "[...document.querySelectorAll('.mirror > span:nth-child(2) > span')]"
 
 
 def text_of(page: Any) -> str:
@@ -184,11 +54,18 @@ def ids(page: Any) -> list[int]:
     return list(page.evaluate("session.ids"))
 
 
+def greedy(name: str = "gpt", tokens: int = 100) -> list[int]:
+    """What the page writes after TEXT at temperature 0."""
+    model = MODELS[name]()
+    [expected] = generate(rounded(model), TEXT, tokens=tokens, temperature=0)
+    return [*model.tokenizer.encode(TEXT).tolist(), *expected.ids]  # type: ignore[union-attr]
+
+
 # --- writing ---
 
 
-def test_a_page_writes_when_it_is_opened(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), reduced_motion="no-preference")
+def test_a_page_writes_when_it_is_opened(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("gpt"), reduced_motion="no-preference")
     written(page, 100)
     assert len(text_of(page)) > 50
     assert page.evaluate(f"{CELLS}.every(({{ className }}) => /(^| )t\\d+ m\\d/.test(className))")
@@ -197,9 +74,16 @@ def test_a_page_writes_when_it_is_opened(pages: Pages, visit: Visit) -> None:
     assert page.evaluate(f"{CELLS}[0].classList.contains('out') && !{CELLS}.at(-1).classList.contains('out')")
 
 
-@pytest.mark.parametrize("kind", ["gpt", "jamo", "bpe"])
-def test_what_is_typed_is_read_and_scored_and_written_on(pages: Pages, visit: Visit, kind: str) -> None:
-    page = visit(pages(kind))
+@pytest.mark.parametrize("name", ["jamo", "bpe", "classic"])
+def test_the_greedy_text_is_that_of_python(model_page: ModelPages, visit: Visits, name: str) -> None:
+    page = visit(model_page(name), text=TEXT, link=GREEDY)
+    written(page, 100)
+    assert ids(page) == greedy(name)
+
+
+@pytest.mark.parametrize("name", ["gpt", "jamo", "bpe"])
+def test_what_is_typed_is_read_and_scored_and_written_on(model_page: ModelPages, visit: Visits, name: str) -> None:
+    page = visit(model_page(name))
     page.click("#prompt")
     page.keyboard.insert_text("너는 학교에")
     until(page, "session.tree.length > 0")
@@ -210,7 +94,6 @@ def test_what_is_typed_is_read_and_scored_and_written_on(pages: Pages, visit: Vi
     # Decomposed: a final consonant that jamo write first joins the last syllable.
     assert normalize("NFD", whole).startswith(normalize("NFD", "너는 학교에"))
     assert page.evaluate("session.tree.current.tokens.length") == 50
-
     page.focus("#prompt")
     page.evaluate("document.getElementById('prompt').setSelectionRange(3, 5)")
     page.keyboard.insert_text("나라")
@@ -218,17 +101,24 @@ def test_what_is_typed_is_read_and_scored_and_written_on(pages: Pages, visit: Vi
     written(page)
     assert text_of(page) == "너는 나라" + whole[5:]
     assert page.evaluate("session.tree.branches().length") == 3
+    page.fill("#prompt", "뷁a\u202eb")
+    until(page, "session.tree.current.kind === 'typed' && session.tree.length > 3")
+    written(page)
+    assert text_of(page) == "뷁a\u202eb"
+    page.evaluate("session.set({ place: 1 })")
+    assert "\u202e" not in page.inner_text("#place-name")
 
 
-def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
+def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(
+    model_page: ModelPages, visit: Visits
+) -> None:
+    page = visit(model_page("gpt"), text=TEXT)
     written(page)
     page.focus("#prompt")
     page.keyboard.press("Control+Enter")
     until(page, "session.tree.made > 0")
     written(page, 100)
     first = text_of(page)
-    page.keyboard.press("Home")
     page.keyboard.press("Control+Home")
     for _ in range(4):
         page.keyboard.press("ArrowRight")
@@ -260,11 +150,10 @@ def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(pa
     until(page, "document.querySelectorAll('.comparison .column').length === 2")
 
 
-def test_a_seed_and_a_link_give_the_same_text_again(pages: Pages, visit: Visit) -> None:
-    link = "n=40&seed=7&t=1.2&k=20&lang=ko"
+def test_a_seed_and_a_link_give_the_same_text_again(model_page: ModelPages, visit: Visits) -> None:
     texts = []
     for _ in range(2):
-        page = visit(pages("gpt"), text=TEXT, link=link)
+        page = visit(model_page("gpt"), text=TEXT, link="n=40&seed=7&t=1.2&k=20&lang=ko")
         written(page, len(TEXT) + 40)
         texts.append(text_of(page))
     assert texts[0] == texts[1]
@@ -280,24 +169,18 @@ def test_a_seed_and_a_link_give_the_same_text_again(pages: Pages, visit: Visit) 
     assert quote(TEXT.split()[0]) in address
 
 
-def test_sliders_act_at_once(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
+def test_sliders_act_at_once_and_heads_that_are_off_change_the_text(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("gpt"), text=TEXT)
     written(page)
     page.focus("#slider-top_k")
     for key in ("Home", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     until(page, "document.querySelectorAll('.candidate-out').length === 7")
     assert "3 of" in page.inner_text(".distribution .figures")
-    assert page.input_value("#slider-top_k") == "2"
     page.click("[data-preset=greedy]")
     until(page, "document.querySelectorAll('.candidate-out').length === 9")
     assert page.get_attribute("[data-preset=greedy]", "aria-pressed") == "true"
     assert page.get_attribute("#slider-temperature", "aria-valuetext") == "0 (greedy)"
-
-
-def test_heads_that_are_off_change_the_text(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
-    written(page)
     before = page.evaluate("session.tree.path().map(({ surprise }) => surprise)")
     page.evaluate("session.toggleHead(1, 2)")
     until(page, "session.tree.path().slice(1).every(({ under }) => under === '[[1,2]]')")
@@ -310,45 +193,41 @@ def test_heads_that_are_off_change_the_text(pages: Pages, visit: Visit) -> None:
     assert heads[1].startswith("without heads 1.2")
     page.click("[data-head='1.2']")
     until(page, "session.off.length === 0")
-    assert not page.is_visible(".off-heads")
-
-
-def test_stop_ends_writing_and_keeps_what_is_there(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
     page.select_option("#length", "2000")
     page.focus("#prompt")
     page.keyboard.press("Control+Enter")
-    until(page, f"session.tree.length > {len(TEXT)} + 5")
+    until(page, "session.tree.current.tokens.length > 5")
     page.keyboard.press("Escape")
     written(page)
-    assert len(TEXT) + 5 < len(ids(page)) < 2000
-    assert text_of(page).startswith(TEXT)
+    assert 5 < page.evaluate("session.tree.current.tokens.length") < 2000
 
 
-def test_hangul_is_composed_undisturbed(pages: Pages, visit: Visit) -> None:
+@pytest.mark.parametrize("name", ["gpt", "classifier"])
+def test_hangul_is_composed_undisturbed(model_page: ModelPages, visit: Visits, name: str) -> None:
     """Setting the field while a syllable is composed would end the composition, and type ㅎㅏ for 하."""
-    page = visit(pages("gpt"))
+    page = visit(model_page(name))
     page.focus("#prompt")
     page.evaluate(
-        "window.settings = 0; for (const name of ['setSelectionRange', 'setRangeText'])"
-        "  document.getElementById('prompt')[name] = () => { window.settings += 1; }; 0;"
+        "const field = document.getElementById('prompt'); window.settings = 0;"
+        "const { set, get } = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value');"
+        "Object.defineProperty(field, 'value', { get, set(text) { window.settings += 1; set.call(this, text); } });"
     )
     keyboard = page.context.new_cdp_session(page)
     for syllable in (("ㅎ", "하", "학"), ("ㄱ", "교")):
         for state in syllable:
             keyboard.send("Input.imeSetComposition", {"text": state, "selectionStart": 1, "selectionEnd": 1})
-            page.wait_for_timeout(160)  # longer than the pause after which typed text is read
-            assert page.evaluate("document.querySelector('.mirror').textContent").startswith(
-                page.input_value("#prompt")
-            )
+            page.wait_for_timeout(200)  # longer than the pause after which typed text is read
         keyboard.send("Input.insertText", {"text": syllable[-1]})
-    until(page, "session.tree.length === 2")
     assert page.input_value("#prompt") == "학교"
     assert page.evaluate("window.settings") == 0
+    shown = (
+        "session.tree.length === 2" if name == "gpt" else "document.querySelector('.decisive').textContent === '학교'"
+    )
+    until(page, shown)
 
 
-def test_html_is_pasted_as_text(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), permissions=["clipboard-read", "clipboard-write"])
+def test_html_is_pasted_as_text(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("gpt"), permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(
         "navigator.clipboard.write([new ClipboardItem({"
         "  'text/html': new Blob(['<b>너는</b>'], { type: 'text/html' }),"
@@ -365,10 +244,22 @@ def test_html_is_pasted_as_text(pages: Pages, visit: Visit) -> None:
     assert Path(saved.value.path()).read_text(encoding="utf-8") == "너는"
 
 
-def test_a_growing_text_of_2000_characters_is_only_appended_to(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT, link="seed=1")
+def test_a_growing_text_of_2000_characters_is_only_appended_to_and_leaks_nothing(
+    model_page: ModelPages, visit: Visits
+) -> None:
+    """Nodes grow with the text and go with it; listeners do not grow."""
+    page = visit(model_page("gpt"), text=TEXT, link="seed=1")
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable")
+
+    def counts() -> dict[str, float]:
+        devtools.send("HeapProfiler.collectGarbage")
+        return {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
+
     written(page)
-    page.wait_for_timeout(500)  # until the prompt is drawn with its scores, too
+    write(page)
+    page.wait_for_timeout(500)  # until the text is drawn with its scores, too
+    start = counts()
     page.evaluate(
         "window.first = document.querySelector('.mirror > span:nth-child(2) > span'); window.gone = 0;"
         "new MutationObserver((list) => { for (const { removedNodes } of list) window.gone += removedNodes.length; })"
@@ -380,20 +271,23 @@ def test_a_growing_text_of_2000_characters_is_only_appended_to(pages: Pages, vis
     until(page, f"{CELLS}.length > 1000")
     assert page.evaluate(f"window.first === {CELLS}[0] && window.gone === 0")
     written(page, len(TEXT) + 2000)
-    assert page.evaluate(f"window.first === {CELLS}[0]")
-    assert page.evaluate("session.listeners.size") < 8
-    text_of(page)
+    characters = len(text_of(page))
+    grown = counts()
+    assert grown["JSEventListeners"] <= start["JSEventListeners"] + 10
+    assert grown["Nodes"] - start["Nodes"] < 3 * characters  # a cell and its text
+    page.fill("#prompt", TEXT)
+    until(page, f"session.tree.length === {len(TEXT)} && {CELLS}.length === {len(TEXT)}")
+    assert counts()["Nodes"] < start["Nodes"] + 500
 
 
-def test_a_prompt_of_100000_characters_and_an_empty_one(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"))
+def test_a_prompt_of_100000_characters_and_an_empty_one(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("gpt"))
     page.fill("#prompt", TEXT * 5000)
     until(page, f"session.tree.length === {len(TEXT) * 5000}")
     written(page)
     assert page.evaluate("document.querySelectorAll('.mirror span').length") < 7000
     write(page)
     assert text_of(page).startswith(TEXT * 5000)
-    assert len(ids(page)) == len(TEXT) * 5000 + 50
     page.fill("#prompt", "")
     until(page, "session.tree.length === 0")
     write(page)
@@ -402,21 +296,146 @@ def test_a_prompt_of_100000_characters_and_an_empty_one(pages: Pages, visit: Vis
     assert text_of(page)
 
 
-def test_unknown_characters_are_bytes_that_can_be_read(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("bpe"))
-    page.fill("#prompt", "뷁a\u202eb")
-    until(page, "session.tree.length > 4")
-    written(page)
-    assert text_of(page) == "뷁a\u202eb"
-    page.evaluate("session.set({ place: 1 })")
-    assert re.fullmatch(r"In place of ‘(<[0-9A-F]{2}>)+’", page.inner_text("#place-name"))
+# --- one step ---
+
+
+@pytest.mark.parametrize("name", ["gpt", "classic"])
+def test_the_numbers_of_a_step_are_the_model_s(model_page: ModelPages, visit: Visits, name: str) -> None:
+    """At a place in the middle of the text; and each part explains itself, and its sums agree."""
+    model = rounded(MODELS[name]())
+    page = visit(model_page(name), text=TEXT, link="view=step&lang=ko")
+    position, layer, head = 11, 1, 1
+    page.click(f"#step-layer-{layer}")
+    page.click(f"#step-head-{head}")
+    page.click(f"#step-place-{position}")
+    until(page, f"{STEP}.data?.step.position === {position} && {STEP}.data.layerNumber === {layer}")
+    text = torch.tensor([ids(page)[: position + 1]])
+    with record(model) as recording, torch.inference_mode():
+        logits = model(text)[0, -1]  # type: ignore[operator]
+    weights = recording.attention("self", layer).weights(head)[0, 0, -1].numpy()
+    np.testing.assert_allclose(page.evaluate(f"[...{STEP}.data.head.weights]"), weights, atol=1e-3)
+    np.testing.assert_allclose(page.evaluate(f"[...{STEP}.data.step.logits]"), logits.numpy(), atol=2e-3, rtol=1e-3)
+    seen, sums = set(), 0
+    parts = page.evaluate(f"{STEP}.parts.map(({{id}}) => id)")
+    for part in parts:
+        page.click(f"[data-part={part}]")
+        words = page.locator(".step").inner_text() + str(page.locator(".step-stage").get_attribute("aria-label"))
+        assert not re.search(r"\{\w+\}|undefined|NaN|step\.", words), part
+        seen.add(page.locator(".step-sentences").inner_text())
+        assert page.locator(".step-checks .differs").count() == 0
+        sums += page.locator(".step-checks .agrees").count()
+        assert page.evaluate("document.querySelector('.step-stage canvas').height") > 40
+    assert len(parts) == (21 if name == "gpt" else 20)  # there are two layers; positions are rotated or learned
+    assert len(seen) == len(parts)
+    assert sums >= 9
+    with page.expect_download() as saved:
+        page.click("[data-step=save]")
+    assert saved.value.suggested_filename == f"jumok-{name}-draw-L1-H1.png"
+
+
+def test_the_player_walks_through_the_parts_by_keyboard(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("gpt"), text=TEXT, link="view=step", reduced_motion="no-preference")
+    until(page, f"{STEP}.data && !session.writing")
+    page.locator(".step-stage").focus()
+    for key, condition in (
+        ("n", "player.index === 1"),
+        ("p", "player.index === 0"),
+        ("]", "data.layerNumber === 1"),
+        (".", "head === 1"),
+        (" ", "player.playing"),
+        (" ", "player.playing === false"),
+    ):
+        page.keyboard.press(key)
+        until(page, f"{STEP}.{condition}")
+    page.click("[data-player=play]")
+    until(page, f"{STEP}.player.index > 0 && {STEP}.player.shown < 1")  # the picture moves
+    page.click("[data-player=play]")
+    page.click("[data-part=draw]")
+    assert page.locator("[data-player=next]").is_disabled()
+    page.locator(".step-places").focus()
+    page.keyboard.press("Home")
+    until(page, f"{STEP}.data.step.position === 0")
+    page.keyboard.press("ArrowRight")
+    until(page, f"{STEP}.data.step.position === 1")
+    # The text goes on, so its next token is known and stands in the sentence.
+    assert f"‘{TEXT[2].replace(' ', '␣')}’" in page.locator(".step-sentences").inner_text()
+    page.keyboard.press("End")
+    page.click("[data-part=scores]")
+    page.locator(".step-stage").focus()
+    for key in ("ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)  # the numbers of the picture are read by arrows
+    q = page.evaluate(f"{STEP}.data.head.qRotated[1]")
+    said = page.locator(".step > .step-announcer").inner_text()
+    assert "[1]" in said
+    assert float(said.split(": ")[-1].replace("−", "-")) == pytest.approx(q, abs=1e-4)
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")  # to the products, then to the tokens
+    page.keyboard.press("Enter")
+    until(page, f"{STEP}.focus !== null")
+    page.evaluate("session.toggleHead(1, 1)")
+    until(page, f"{STEP}.data.off && {STEP}.data.head.output.every((value) => value === 0)")
+    assert page.locator("#step-head-1").get_attribute("aria-label") == "Head 1, off"
+
+
+# --- attention ---
+
+
+def test_attention_is_that_of_the_text_and_of_the_heads_that_are_on(model_page: ModelPages, visit: Visits) -> None:
+    model = rounded(gpt())
+    page = visit(model_page("gpt"), text=TEXT, link="view=attention")
+
+    def require_shown(layer: int, head: int) -> None:
+        text = ids(page)[-64:]
+        until(page, f"{ATTENTION}.known === JSON.stringify([session.ids, session.off])")
+        with ablate(model, [tuple(one) for one in page.evaluate("session.off")]), record(model) as recording:
+            model(torch.tensor([text]))  # type: ignore[operator]
+        expected = recording.attention("self", layer).weights(head)[0, 0].detach().numpy()
+        shown = page.evaluate(f"{ATTENTION}.shell.trace.weights('self', {layer}, {head}).then(({{data}}) => [...data])")
+        assert (np.abs(np.reshape(shown, expected.shape) - expected).sum(-1) / 2).max() < 0.03
+
+    require_shown(1, 1)
+    page.click("#tab-write")
+    page.select_option("#length", "50")
+    page.click("#tool-write")
+    page.click("#tab-attention")  # while it is written; then the whole text is shown
+    until(page, "!session.writing && session.tree.made === 1")
+    until(page, f"{ATTENTION}.known === JSON.stringify([session.ids, session.off])")
+    page.click("#tab-write")
+    page.fill("#prompt", TEXT)
+    until(page, f"session.tree.length === {len(TEXT)}")
+    page.click("#tab-attention")
+    require_shown(1, 2)
+    page.locator("#viewer-layer").select_option("0")
+    page.locator("#viewer-chip-2").click(modifiers=["Alt"])
+    page.locator("#viewer-stage").focus()
+    page.keyboard.press("x")
+    until(page, "JSON.stringify(session.off) === '[[0,2]]' && document.querySelector('.attention-effect')")
+    require_shown(1, 0)
+    text = torch.tensor([ids(page)])
+    with torch.inference_mode():
+        whole = model(text)[0, -1].softmax(-1)  # type: ignore[operator]
+        with ablate(model, [(0, 2)]):
+            without = model(text)[0, -1].softmax(-1)  # type: ignore[operator]
+    moved = float((whole - without).abs().sum() / 2)
+    shown = page.locator(".attention-effect").get_attribute("data-effect")
+    assert float(shown.rstrip("%")) == pytest.approx(100 * moved, abs=0.2)
+    assert page.locator("#viewer-chip-2").get_attribute("aria-label") == "Head 2, switched off"
+    page.evaluate("session.set({language: 'ko', theme: 'dark'})")
+    until(page, "document.querySelector('#viewer-tab-heads').textContent === '헤드'")
+    assert page.evaluate(f"{ATTENTION}.shell.host.theme.name") == "dark"
+    page.locator("#viewer-stage").focus()
+    page.keyboard.press("l")  # the page's language is not the viewer's to change
+    page.wait_for_timeout(50)
+    assert page.evaluate("session.language") == "ko"
+    page.click("#viewer-head-switch")  # on again
+    until(page, "session.off.length === 0 && !document.querySelector('.attention-effect')")
 
 
 # --- other models ---
 
 
-def test_a_classifier_with_hostile_labels(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("classifier"))
+def test_a_classifier_with_hostile_labels(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("classifier"))
     page.focus("#prompt")
     page.keyboard.insert_text("나는 밥을 " + HOSTILE)
     until(page, "document.querySelector('.decisive').innerText === document.getElementById('prompt').value")
@@ -424,13 +443,11 @@ def test_a_classifier_with_hostile_labels(pages: Pages, visit: Visit) -> None:
     shares = [float(one.rstrip("%")) for one in page.locator(".label-value").all_inner_texts()]
     assert sum(shares) == pytest.approx(100, abs=0.2)
     assert page.locator(".label-name").all_inner_texts()[1].startswith("</script>")
-    page.click("#tool-help")
-    assert "</script>" in page.inner_text("#help")
     assert page.evaluate("window.harmed") is None
 
 
-def test_blanks_are_filled(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("bert"), text="나는 에 갔다.")
+def test_blanks_are_filled(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("bert"), text="나는 에 갔다.")
     page.evaluate("document.getElementById('prompt').setSelectionRange(3, 3)")
     page.click("#insert")
     assert page.input_value("#prompt") == "나는 [MASK]에 갔다."
@@ -441,137 +458,178 @@ def test_blanks_are_filled(pages: Pages, visit: Visit) -> None:
     assert page.input_value("#prompt") == f"나는 {best}에 갔다."
 
 
-def test_an_answer_with_beams_and_cross_attention(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("pairs"))
-    page.fill("#prompt", "학교에 갔다")
+def test_an_answer_with_beams_and_cross_attention(model_page: ModelPages, visit: Visits) -> None:
+    page = visit(model_page("pairs"))
+    page.fill("#prompt", "갔다.")
     page.keyboard.press("Enter")
     until(page, "!session.writing && document.querySelector('.answer-text').textContent")
     until(page, "document.querySelector('.trace canvas')")
-    greedy = page.inner_text(".answer-text")
+    assert page.locator("#viewer-tab-cross").get_attribute("aria-selected") == "true"
+    assert page.locator("#viewer-head-switch").count() == 0
     page.select_option("#beams", "3")
     until(page, "!session.writing && document.querySelectorAll('.beam-end').length === 3")
     best = page.evaluate("[...document.querySelectorAll('.beams .on > .beam-text')].map((one) => one.textContent)")
     shown = "".join(best).removesuffix("∎").replace("␣", " ")
     assert shown == page.evaluate("document.querySelector('.answer-text').textContent")
-    assert greedy
     page.click("#tool-language")
     assert page.inner_text("#tool-answer") == "답하기"
-
-
-# --- the frame ---
-
-
-def test_words_in_both_languages_and_names_for_all_controls(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
-    written(page)
-    write(page)
-    page.evaluate("session.toggleHead(0, 0)")
-    for language in ("en", "ko"):
-        page.evaluate("(language) => session.set({ language })", language)
-        page.click("#tool-help")
-        shown = page.evaluate(
-            "[...document.querySelectorAll('*')].flatMap((node) => ['aria-label', 'title', 'placeholder']"
-            "  .map((name) => node.getAttribute(name))"
-            "  .concat([...node.childNodes].filter(({ nodeType }) => nodeType === 3)"
-            "  .map(({ data }) => data))).filter(Boolean).filter((text) => text.length < 300)"
-        )
-        assert not [one for one in shown if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+|.*\{\w+\}.*", one)]
-        page.keyboard.press("Escape")
-        nameless = page.evaluate(
-            "[...document.querySelectorAll('button, input, select, textarea, [role=treeitem]')].filter((node) =>"
-            "  !(node.getAttribute('aria-label') || node.textContent.trim() || node.labels?.length))"
-            "  .map((node) => node.outerHTML)"
-        )
-        assert nameless == []
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.click("#tool-theme")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
-
-
-def test_a_link_to_another_view_has_its_text(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT, link="view=step")
-    written(page)
-    assert page.is_visible("#panel-step .step")
-    page.click("#tab-write")
-    assert text_of(page) == TEXT
-
-
-def test_tabs_with_the_keyboard(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT)
-    written(page)
-    page.focus("#tab-write")
-    page.keyboard.press("ArrowRight")
-    assert page.get_attribute("#tab-step", "aria-selected") == "true"
-    assert page.is_visible("#panel-step .step")
-    assert not page.is_visible("#prompt")
-    page.keyboard.press("ArrowRight")
-    until(page, "document.querySelector('#panel-attention canvas')")
-    page.keyboard.press("Home")
-    assert page.is_visible("#prompt")
-
-
-def test_a_small_screen_with_touch(pages: Pages, visit: Visit) -> None:
-    page = visit(pages("gpt"), text=TEXT, viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
-    written(page)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("document.getElementById('prompt').readOnly")
-    place = page.evaluate(
-        f"(() => {{ const {{ x, y }} = {CELLS}[7].getBoundingClientRect(); return [x + 5, y + 8]; }})()"
-    )
-    page.touchscreen.tap(*place)
-    until(page, "session.place === 7")
-    assert page.get_attribute(".handle", "aria-expanded") == "true"
-    page.wait_for_timeout(250)
-    assert page.evaluate(
-        f"{CELLS}[7].getBoundingClientRect().bottom < document.querySelector('.side').getBoundingClientRect().top"
-    )
-    page.click("#tool-edit")
-    assert not page.evaluate("document.getElementById('prompt').readOnly")
 
 
 # --- what can go wrong ---
 
 
-@pytest.mark.parametrize(
-    "before",
-    ["window.Worker = class { constructor() { throw new Error('no'); } };", "delete window.WebAssembly;"],
-    ids=["worker", "webassembly"],
-)
-def test_a_browser_that_lacks(pages: Pages, visit: Visit, before: str) -> None:
-    page = visit(pages("gpt"), text=TEXT, before=before)
+def _place(html: str, element: str) -> tuple[int, int]:
+    start = html.index(f'id="{element}">') + len(f'id="{element}">')
+    return start, html.index("</script>", start)
+
+
+def _without(element: str) -> Callable[[str], str]:
+    def changed(html: str) -> str:
+        start, end = _place(html, element)
+        return html[:start] + html[end:]
+
+    return changed
+
+
+def _header(change: Callable[[dict[str, Any]], Any]) -> Callable[[str], str]:
+    def changed(html: str) -> str:
+        start, end = _place(html, "jumok-model")
+        header = json.loads(html[start:end])
+        change(header)
+        text = json.dumps(header).replace("<", "\\u003c")
+        checksum = f'data-crc32="{zlib.crc32(text.encode())}"'
+        return re.sub(r'data-crc32="\d+"', checksum, html[:start], count=1) + text + html[end:]
+
+    return changed
+
+
+DAMAGES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "a number in the header": ("engine.damaged", lambda html: html.replace('"norm_eps":1e-06', '"norm_eps":1e-05')),
+    "a sign that is not base64": ("engine.damaged", lambda html: html.replace('parameters">', 'parameters">*', 1)),
+    "no parameters": ("engine.damaged", _without("jumok-parameters")),
+    "no header": ("engine.damaged", _without("jumok-model")),
+    "another format": ("engine.damaged", _header(lambda header: header.update(format="something"))),
+    "a later version": ("engine.newer", _header(lambda header: header.update(version=7))),
+    "another tokenizer": (
+        "engine.tokenizer",
+        _header(lambda header: header["tokenizer"].update(normalizer={"type": "Odd"})),
+    ),
+    "a parameter outside the file": (
+        "engine.damaged",
+        _header(lambda header: header["parameters"][0].update(offset=10**9)),
+    ),
+    "a parameter that is missing": ("engine.damaged", _header(lambda header: header["parameters"].pop())),
+    "settings that are missing": ("engine.damaged", _header(lambda header: header.pop("config"))),
+}
+
+
+def test_a_damaged_page_says_so_in_both_languages(browser: Any, model_page: ModelPages, tmp_path: Path) -> None:
+    html = model_page("gpt").read_text(encoding="utf-8")
+    path = tmp_path / "changed.html"
+    for damage, (code, change) in DAMAGES.items():
+        path.write_text(change(html), encoding="utf-8")
+        assert path.read_text(encoding="utf-8") != html, damage
+        visits = Visits(browser)
+        page = visits.load(path, locale="ko-KR")
+        page.wait_for_selector(".trouble")
+        found, shown = page.get_attribute(".trouble", "data-error"), page.inner_text(".trouble")
+        page.context.close()
+        assert (damage, found, visits.complaints) == (damage, code, [])
+        assert shown.index("이 페이지를 열 수 없습니다") < shown.index("This page cannot be opened")
+        assert not re.search(r"\{\w+\}|undefined|engine\.", shown)
+    for part in ('id="jumok-parameters">', '<script type="module">'):
+        # The script stands at the end of the file, so that a cut file has none to run.
+        path.write_text(html[: html.index(part) + 2000], encoding="utf-8")
+        page = Visits(browser).load(path, locale="ko-KR")
+        page.wait_for_selector("#opening")
+        shown = page.inner_text("body")
+        page.context.close()
+        assert "파일이 완전하지 않은" in shown, part
+        assert "the file is incomplete" in shown, part
+
+
+def test_hostile_texts_stay_text_and_no_request_leaves(visit: Visits, tmp_path: Path) -> None:
+    model = gpt("bpe", text=HOSTILE + TEXT)
+    made = ModelPage(model, HOSTILE, title=HOSTILE, note=HOSTILE, licence=HOSTILE, prompt=HOSTILE)
+    page = visit(made.save(tmp_path / "page.html"), link="n=30&seed=2")
+    sent: list[str] = []
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.on("Network.requestWillBeSent", lambda event: sent.append(event["request"]["url"]))
     written(page)
-    write(page)
-    assert len(ids(page)) == len(TEXT) + 50
-    assert text_of(page).startswith(TEXT)
+    for tab in ("step", "attention", "write"):
+        page.click(f"#tab-{tab}")
+    page.click("#tool-help")
+    assert page.locator("#help dd").all_inner_texts().count(HOSTILE) == 2
+    assert page.title() == HOSTILE == page.inner_text("#model-name")
+    assert page.evaluate("window.harmed") is None
+    assert page.evaluate("document.images.length + document.querySelectorAll('.mirror script').length") == 0
+    assert [url for url in sent if not url.startswith(("data:", "blob:"))] == []
 
 
-@pytest.mark.parametrize("part", ["parameters", "model"])
-def test_a_damaged_page_says_so_in_both_languages(pages: Pages, browser: Any, part: str) -> None:
-    def damaged(html: str) -> str:
-        start = html.index(f'id="jumok-{part}">') + len(part) + 20
-        return html[: start + 300] + html[start + 340 :]
-
-    page = browser.new_context(offline=True, locale="ko-KR").new_page()
-    try:
-        page.goto(pages("gpt", damaged).as_uri())
-        page.wait_for_selector(".trouble[data-error='engine.damaged']")
-        shown = page.inner_text(".trouble")
-        assert shown.index("파일") < shown.index("damaged")
-    finally:
-        page.context.close()
+def test_neither_the_page_nor_its_worker_may_connect(browser: Any, model_page: ModelPages) -> None:
+    """The policy of the page forbids it, also where there is a network."""
+    visits = Visits(browser)
+    page = visits(model_page("gpt"))
+    ask = "fetch('http://127.0.0.1:9/').then(() => 'asked', (error) => String(error))"
+    assert page.evaluate(ask).startswith("TypeError")
+    assert page.workers[0].evaluate(ask).startswith("TypeError")
+    policy = [one for one in visits.complaints if "Content Security Policy" in one]
+    page.context.close()
+    assert policy, visits.complaints
 
 
-def test_a_page_that_was_cut_off_says_so(pages: Pages, browser: Any) -> None:
-    """The script is the end of the file; a page without its end was empty."""
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        "WebAssembly.Module = class { constructor() { throw new WebAssembly.CompileError('no SIMD'); } };",
+        "Object.defineProperty(globalThis, 'crypto', { value: undefined });",
+        "throw new Error('this worker is not allowed');",
+    ],
+    ids=["simd", "sha256", "worker"],
+)
+def test_a_worker_that_lacks_something(visit: Visits, model_page: ModelPages, tmp_path: Path, lacking: str) -> None:
+    changed = tmp_path / "changed.html"
+    start = 'id="jumok-worker">'
+    html = model_page("gpt").read_text(encoding="utf-8")
+    changed.write_text(html.replace(start, start + lacking, 1), encoding="utf-8")
+    page = visit(changed, text=TEXT, link=GREEDY)
+    written(page, 100)
+    assert ids(page) == greedy()
+    if "not allowed" in lacking:
+        assert page.evaluate("session.engine.constructor.name !== 'WorkerEngine'")
 
-    def cut(html: str) -> str:
-        return html[: html.index('id="jumok-parameters">') + 1000]
 
-    page = browser.new_context(offline=True).new_page()
-    try:
-        page.goto(pages("gpt", cut).as_uri())
-        shown = page.inner_text("main")
-        assert "다시 받으세요" in shown
-        assert "get it again" in shown
-    finally:
-        page.context.close()
+def test_without_webassembly_the_text_is_the_same(browser: Any, model_page: ModelPages) -> None:
+    """As in the safest modes of browsers, which also compile no JavaScript."""
+    started = browser.browser_type.launch(executable_path=program(), args=[*FLAGS, "--js-flags=--jitless"])
+    visits = Visits(started)
+    page = visits(model_page("gpt"), text=TEXT, link=GREEDY)
+    assert page.workers[0].evaluate("typeof WebAssembly") == "undefined"
+    written(page, 100)
+    assert ids(page) == greedy()
+    visits.end()
+    started.close()
+
+
+def test_a_tab_that_sleeps_goes_on_when_it_wakes(visit: Visits, model_page: ModelPages) -> None:
+    page = visit(model_page("gpt"), text=TEXT)
+    written(page)
+    page.select_option("#length", "1000")
+    tab = page.context.new_cdp_session(page)
+    page.click("#tool-write")
+    until(page, f"session.tree.length > {len(TEXT)} + 20")
+    tab.send("Page.setWebLifecycleState", {"state": "frozen"})
+    page.wait_for_timeout(500)
+    tab.send("Page.setWebLifecycleState", {"state": "active"})
+    for name in ("attention", "step", "attention", "write"):  # tabs are changed while the model writes
+        page.click(f"#tab-{name}")
+        page.wait_for_timeout(60)
+    written(page, len(TEXT) + 1000)
+    text_of(page)
+    page.evaluate("window.requestAnimationFrame = () => 1")  # a tab in the background gets no animation frames
+    page.fill("#prompt", TEXT)
+    until(page, f"session.tree.length === {len(TEXT)}")
+    page.click("[data-preset=greedy]")
+    write(page, "100")
+    assert ids(page) == greedy()

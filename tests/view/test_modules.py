@@ -63,11 +63,10 @@ def test_the_modules_of_each_page_can_be_joined(entry: str) -> None:
 
 
 def test_every_module_is_on_a_page() -> None:
-    """engine_types.js has types alone."""
     pages = "".join(map(bundle, ENTRIES))
     for path in MODULES:
         name = re.sub(r"\W", "_", path.relative_to(SOURCE).with_suffix("").as_posix())
-        assert f"const ${name} = " in pages or path.name == "engine_types.js", path
+        assert f"const ${name} = " in pages, path
 
 
 def test_what_the_joining_relies_on() -> None:

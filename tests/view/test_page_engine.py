@@ -29,7 +29,6 @@ from jumok.models import Model, build
 from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.bundle import bundle, packaged
-from jumok.view.live import live
 from jumok.view.model_page import ModelPage, packed_parameters, rounded
 from jumok.view.page import embedded
 from jumok.view.schema import to_json
@@ -190,47 +189,23 @@ def test_a_recording_is_the_trace_of_python() -> None:
     model = model_of(GPTConfig, tokenizer_of("bpe"), n_kv_head=2)
     ids = model.tokenizer.encode(PROMPT + " 한 사람이 살았습니다.\n😀").tolist()[:CONTEXT]
     text = model.tokenizer.decode(ids)
-    viewed, part, grown = (
-        one["found"] for one in ask(model, ("viewed", ids), ("viewed", ids, {"layers": [1]}), ("grown", ids, 6))
-    )
+    viewed = ask(model, ("viewed", ids))[0]["found"]
     found = trace(rounded(model), text, lens=False)
     expected = to_json(found)
-    for one in (viewed, part, grown):
-        for kind in ("character", "word"):  # left out by Python where each token is a group
-            expected["sequences"][0]["groups"].setdefault(kind, list(range(len(ids))))
-        # As in Python, what tokens add one by one is not always the text that they make together.
-        for name in ("tokens", "groups") if one is grown else ("tokens", "text", "groups"):
-            shown = one["sequences"][0][name]
-            if name == "tokens":
-                shown = [{key: token[key] for key in token if key != "added"} for token in shown]
-            assert shown == expected["sequences"][0][name], name
-        for layer in range(2):
-            for head, weights in enumerate(found.attentions[0].weights(layer)):
-                if f"self {layer} {head}" in one["weights"]:
-                    np.testing.assert_allclose(one["weights"][f"self {layer} {head}"], weights.ravel(), atol=0.006)
-        for mine, theirs in zip(one["predictions"]["tokens"][1:], expected["predictions"]["tokens"][1:], strict=True):
-            assert mine["nats"] == pytest.approx(theirs["nats"], rel=2e-3, abs=1e-3)
-            assert mine["rank"] == theirs["rank"]
-            for here, there in zip(mine["top"], theirs["top"], strict=True):  # two can be equally likely
-                assert here[:2] == list(there[:2]) or here[2] == pytest.approx(there[2], abs=2e-4)
-    assert set(part["weights"]) == {f"{what}self 1 {head}" for what in ("", "q ") for head in range(4)}
+    for name in ("tokens", "text", "groups", "group_texts"):
+        assert viewed["sequences"][0][name] == expected["sequences"][0][name], name
+    for layer in range(2):
+        for head, weights in enumerate(found.attentions[0].weights(layer)):
+            np.testing.assert_allclose(viewed["weights"][f"self {layer} {head}"], weights.ravel(), atol=0.006)
+    for mine, theirs in zip(viewed["predictions"]["tokens"][1:], expected["predictions"]["tokens"][1:], strict=True):
+        assert mine["nats"] == pytest.approx(theirs["nats"], rel=2e-3, abs=1e-3)
+        assert mine["rank"] == theirs["rank"]
+        for here, there in zip(mine["top"], theirs["top"], strict=True):  # two can be equally likely
+            assert here[:2] == list(there[:2]) or here[2] == pytest.approx(there[2], abs=2e-4)
     queries = found.attentions[0].queries_of(1)
     np.testing.assert_allclose(viewed["weights"]["q self 1 2"], queries[2].ravel(), atol=1e-3)
     for name, layers in viewed["stats"][0].items():
         np.testing.assert_allclose(layers, expected["attentions"][0]["stats"][name], rtol=2e-3, atol=1e-4)
-
-
-def test_token_events_are_those_of_python() -> None:
-    model = model_of(GPTConfig, tokenizer_of("jamo"))
-    ids = model.tokenizer.encode(PROMPT).tolist()
-    events = list(live(rounded(model), PROMPT, tokens=12, sampling=Sampling(temperature=0)))
-    written = [event["token"]["id"] for event in events[1:-1]]
-    asks = [("recordNext", [*ids, *written[: i + 1]]) for i in range(len(written))]
-    _, *found = ask(model, ("record", ids), *asks, ("recordNext", ids))[:-1]
-    for one, expected in zip(found, events[1:-1], strict=True):
-        for name in ("token", "groups", "group_texts"):
-            assert one["found"][name] == expected[name]
-        assert one["found"]["prediction"]["rank"] == expected["prediction"]["rank"]
 
 
 def test_one_step_has_all_its_parts() -> None:
@@ -371,7 +346,6 @@ def test_a_prompt_of_100_000_characters_is_read_where_the_model_can_see_it() -> 
     encoded = ask(model, ("encode", text))[0]["found"]
     ids = model.tokenizer.encode(text).tolist()
     assert encoded["ids"] == ids
-    assert 0 < encoded["read"] <= CONTEXT
     assert encoded["pieces"][-1]["end"] == len(text)
     written = ask(model, ("write", ids, {"tokens": 3, "sampling": {"temperature": 0}}))[0]["found"]
     [expected] = generate(rounded(model), text, tokens=3, temperature=0)
@@ -387,23 +361,21 @@ def test_what_a_model_cannot_do_has_a_code() -> None:
         ("next", [vocab]),
         ("next", [1], {"sampling": {"top_p": 0}}),
         ("step", [1], {"layer": 2}),
-        ("recordNext", [1, 2]),
         ("write", []),
         ("encode", ""),
         ("decode", model.tokenizer.encode("가\u1112").tolist()[:-1]),
     )
     codes = [one.get("code") for one in found]
-    assert codes[:6] == [
+    assert codes[:5] == [
         "engine.not_this_model",
         "engine.id",
         "engine.sampling",
         "engine.no_layer",
-        "engine.not_next",
         "engine.empty_text",
     ]
     assert found[1]["values"] == {"id": vocab, "last": vocab - 1}
-    assert found[6]["found"]["ids"] == model.tokenizer.encode("\n").tolist()
-    assert found[7]["found"] == "가"
+    assert found[5]["found"]["ids"] == model.tokenizer.encode("\n").tolist()
+    assert found[6]["found"] == "가"
 
 
 ENTRY = """

@@ -206,8 +206,6 @@ def test_probe_prints_a_table_and_keeps_it_in_the_page(view: View, runs: Path) -
     assert [tuple(map(int, line.split()[:2])) for line in end.out.splitlines()[1:5]] == heads
     assert f"{probes['baseline_nats']:.4f} nats/token ({probes['tokens']} tokens)" in end.out
     assert len(probes["induction"]["self"]) == 2
-    reached = decode_weights(probes["rollout"], 9, 9, causal=True)
-    assert reached.sum(axis=1) == pytest.approx(1, abs=1e-6)
 
 
 def test_the_loss_of_the_probes_is_that_of_the_page(view: View, runs: Path) -> None:
@@ -227,7 +225,6 @@ def test_probes_of_pairs_name_their_blocks(view: View, runs: Path) -> None:
     end = view(runs / "pairs", TEXT, "--probe", "--json")
     assert {head["block"] for head in end.json["heads"]} == {"encoder", "decoder", "cross"}
     assert {head["distance"] is None for head in end.json["heads"] if head["block"] == "cross"} == {True}
-    assert trace_in(Path("pairs-view.html"))["probes"]["rollout_block"] == "encoder"
     assert view(runs / "pairs", TEXT, "--probe").out.startswith("block")
 
 
@@ -237,30 +234,9 @@ def test_probes_of_some_layers_are_of_those(view: View, runs: Path) -> None:
     whole = jumok.view(runs / "gpt", TEXT, probe=True).trace["probes"]
     view(runs / "gpt", TEXT, "--probe", "--layers", "1", "--heads", "1")
     some = trace_in(Path("gpt-view.html"))["probes"]
-    assert some["rollout"] is None  # it needs all layers
     assert [(one["layer"], one["head"]) for one in some["ablation"]] == [(1, 1)]
     for name in ("induction", "previous"):
         assert some[name] == {"self": [[whole[name]["self"][1][1]]]}
-
-
-def test_the_rollout_is_that_of_an_encoder_or_none() -> None:
-    """An encoder of one layer: with layers=[1] all that is left is the decoder's second one."""
-    words = train_tokenizer(WORDS, special_tokens=["[PAD]", "[BOS]", "[EOS]"])
-    ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "decoder_start_id": 1}
-    sizes = {**SIZES, "n_layer": 1, "n_decoder_layer": 2}
-    model = build(EncoderDecoderConfig(vocab_size=words.vocab_size, **sizes, **ids))
-    model.tokenizer = words
-    probes = jumok.view(model, TEXT, target="밥", layers=[1], probe=True).trace["probes"]
-    assert (probes["rollout"], probes["rollout_block"]) == (None, None)
-    assert {one["block"] for one in probes["ablation"]} == {"decoder", "cross"}
-
-
-def test_exact_weights_and_probes_go_together(view: View, runs: Path) -> None:
-    """Whatever the weights are written in, the rollout is in eight bits."""
-    assert view(runs / "gpt", TEXT, "--probe", "--exact").code == 0
-    told = trace_in(Path("gpt-view.html"))
-    assert told["attentions"][0]["bits"] == 16
-    assert decode_weights(told["probes"]["rollout"], 9, 9, causal=True).sum(axis=1) == pytest.approx(1, abs=1e-6)
 
 
 def test_heads_switched_off_change_the_loss_and_what_comes_next(view: View, runs: Path) -> None:

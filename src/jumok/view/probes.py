@@ -1,4 +1,4 @@
-"""Probes for a page: ablation of each head, attention rollout, and induction scores."""
+"""Probes for a page: ablation of each head, and induction scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from jumok.interpret.ablation import Ranking, ranking
 from jumok.interpret.heads import Head, Repetition, repetition
-from jumok.interpret.rollout import attention_rollout
 from jumok.interpret.text_loss import Passage, require_language_head
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
@@ -19,25 +18,16 @@ from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
 from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
-from jumok.view.weight_encoding import Floats, encode_weights
+from jumok.view.weight_encoding import Floats
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flow:
-    """How much of each token reaches each position through all layers of `attention`, (T, T): attention rollout."""
-
-    attention: Attention
-    weights: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
 class Probes:
-    """The results. flow: None unless all layers and heads were recorded. repetition: None but for a GPT."""
+    """The results. repetition: None but for a GPT with room for a repeated sequence."""
 
     ranking: Ranking
-    flow: Flow | None
     repetition: Repetition | None
 
 
@@ -62,7 +52,7 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
         ViewError: the model predicts no tokens. TextError: there is only one token.
     """
     require_language_head(model)
-    return Probes(ranking=ranking(model, passage_of(model, trace)), flow=_flow(trace), repetition=_repetition(model))
+    return Probes(ranking=ranking(model, passage_of(model, trace)), repetition=_repetition(model))
 
 
 def passage_of(model: Model, trace: Trace) -> Passage:
@@ -76,16 +66,6 @@ def passage_of(model: Model, trace: Trace) -> Passage:
         assert model.config.eos_id is not None  # the trace required it
         return Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
     return Passage(model, ids[0])
-
-
-def _flow(trace: Trace) -> Flow | None:
-    """That of the first stack: of a GPT or a BERT, or of an encoder."""
-    attention, model = trace.attentions[0], trace.model
-    whole = len(attention.layers) == model.n_layer and len(attention.heads) == model.n_head
-    if attention.block not in ("self", "encoder") or not whole:
-        return None
-    weights = [torch.from_numpy(attention.weights(layer).mean(axis=0))[None] for layer in attention.layers]
-    return Flow(attention=attention, weights=attention_rollout(weights).numpy())
 
 
 def _repetition(model: Model) -> Repetition | None:
@@ -127,7 +107,7 @@ def _one(figures: Floats | None, place: int) -> float | None:
 
 def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
     """The object "probes" of docs/viewer.md, for the layers and heads of the trace."""
-    flow, repeated = probes.flow, probes.repetition
+    repeated = probes.repetition
     shown = {Head(one.block, layer, head) for one in trace.attentions for layer in one.layers for head in one.heads}
     return {
         "baseline_nats": round(probes.ranking.nats, 6),
@@ -135,8 +115,6 @@ def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
         "ablation": [
             {**head._asdict(), "delta_nats": round(delta, 6)} for head, delta in probes.ranking.effects if head in shown
         ],
-        "rollout": None if flow is None else encode_weights(flow.weights, causal=flow.attention.causal),
-        "rollout_block": None if flow is None else flow.attention.block,
         "induction": None if repeated is None else {"self": _rounded(repeated.induction, trace.attentions[0])},
         "previous": None if repeated is None else {"self": _rounded(repeated.previous, trace.attentions[0])},
     }

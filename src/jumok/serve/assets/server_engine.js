@@ -75,11 +75,6 @@ export class ServerEngine {
     return this._post("record", { ids, ...settings });
   }
 
-  /** @type {Engine["recordNext"]} */
-  recordNext(ids) {
-    return this._post("record-next", { ids, off: this.off });
-  }
-
   /** @type {Engine["step"]} */
   async step(ids, settings = {}) {
     const found = await this._post("step", { ids, ...settings });

@@ -6,8 +6,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const LINES = {
   link: ["M6.5 9.5l3-3", "M7.5 4.5l1.3-1.3a2.8 2.8 0 0 1 4 4L11.5 8.5", "M8.5 11.5l-1.3 1.3a2.8 2.8 0 0 1-4-4L4.5 7.5"],
   theme: ["M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 0 0 0-12.4z"],
-  first: ["M4 3.2v9.6"],
-  last: ["M12 3.2v9.6"],
   previous: ["M10 3.5L5.5 8L10 12.5"],
   next: ["M6 3.5L10.5 8L6 12.5"],
   pause: ["M5.5 3.5v9", "M10.5 3.5v9"],
@@ -15,8 +13,6 @@ const LINES = {
 /** @type {Record<string, string[]>} */
 const FILLED = {
   theme: ["M8 1.8v12.4a6.2 6.2 0 0 0 0-12.4z"],
-  first: ["M12.5 3.2v9.6L5.5 8z"],
-  last: ["M3.5 3.2v9.6L10.5 8z"],
   play: ["M4.5 2.6v10.8L13 8z"],
 };
 
@@ -36,7 +32,7 @@ export function drawing(attributes, shapes) {
   return picture;
 }
 
-/** @param {"theme"|"link"|"first"|"last"|"previous"|"next"|"play"|"pause"} name */
+/** @param {"theme"|"link"|"previous"|"next"|"play"|"pause"} name */
 export function icon(name) {
   /** @type {[string, Record<string, string>][]} */
   const paths = [

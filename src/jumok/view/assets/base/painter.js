@@ -1,5 +1,4 @@
-// One way to draw, two results: a canvas on the screen, or an SVG file for a paper. Every view paints through it,
-// so what is saved is what was seen.
+// What every view draws with: on the canvas of the page, and on one that becomes a file.
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
 /** @typedef {{size?: number, weight?: number, family?: "sans"|"mono", italic?: boolean}} Font */
@@ -11,7 +10,7 @@
  * @typedef {Font & {fill?: string|null, align?: string, baseline?: "middle"|"top"|"bottom"|"alphabetic",
  *   maxWidth?: number, angle?: number, opacity?: number}} TextStyle
  */
-/** @typedef {CanvasPainter|SVGPainter} Painter */
+/** @typedef {CanvasPainter} Painter */
 
 // Latin letters and figures come from the system's own font, Hangul from what comes after it.
 const SANS =
@@ -90,8 +89,6 @@ export class Bitmap {
     this.rgba = rgba;
     /** @type {HTMLCanvasElement|null} */
     this.made = null;
-    /** @type {string|null} */
-    this.url = null;
   }
 
   canvas() {
@@ -103,30 +100,7 @@ export class Bitmap {
     }
     return this.made;
   }
-
-  /**
-   * A part of the grid as PNG; the whole is kept.
-   * @param {number[]} [part] x, y, width, height
-   */
-  png([x, y, width, height] = [0, 0, this.columns, this.rows]) {
-    if (x === 0 && y === 0 && width === this.columns && height === this.rows) {
-      this.url ??= this.canvas().toDataURL("image/png");
-      return this.url;
-    }
-    const part = document.createElement("canvas");
-    part.width = width;
-    part.height = height;
-    contextOf(part).drawImage(this.canvas(), -x, -y);
-    return part.toDataURL("image/png");
-  }
 }
-
-const TEXT_BASELINES = {
-  middle: "central",
-  top: "text-before-edge",
-  bottom: "text-after-edge",
-  alphabetic: "alphabetic",
-};
 
 export class CanvasPainter {
   /** @param {CanvasRenderingContext2D} context */
@@ -321,218 +295,5 @@ export class CanvasPainter {
     context.globalAlpha *= opacity;
     body();
     context.restore();
-  }
-}
-
-/** @type {Record<string, string>} */
-const XML_SIGNS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-
-/** @param {string} text */
-function xml(text) {
-  // Control characters are not allowed in XML at all, not even escaped.
-  // eslint-disable-next-line no-control-regex
-  const clean = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
-  return clean.replace(/[&<>"]/g, (sign) => XML_SIGNS[sign]);
-}
-
-/** @param {number} value */
-const roundCoordinate = (value) => String(Math.round(value * 100) / 100);
-
-export class SVGPainter {
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
-  constructor(width, height) {
-    this.width = width;
-    this.height = height;
-    /** @type {string[]} */
-    this.parts = [];
-    /** @type {string[]} */
-    this.definitions = [];
-  }
-
-  /**
-   * @param {string} name
-   * @param {Record<string, string|number|null|undefined>} attributes
-   * @param {string|null} [content]
-   */
-  tag(name, attributes, content = null) {
-    const written = Object.entries(attributes)
-      .filter(([, value]) => value !== undefined && value !== null)
-      .map(([key, value]) => ` ${key}="${typeof value === "number" ? roundCoordinate(value) : xml(String(value))}"`)
-      .join("");
-    this.parts.push(content === null ? `<${name}${written}/>` : `<${name}${written}>${xml(content)}</${name}>`);
-  }
-
-  /** @param {Style} style */
-  style({ fill, stroke, width = 1, opacity = 1, dash = null, cap, open = false }) {
-    return {
-      fill: open ? "none" : (fill ?? "none"),
-      stroke: stroke ?? null,
-      "stroke-width": stroke ? width : null,
-      "stroke-dasharray": dash ? dash.join(" ") : null,
-      "stroke-linecap": cap === "butt" ? null : cap,
-      opacity: opacity === 1 ? null : Math.round(opacity * 1000) / 1000,
-    };
-  }
-
-  /**
-   * @param {number} x1
-   * @param {number} y1
-   * @param {number} x2
-   * @param {number} y2
-   * @param {Style} style
-   */
-  line(x1, y1, x2, y2, style) {
-    this.tag("line", { x1, y1, x2, y2, ...this.style(style) });
-  }
-
-  /**
-   * @param {number} x1
-   * @param {number} y1
-   * @param {number} x2
-   * @param {number} y2
-   * @param {Style} style
-   */
-  curve(x1, y1, x2, y2, style) {
-    const [a, b, c, d, middle] = [x1, y1, x2, y2, (x1 + x2) / 2].map(roundCoordinate);
-    this.tag("path", { d: `M${a} ${b}C${middle} ${b} ${middle} ${d} ${c} ${d}`, ...this.style(style) });
-  }
-
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
-   * @param {Style} style
-   */
-  rect(x, y, width, height, style) {
-    this.tag("rect", { x, y, width, height, rx: style.radius || null, ...this.style(style) });
-  }
-
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} radius
-   * @param {Style} style
-   */
-  circle(x, y, radius, style) {
-    this.tag("circle", { cx: x, cy: y, r: radius, ...this.style(style) });
-  }
-
-  /**
-   * @param {number[][]} points
-   * @param {Style} style
-   */
-  polygon(points, style) {
-    const written = points.map((point) => point.map(roundCoordinate).join(",")).join(" ");
-    this.tag(style.open ? "polyline" : "polygon", { points: written, ...this.style(style) });
-  }
-
-  /**
-   * @param {string} text
-   * @param {number} x
-   * @param {number} y
-   * @param {TextStyle} [style]
-   */
-  text(text, x, y, style = {}) {
-    const { fill, size = 13, weight = 400, family = "sans", align = "start", baseline = "middle" } = style;
-    const { maxWidth, angle = 0, opacity = 1, italic = false } = style;
-    const shown = maxWidth === undefined ? text : cut(text, maxWidth, style);
-    this.tag(
-      "text",
-      {
-        x,
-        y,
-        fill,
-        "font-size": size,
-        "font-weight": weight === 400 ? null : weight,
-        "font-family": family === "mono" ? MONO : null,
-        "font-style": italic ? "italic" : null,
-        "text-anchor": align === "start" ? null : align === "end" ? "end" : "middle",
-        "dominant-baseline": baseline === "alphabetic" ? null : TEXT_BASELINES[baseline],
-        transform: angle ? `rotate(${roundCoordinate(angle)} ${roundCoordinate(x)} ${roundCoordinate(y)})` : null,
-        opacity: opacity === 1 ? null : opacity,
-        "xml:space": "preserve",
-      },
-      shown,
-    );
-  }
-
-  /**
-   * @param {string} text
-   * @param {Font} font
-   */
-  measure(text, font) {
-    return measureText(text, font);
-  }
-
-  /**
-   * @param {Bitmap} bitmap
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
-   * @param {{source?: number[]|null, smooth?: boolean, opacity?: number}} [options] source: x, y, width, height in the bitmap
-   */
-  image(bitmap, x, y, width, height, { source = null, smooth = false, opacity = 1 } = {}) {
-    // Only whole cells can be cut out of a grid: the rest is clipped away.
-    const [sx, sy, sw, sh] = source ?? [0, 0, bitmap.columns, bitmap.rows];
-    const left = Math.max(0, Math.floor(sx));
-    const top = Math.max(0, Math.floor(sy));
-    const columns = Math.min(bitmap.columns, Math.ceil(sx + sw)) - left;
-    const rows = Math.min(bitmap.rows, Math.ceil(sy + sh)) - top;
-    if (columns <= 0 || rows <= 0) return;
-    const [cellWidth, cellHeight] = [width / sw, height / sh];
-    this.clip(x, y, width, height, () =>
-      this.tag("image", {
-        x: x + (left - sx) * cellWidth,
-        y: y + (top - sy) * cellHeight,
-        width: columns * cellWidth,
-        height: rows * cellHeight,
-        preserveAspectRatio: "none",
-        "image-rendering": smooth ? null : "pixelated",
-        opacity: opacity === 1 ? null : opacity,
-        href: bitmap.png([left, top, columns, rows]),
-      }),
-    );
-  }
-
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
-   * @param {() => void} body
-   */
-  clip(x, y, width, height, body) {
-    const id = `clip${this.definitions.length}`;
-    const [a, b, c, d] = [x, y, width, height].map(roundCoordinate);
-    this.definitions.push(`<clipPath id="${id}"><rect x="${a}" y="${b}" width="${c}" height="${d}"/></clipPath>`);
-    this.parts.push(`<g clip-path="url(#${id})">`);
-    body();
-    this.parts.push("</g>");
-  }
-
-  /**
-   * @param {{translate?: number[], opacity?: number}} options
-   * @param {() => void} body
-   */
-  group({ translate = [0, 0], opacity = 1 }, body) {
-    const moved = translate[0] || translate[1];
-    const transform = moved ? ` transform="translate(${translate.map(roundCoordinate).join(" ")})"` : "";
-    this.parts.push(`<g${transform}${opacity === 1 ? "" : ` opacity="${roundCoordinate(opacity)}"`}>`);
-    body();
-    this.parts.push("</g>");
-  }
-
-  toString() {
-    const [width, height] = [Math.ceil(this.width), Math.ceil(this.height)];
-    const definitions = this.definitions.length ? `<defs>${this.definitions.join("")}</defs>` : "";
-    return (
-      `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`
-      + ` font-family="${xml(SANS)}">${definitions}\n${this.parts.join("\n")}\n</svg>\n`
-    );
   }
 }

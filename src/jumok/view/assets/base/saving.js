@@ -2,7 +2,7 @@
 
 import { diverging, hex, sequential, warm } from "./colours.js";
 import { element } from "./controls.js";
-import { CanvasPainter, SVGPainter, contextOf, measureText } from "./painter.js";
+import { CanvasPainter, contextOf, measureText } from "./painter.js";
 
 /** @import { Theme } from "./colours.js" */
 /** @import { Box, Painter } from "./painter.js" */
@@ -86,24 +86,30 @@ function paintFigure(painter, { view, theme, window, title, subtitle, width, hei
 }
 
 /**
- * The figure of a view as a Blob, "svg" or "png".
- * @param {string} kind
+ * The figure of a view as PNG.
  * @param {{view: FigureView, theme: Theme, content: {width: number, height: number}, seen: Box, title: string, subtitle: string}} options
  */
-export async function figureBlob(kind, { view, theme, content, seen, title, subtitle }) {
+export async function figureBlob({ view, theme, content, seen, title, subtitle }) {
   const window = figureWindow(content, seen);
   const width = Math.ceil(window.width + 2 * FIGURE_MARGIN);
   const height = Math.ceil(window.height + FIGURE_HEAD + FIGURE_FOOT);
-  const figure = { view, theme, window, title, subtitle, width, height };
-  if (kind === "svg") {
-    const painter = new SVGPainter(width, height);
-    paintFigure(painter, figure);
-    return new Blob([painter.toString()], { type: "image/svg+xml" });
-  }
+  return pictureBlob(width, height, (painter) =>
+    paintFigure(painter, { view, theme, window, title, subtitle, width, height }),
+  );
+}
+
+/**
+ * A picture as PNG, twice as large as on the page.
+ * @param {number} width
+ * @param {number} height
+ * @param {(painter: CanvasPainter) => void} paint
+ * @returns {Promise<Blob>} rejected where a browser makes no picture of this size
+ */
+export function pictureBlob(width, height, paint) {
   const canvas = element("canvas", { width: width * FIGURE_SCALE, height: height * FIGURE_SCALE });
   const context = contextOf(canvas);
   context.scale(FIGURE_SCALE, FIGURE_SCALE);
-  paintFigure(new CanvasPainter(context), figure);
+  paint(new CanvasPainter(context));
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("PNG"))), "image/png");
   });

@@ -1,16 +1,15 @@
 // @ts-check
-// An encoder–decoder answers a text, as `jumok.inference.answer`: greedily, by drawing, or by beam search.
+// An encoder–decoder answers a text, as `jumok.inference.answer`: greedily or by beam search.
 
 import { beamSearch } from "./beam_search.js";
 import { KVCache } from "./cache.js";
 import { knownLogits } from "./candidates.js";
 import { EngineError } from "./errors.js";
-import { drawn, filtered, logSoftmax, Random, settingsOf } from "./sampling.js";
+import { likeliest, logSoftmax } from "./sampling.js";
 import { Turns } from "./turns.js";
 import { withoutReplaced } from "./utf8.js";
 
 /** @typedef {import("./encoder_decoder.js").Cache} Cache */
-/** @typedef {import("./sampling.js").Sampling} Sampling */
 /** @typedef {import("./beam_search.js").Answer} Answer */
 
 /** Answers with one encoder–decoder. */
@@ -44,11 +43,11 @@ export class Answering {
 
   /**
    * @param {string} text
-   * @param {{tokens?: number, beams?: number, sampling?: Sampling}} settings
-   * @param {(token: {id: number, text: string, added: string}) => void} onToken greedy and drawn tokens as they come
+   * @param {{tokens?: number, beams?: number}} settings
+   * @param {(token: {id: number, text: string, added: string}) => void} onToken greedy tokens as they come
    * @param {() => boolean} stopped
    */
-  async answer(text, { tokens, beams = 1, sampling = {} }, onToken, stopped) {
+  async answer(text, { tokens, beams = 1 }, onToken, stopped) {
     const { config } = this.model;
     const limit = Math.min(Math.max(1, tokens ?? config.context_length), config.context_length);
     const source = this.source(text);
@@ -69,7 +68,7 @@ export class Answering {
             copy: copyOf,
             pause,
           })
-        : [await this.written(state, limit, sampling, onToken, pause)];
+        : [await this.written(state, limit, onToken, pause)];
     /** @type {Answer} */
     const nothing = { ids: [], score: 0, finish: "length" };
     const read = (answers.length ? answers : [nothing]).map((one) => ({
@@ -83,14 +82,11 @@ export class Answering {
    * One answer, token by token.
    * @param {Cache} state
    * @param {number} limit
-   * @param {Sampling} sampling
    * @param {(token: {id: number, text: string, added: string}) => void} onToken
    * @param {() => Promise<boolean>} pause
    * @returns {Promise<Answer>}
    */
-  async written(state, limit, sampling, onToken, pause) {
-    const settings = settingsOf({ temperature: 0, ...sampling });
-    const random = new Random(sampling.seed);
+  async written(state, limit, onToken, pause) {
     const stream = this.tokenizer.stream();
     const end = this.model.config.eos_id;
     /** @type {number[]} */
@@ -99,7 +95,7 @@ export class Answering {
     while (ids.length < limit && ids[ids.length - 1] !== end) {
       if (await pause()) break;
       const scores = this.logProbabilities(ids, state, limit);
-      const id = drawn(filtered(scores, settings), settings, random);
+      const [id] = likeliest(scores, 1);
       total += scores[id];
       ids.push(id);
       onToken({ id, text: this.reader.name(id), added: this.special.has(id) ? "" : stream.push(id) });

@@ -8,7 +8,6 @@ import { Classifying } from "./classifying.js";
 import { EncoderDecoder } from "./encoder_decoder.js";
 import { EngineError } from "./errors.js";
 import { Filling } from "./filling.js";
-import { Framing } from "./framing.js";
 import { GPT } from "./gpt.js";
 import { build } from "./models.js";
 import { readHeader, readParameters } from "./reader.js";
@@ -17,7 +16,6 @@ import { stepOf } from "./step.js";
 import { Reader } from "./token_text.js";
 import { Tokenizer } from "./tokenizer.js";
 import { Tracing } from "./tracing.js";
-import { windowStart } from "./window.js";
 import { Writing } from "./writing.js";
 
 /** @typedef {import("../page/engine_types.js").About} About */
@@ -81,17 +79,7 @@ export class LocalEngine {
       start: units[places[i][0]],
       end: units[places[i][1]],
     }));
-    return { ids, pieces, text: characters.join(""), read: this._read(ids.length) };
-  }
-
-  /**
-   * How many ids of a text the model reads at once.
-   * @param {number} length
-   */
-  _read(length) {
-    const { context_length: most } = this.model.config;
-    if (this.writing) return length - windowStart(length, most);
-    return Math.min(length, this.answering ? most : new Framing(this.model.config).room);
+    return { ids, pieces, text: characters.join("") };
   }
 
   /** @param {number[]} ids */
@@ -126,26 +114,11 @@ export class LocalEngine {
 
   /**
    * @param {number[]} ids
-   * @param {{layers?: number[], off?: Head[], top?: number}} [settings]
+   * @param {{off?: Head[], top?: number}} [settings]
    * @returns {Promise<object>}
    */
   async record(ids, settings) {
-    const { model } = this;
-    if (!ids.length) throw new EngineError("engine.empty_text");
-    if (model instanceof EncoderDecoder) throw this._not("record");
-    if (this.writing && model instanceof GPT) return this.tracing.gpt(model, ids, settings);
-    const framed = new Framing(model.config).frame(ids);
-    return model instanceof BERT
-      ? this.tracing.bert(model, framed, settings)
-      : this.tracing.gpt(model, framed, settings);
-  }
-
-  /**
-   * @param {number[]} ids
-   * @returns {Promise<object>}
-   */
-  async recordNext(ids) {
-    return this.tracing.gptNext(this._writing(ids).model, ids);
+    return this.tracing.gpt(this._writing(ids).model, ids, settings);
   }
 
   /**
@@ -182,7 +155,7 @@ export class LocalEngine {
 
   /**
    * @param {string} text
-   * @param {{tokens?: number, beams?: number, sampling?: Sampling, trace?: boolean}} [settings]
+   * @param {{tokens?: number, beams?: number, trace?: boolean}} [settings]
    * @param {(token: {id: number, text: string, added: string}) => void} [onToken]
    */
   async answer(text, { trace = false, ...settings } = {}, onToken = () => {}) {

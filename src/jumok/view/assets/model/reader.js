@@ -4,6 +4,7 @@
  * in which a header finds each parameter. A page that was damaged on its way is refused with the code "damaged".
  */
 
+import { fromBase64, halfToNumber, inflate } from "../base/bytes.js";
 import { EngineError } from "./errors.js";
 import { makeKernels, strideOf } from "./kernels.js";
 import { Matrix, Parameters } from "./matrices.js";
@@ -32,7 +33,6 @@ import { Matrix, Parameters } from "./matrices.js";
 
 const FORMAT = "jumok-model-page";
 const VERSION = 1;
-const BASE64_CHUNK = 1 << 20; // characters, a multiple of four
 const SIZES = { int8: 1, float16: 2, float32: 4 };
 
 /**
@@ -76,7 +76,7 @@ export async function readParameters(header, base64, { kernels } = {}) {
 async function readBytes(header, base64) {
   let bytes;
   try {
-    bytes = await inflate(decodeBase64(base64));
+    bytes = await inflate(fromBase64(base64));
   } catch {
     throw new EngineError("engine.damaged", { reason: "the parameters cannot be unpacked" });
   }
@@ -147,54 +147,13 @@ function numbersOf({ shape, type, offset }, bytes) {
   const count = countOf(shape);
   const part = bytes.slice(offset, offset + count * SIZES[type]).buffer;
   if (type === "int8") return new Int8Array(part);
-  return type === "float32" ? new Float32Array(part) : fromHalves(new Uint16Array(part));
+  return type === "float32" ? new Float32Array(part) : Float32Array.from(new Uint16Array(part), halfToNumber);
 }
 
 /** @param {Entry} entry @param {Uint8Array<ArrayBuffer>} bytes @returns {Float32Array} */
 function scalesOf(entry, bytes) {
   const scales = { ...entry, shape: [entry.shape[0]], type: /** @type {const} */ ("float32") };
   return /** @type {Float32Array} */ (numbersOf({ ...scales, offset: entry.scale_offset ?? -1 }, bytes));
-}
-
-/**
- * Numbers of IEEE 754 binary16, all of them finite.
- *
- * @param {Uint16Array} halves
- * @returns {Float32Array}
- */
-export function fromHalves(halves) {
-  const out = new Float32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) {
-    const exponent = (halves[i] >> 10) & 31;
-    const fraction = halves[i] & 1023;
-    const size = exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24;
-    out[i] = halves[i] & 0x8000 ? -size : size;
-  }
-  return out;
-}
-
-/** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
-function decodeBase64(text) {
-  const signs = text.trim();
-  const native = /** @type {{fromBase64?: (text: string) => Uint8Array<ArrayBuffer>}} */ (Uint8Array).fromBase64;
-  if (native) return native.call(Uint8Array, signs);
-  const padding = signs.endsWith("==") ? 2 : signs.endsWith("=") ? 1 : 0;
-  const bytes = new Uint8Array((signs.length / 4) * 3 - padding);
-  for (let start = 0, place = 0; start < signs.length; start += BASE64_CHUNK) {
-    const part = atob(signs.slice(start, start + BASE64_CHUNK));
-    for (let i = 0; i < part.length; i++) bytes[place++] = part.charCodeAt(i);
-  }
-  return bytes;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} packed @returns {Promise<Uint8Array<ArrayBuffer>>} */
-async function inflate(packed) {
-  // Not by way of a Blob: WebKit cannot read one in a worker of a page that was opened from disk.
-  const { readable, writable } = new DecompressionStream("deflate-raw");
-  const writer = writable.getWriter();
-  const written = writer.write(packed).then(() => writer.close());
-  const [bytes] = await Promise.all([new Response(readable).arrayBuffer(), written]);
-  return new Uint8Array(bytes);
 }
 
 /** @param {ArrayBuffer} buffer @returns {string} */

@@ -38,23 +38,20 @@ export class Notes {
 
 /** What a model computed for the ids of one call. */
 export class Recording {
-  /** @param {number[] | null} [layers] those to record; null: all */
-  constructor(layers = null) {
-    this.layers = layers;
+  constructor() {
     this.model = new Notes();
     /** @type {Map<string, Notes>} */
     this.notes = new Map();
   }
 
   /**
-   * The notes of a layer, for the model to fill; null if this layer is not recorded.
+   * The notes of a layer, for the model to fill.
    *
    * @param {string} block "self", or "encoder", "decoder" or "cross"
    * @param {number} layer
-   * @returns {Notes | null}
+   * @returns {Notes}
    */
   at(block, layer) {
-    if (this.layers && !this.layers.includes(layer)) return null;
     const key = `${block} ${layer}`;
     const notes = this.notes.get(key) ?? new Notes();
     this.notes.set(key, notes);

@@ -1,16 +1,76 @@
 // @ts-check
-// A recording as the JSON object "jumok-trace" (docs/viewer.md), which the viewer's Trace reads.
+// A recording as the object "jumok-trace" (docs/viewer.md), which the viewer's Trace reads. What stays in a page is not
+// encoded: weights are the bytes that a file has in base64, queries and keys are floats.
 
-import { encodeVectors, HeadRows, rootsOf, toBase64 } from "./weight_encoding.js";
+import { joinBytes } from "./utf8.js";
 
 /** @typedef {import("./recording.js").Recording} Recording */
 /** @typedef {import("./token_text.js").Pieces} Pieces */
-/** @typedef {{ko: string, en: string}} Note */
 /** @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads: number, kvHeads: number, width: number}} Shape */
 
-const GROUPINGS = ["character", "word"];
-const BITS = 16; // of queries and keys
+const LEVELS = 255; // of the root of a weight
+const PLAIN = 0; // how weights are written: roots, row after row
 const STATISTICS = /** @type {const} */ (["entropy", "distance", "first", "previous", "self"]);
+
+/**
+ * A row of weights as bytes: round(255 · sqrt(w)).
+ * @param {Float32Array} weights
+ * @returns {Uint8Array}
+ */
+function rootsOf(weights) {
+  const roots = Uint8Array.from(weights, (weight) => Math.round(LEVELS * Math.sqrt(weight)));
+  if (roots.some((root) => root > 0)) return roots;
+  const mean = weights.reduce((sum, weight) => sum + weight, 0) / weights.length;
+  return mean > 0 ? Uint8Array.from(weights, (weight) => (weight >= mean ? 1 : 0)) : roots; // a long row of small ones
+}
+
+/** The weights of one head, row by row, and the numbers of it that a trace has. */
+class HeadRows {
+  constructor() {
+    /** @type {Uint8Array[]} */
+    this.rows = [Uint8Array.of(PLAIN)];
+    this.sums = { entropy: 0, distance: 0, first: 0, previous: 0, self: 0 };
+    this.counts = { all: 0, previous: 0 };
+    this.error = { max: 0, sum: 0 };
+  }
+
+  /**
+   * @param {Float32Array} weights of one query, those that it may see
+   * @param {number} place of the query among the keys
+   * @param {boolean} counts whether the query had a choice
+   */
+  add(weights, place, counts) {
+    const roots = rootsOf(weights);
+    this.rows.push(roots);
+    const total = roots.reduce((sum, root) => sum + root * root, 0);
+    let [entropy, distance] = [0, 0];
+    for (let key = 0; key < weights.length; key += 1) {
+      const weight = weights[key];
+      const off = Math.abs((total ? (roots[key] * roots[key]) / total : 0) - weight);
+      this.error.max = Math.max(this.error.max, off);
+      this.error.sum += off / 2;
+      if (weight > 0) entropy -= weight * Math.log(weight);
+      distance += weight * Math.abs(place - key);
+    }
+    if (!counts) return;
+    const { sums } = this;
+    this.counts.all += 1;
+    this.counts.previous += place > 0 ? 1 : 0;
+    sums.entropy += entropy;
+    sums.distance += distance;
+    sums.first += weights[0];
+    sums.previous += weights[place - 1] ?? 0;
+    sums.self += weights[place] ?? 0;
+  }
+
+  /**
+   * The mean of a number over the queries.
+   * @param {typeof STATISTICS[number]} name
+   */
+  mean(name) {
+    return this.sums[name] / Math.max(1, name === "previous" ? this.counts.previous : this.counts.all);
+  }
+}
 
 /** The attention of one kind of block, of queries that come in parts. */
 export class AttentionRows {
@@ -72,7 +132,7 @@ export class AttentionRows {
       stats: Object.fromEntries(
         names.map((name) => [name, this.heads.map((one) => one.map((rows) => rows.mean(name)))]),
       ),
-      weights: this.heads.map((one) => one.map((rows) => rows.text())),
+      weights: this.heads.map((one) => one.map(({ rows }) => joinBytes(rows))),
       error: {
         max: Math.max(0, ...every.map(({ error }) => error.max)),
         mean: every.reduce((sum, { error }) => sum + error.sum, 0) / Math.max(1, every.length * this.t),
@@ -85,93 +145,49 @@ export class AttentionRows {
     const { layers, heads, kvHeads, width } = this.shape;
     return Object.fromEntries(
       layers.map((layer, index) => {
-        const { q: parts, k } = this.vectors[index];
-        const joined = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
-        parts.reduce((at, part) => (joined.set(part, at), at + part.length), 0);
-        const q = Array.from({ length: heads }, (_, head) => encodeVectors(joined, head, heads, width));
-        const keys = Array.from({ length: kvHeads }, (_, head) => encodeVectors(k, head, kvHeads, width));
-        return [
-          String(layer),
-          {
-            head_dim: width,
-            q_scale: q.map(({ scale }) => scale),
-            q: q.map(({ text }) => text),
-            k_scale: keys.map(({ scale }) => scale),
-            k: keys.map(({ text }) => text),
-          },
-        ];
+        const { q, k } = this.vectors[index];
+        return [layer, { head_dim: width, q: vectorsOf(q, heads, width), k: vectorsOf([k], kvHeads, width) }];
       }),
     );
   }
 }
 
 /**
- * The newest row of each head of each layer that was recorded, as a token event has it.
- * @param {Recording} recording of one query
- * @param {Shape} shape
- * @returns {string[][]}
+ * The vectors of each head: (T, D).
+ * @param {Float32Array[]} parts (T, heads, D), of which T is divided
+ * @param {number} heads
+ * @param {number} width D
+ * @returns {Float32Array[]}
  */
-export function newestRows(recording, { block, layers, heads }) {
-  return layers.map((layer) => {
-    const { weights } = recording.layer(layer, block);
-    const s = weights.length / heads;
-    return Array.from({ length: heads }, (_, head) => toBase64(rootsOf(weights.subarray(head * s, (head + 1) * s))));
+function vectorsOf(parts, heads, width) {
+  const rows = parts.flatMap((part) =>
+    Array.from({ length: part.length / width }, (_, row) => part.subarray(row * width, (row + 1) * width)),
+  );
+  return Array.from({ length: heads }, (_, head) => {
+    const vectors = new Float32Array((rows.length / heads) * width);
+    for (let row = head; row < rows.length; row += heads) vectors.set(rows[row], ((row - head) / heads) * width);
+    return vectors;
   });
-}
-
-/**
- * @param {"text" | "source" | "target"} name
- * @param {Pieces} pieces
- * @param {number} prompt how many tokens were given
- */
-export function sequenceJson(name, pieces, prompt) {
-  const { text, tokens, groups, group_texts: texts } = pieces;
-  const own = tokens.map((_, i) => i); // tokens that come later may need a group, even if these do not
-  const shown = tokens.map((token) => token.text);
-  return {
-    name,
-    prompt,
-    tokens,
-    text,
-    groups: Object.fromEntries(GROUPINGS.map((kind) => [kind, groups[kind] ?? [...own]])),
-    group_texts: Object.fromEntries(GROUPINGS.map((kind) => [kind, texts[kind] ?? [...shown]])),
-  };
-}
-
-/**
- * The last token, what it adds to the text, and its groups: a part of a token event.
- * @param {Pieces} pieces
- * @param {string} before the text without it
- */
-export function tokenJson({ text, tokens, groups, group_texts: texts }, before) {
-  const last = tokens[tokens.length - 1];
-  const added = text.startsWith(before) ? text.slice(before.length) : "";
-  /** @param {string} kind */
-  const groupOf = (kind) => groups[kind]?.[tokens.length - 1] ?? tokens.length - 1;
-  return {
-    token: { ...last, added },
-    groups: Object.fromEntries(GROUPINGS.map((kind) => [kind, groupOf(kind)])),
-    group_texts: Object.fromEntries(GROUPINGS.map((kind) => [kind, texts[kind]?.[groupOf(kind)] ?? last.text])),
-  };
 }
 
 /**
  * @param {object} parts
  * @param {import("../page/engine_types.js").About} parts.about
- * @param {object[]} parts.sequences
+ * @param {(Pieces & {name: string, prompt: number})[]} parts.sequences prompt: how many tokens were given
  * @param {AttentionRows[]} parts.attentions
  * @param {object | null} parts.predictions
- * @param {Note[]} parts.notes
+ * @param {{code: string, values: Record<string, unknown>}[]} parts.notes
  */
 export function traceJson({ about, sequences, attentions, predictions, notes }) {
-  const { name, family, n_layer, n_head, n_kv_head, head_dim, n_embd, vocab_size, context_length, parameters } = about;
+  const { name, kind, family, n_layer, n_head, n_kv_head, head_dim, n_embd, vocab_size, context_length, parameters } =
+    about;
   return {
     format: "jumok-trace",
     version: 1,
     generator: "jumok page",
     model: {
       name,
-      kind: about.kind === "classifier" ? (family === "bert" ? "bert" : "gpt") : about.kind,
+      kind,
       family,
       n_layer,
       n_decoder_layer: about.n_decoder_layer ?? null,
@@ -188,7 +204,7 @@ export function traceJson({ about, sequences, attentions, predictions, notes }) 
     attentions: attentions.map((one) => one.json()),
     neurons: {
       layers: Object.fromEntries(attentions.map((one) => [one.shape.block, one.neurons()])),
-      bits: BITS,
+      bits: 32,
       head_dim,
       scale: head_dim ** -0.5,
     },

@@ -1,46 +1,18 @@
 // @ts-check
-// Traces of what a model reads, as `jumok.view.trace`, and of a text that grows, as `jumok.view.live`.
+// Traces of what a model reads, as `jumok.view.trace`.
 
 import { distribution, knownLogits, rankOf } from "./candidates.js";
-import { EngineError } from "./errors.js";
 import { Recording } from "./recording.js";
-import { AttentionRows, newestRows, sequenceJson, tokenJson, traceJson } from "./trace_json.js";
+import { AttentionRows, traceJson } from "./trace_json.js";
 import { Turns } from "./turns.js";
 import { windowStart } from "./window.js";
 
 /** @typedef {import("../page/engine_types.js").About} About */
-/** @typedef {import("./gpt.js").GPT} GPT */
 /** @typedef {import("./token_text.js").Reader} Reader */
 /** @typedef {import("./trace_json.js").Shape} Shape */
-/** @typedef {[number, number]} Head */
 
 const PART = 32; // queries that are recorded at a time: the weights of more would take much memory
 const USUAL_TOP = 10;
-
-/**
- * @param {number | undefined} count
- * @returns {number[]}
- */
-function upTo(count = 0) {
-  return Array.from({ length: count }, (_, i) => i);
-}
-
-/**
- * What a model predicts at a place.
- * @param {Float32Array} logits (V)
- * @param {number | null} id the token that stands there
- * @param {number} top
- * @param {Reader} reader
- */
-function predictionJson(logits, id, top, reader) {
-  const { probabilities, alternatives, surprise } = distribution(logits, null, [], top, reader);
-  return {
-    p: id === null ? null : probabilities[id],
-    rank: id === null ? null : rankOf(probabilities, id),
-    nats: id === null ? null : surprise(id),
-    top: alternatives.map((one) => [one.id, one.text, one.probability]),
-  };
-}
 
 /** Traces of one model. */
 export class Tracing {
@@ -51,13 +23,28 @@ export class Tracing {
   constructor(about, reader) {
     this.about = about;
     this.reader = reader;
-    /** @type {{ids: number[], layers: number[], off: Head[], top: number, start: number, cache: import("./cache.js").KVCache, after: Float32Array} | null} */
-    this.last = null; // the text of a GPT that was recorded last
+  }
+
+  /**
+   * What a model predicts at a place.
+   * @param {Float32Array} logits (V) of the model, which may have more ids than the tokenizer
+   * @param {number | null} id the token that stands there
+   * @param {number} top
+   */
+  prediction(logits, id, top) {
+    const known = knownLogits(logits, this.reader.tokenizer.vocabSize);
+    const { probabilities, alternatives, surprise } = distribution(known, null, [], top, this.reader);
+    return {
+      p: id === null ? null : probabilities[id],
+      rank: id === null ? null : rankOf(probabilities, id),
+      nats: id === null ? null : surprise(id),
+      top: alternatives.map((one) => [one.id, one.text, one.probability]),
+    };
   }
 
   /**
    * @param {string} block
-   * @param {number[]} layers
+   * @param {number} layers
    * @param {{queries?: number, keys?: number, causal?: boolean, heads?: number}} [where]
    * @returns {Shape}
    */
@@ -65,93 +52,42 @@ export class Tracing {
     const same = heads === this.about.n_head;
     const kvHeads = same ? this.about.n_kv_head : heads;
     const width = same ? this.about.head_dim : this.about.n_embd / heads;
-    return { block, queries, keys, causal, layers, heads, kvHeads, width };
+    return { block, queries, keys, causal, layers: Array.from({ length: layers }, (_, i) => i), heads, kvHeads, width };
   }
 
   /**
    * A GPT reads the window of a text.
-   * @param {GPT} model
+   * @param {import("./gpt.js").GPT} model
    * @param {number[]} ids
-   * @param {{layers?: number[], off?: Head[], top?: number}} [settings]
+   * @param {{off?: import("./blocks.js").Head[], top?: number}} [settings]
    */
-  async gpt(model, ids, { layers = upTo(this.about.n_layer), off = [], top = USUAL_TOP } = {}) {
-    const writes = this.about.kind === "gpt";
+  async gpt(model, ids, { off = [], top = USUAL_TOP } = {}) {
     const start = windowStart(ids.length, model.config.context_length);
     const window = ids.slice(start);
-    const rows = new AttentionRows(this.shape("self", layers, { causal: true }));
+    const rows = new AttentionRows(this.shape("self", this.about.n_layer, { causal: true }));
     const cache = model.newCache();
     const predictions = [];
-    /** @type {Float32Array} */
-    let logits = new Float32Array(0);
     const turns = new Turns();
     for (let from = 0; from < window.length; from += PART) {
       const part = window.slice(from, from + PART);
-      const record = new Recording(layers);
-      if (writes) {
-        const found = model.read(part, cache, { off, record, all: true }); // (T, V)
-        const width = found.length / part.length;
-        for (let i = 0; i < part.length; i += 1) {
-          logits = knownLogits(found.subarray(i * width, (i + 1) * width), this.reader.tokenizer.vocabSize);
-          predictions.push(predictionJson(logits, window[from + i + 1] ?? null, top, this.reader));
-        }
-      } else model.hidden(part, cache, { off, record });
+      const record = new Recording();
+      const logits = model.read(part, cache, { off, record, all: true }); // (T, V)
+      const width = logits.length / part.length;
+      for (let i = 0; i < part.length; i += 1) {
+        const row = logits.subarray(i * width, (i + 1) * width);
+        predictions.push(this.prediction(row, window[from + i + 1] ?? null, top));
+      }
       rows.add(record);
       await turns.pause();
     }
     const after = predictions.pop() ?? null;
-    this.last = writes ? { ids: [...ids], layers, off, top, start, cache, after: logits.slice() } : null;
-    const pieces = this.reader.read(window);
     return traceJson({
       about: this.about,
-      sequences: [sequenceJson("text", pieces, window.length)],
+      sequences: [{ name: "text", prompt: window.length, ...this.reader.read(window) }],
       attentions: [rows],
-      predictions: writes ? { sequence: 0, kind: "next", tokens: [null, ...predictions], after } : null,
-      notes: start ? [leftOut(start)] : [],
+      predictions: { sequence: 0, kind: "next", tokens: [null, ...predictions], after },
+      notes: start ? [{ code: "trace.leftOut", values: { n: start } }] : [],
     });
-  }
-
-  /**
-   * The token event for one more id than the last recording has.
-   * @param {GPT} model
-   * @param {number[]} ids
-   */
-  async gptNext(model, ids) {
-    const { last } = this;
-    const follows = last && ids.length === last.ids.length + 1 && last.ids.every((id, i) => id === ids[i]);
-    if (!last || !follows) throw new EngineError("engine.not_next");
-    const { layers, off, top, start, cache } = last;
-    const most = model.config.context_length;
-    if (ids.length - start > most) throw new EngineError("engine.window_moves", { most });
-    const id = ids[ids.length - 1];
-    const prediction = predictionJson(last.after, id, top, this.reader);
-    const record = new Recording(layers);
-    const logits = knownLogits(model.read([id], cache, { off, record }), this.reader.tokenizer.vocabSize);
-    this.last = { ...last, ids: [...ids], after: logits.slice() };
-    const window = ids.slice(start);
-    const before = this.reader.tokenizer.decode(window.slice(0, -1));
-    return {
-      event: "token",
-      sequence: 0,
-      ...tokenJson(this.reader.read(window), before),
-      rows: { self: newestRows(record, this.shape("self", layers)) },
-      prediction,
-      after: predictionJson(logits, null, top, this.reader),
-    };
-  }
-
-  /**
-   * A BERT reads a text with the ids around it.
-   * @param {import("./bert.js").BERT} model
-   * @param {number[]} ids
-   * @param {{layers?: number[], off?: Head[]}} [settings]
-   */
-  bert(model, ids, { layers = upTo(this.about.n_layer), off = [] } = {}) {
-    const record = new Recording(layers);
-    model.hidden(ids, { off, record });
-    const rows = new AttentionRows(this.shape("self", layers));
-    rows.add(record);
-    const sequences = [sequenceJson("text", this.reader.read(ids), ids.length)];
-    return traceJson({ about: this.about, sequences, attentions: [rows], predictions: null, notes: [] });
   }
 
   /**
@@ -168,35 +104,26 @@ export class Tracing {
     const cache = model.newCache(model.encode(source, { record }));
     const logits = model.decodeStep(target, cache, { record, all: true }); // (T, V)
     const width = logits.length / target.length;
-    const predictions = target.map((_, i) => {
-      const row = knownLogits(logits.subarray(i * width, (i + 1) * width), this.reader.tokenizer.vocabSize);
-      return predictionJson(row, target[i + 1] ?? null, USUAL_TOP, this.reader);
-    });
+    const predictions = target.map((_, i) =>
+      this.prediction(logits.subarray(i * width, (i + 1) * width), target[i + 1] ?? null, USUAL_TOP),
+    );
     const after = predictions.pop() ?? null;
     const decoder = { queries: 1, heads };
     const attentions = [
-      new AttentionRows(this.shape("encoder", upTo(this.about.n_layer))),
-      new AttentionRows(this.shape("decoder", upTo(n_decoder_layer), { ...decoder, keys: 1, causal: true })),
-      new AttentionRows(this.shape("cross", upTo(n_decoder_layer), { ...decoder, keys: 0 })),
+      new AttentionRows(this.shape("encoder", this.about.n_layer)),
+      new AttentionRows(this.shape("decoder", n_decoder_layer, { ...decoder, keys: 1, causal: true })),
+      new AttentionRows(this.shape("cross", n_decoder_layer, { ...decoder, keys: 0 })),
     ];
     for (const one of attentions) one.add(record);
     return traceJson({
       about: this.about,
       sequences: [
-        sequenceJson("source", this.reader.read(source), source.length),
-        sequenceJson("target", this.reader.read(target), 1),
+        { name: "source", prompt: source.length, ...this.reader.read(source) },
+        { name: "target", prompt: 1, ...this.reader.read(target) },
       ],
       attentions,
       predictions: { sequence: 1, kind: "next", tokens: [null, ...predictions], after },
       notes: [],
     });
   }
-}
-
-/** @param {number} count */
-function leftOut(count) {
-  return {
-    ko: `글이 모델의 컨텍스트보다 길어 앞의 ${count.toLocaleString("ko")}토큰을 제외했습니다.`,
-    en: `The text is longer than the model's context: the first ${count.toLocaleString("en")} tokens are left out.`,
-  };
 }

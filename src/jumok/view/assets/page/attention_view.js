@@ -1,13 +1,13 @@
 // @ts-check
-// The attention of every head on the text, in the viewer's own views, live as the text grows; heads can be switched off.
+// The attention of every head on the text, in the viewer's own views; heads can be switched off.
 
 import { button, element } from "../base/controls.js";
 import { percent, setLanguage, t } from "../base/words.js";
 import { Shell } from "../viewer/shell.js";
 import { Trace } from "../viewer/trace.js";
-import { movedShare, recordingPlan, sideBySide } from "./attention_numbers.js";
 
 /** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./engine_types.js").Alternative} Alternative */
 /** @typedef {import("./engine_types.js").Next} Next */
 
 const COMPARED = 1000; // tokens whose probability is compared before and after
@@ -24,10 +24,7 @@ export class AttentionView {
     this.visible = false;
     /** @type {Shell | null} */
     this.shell = null;
-    /** @type {Trace | null} */
-    this.trace = null;
-    /** @type {import("./attention_numbers.js").Recorded | null} */
-    this.known = null;
+    this.known = ""; // what was recorded: the ids and the heads that were off
     this.working = false;
     this.turn = 0; // of comparing: a result that comes too late is not shown
     /** @type {{before: Next, after: Next} | null} */
@@ -40,10 +37,6 @@ export class AttentionView {
     this.root = element("section", { class: "attention", hidden: true }, parts);
     host.append(this.root);
     session.subscribe((changed) => this.changed(changed));
-  }
-
-  get kind() {
-    return this.session.engine.about.kind;
   }
 
   show() {
@@ -63,12 +56,6 @@ export class AttentionView {
     this.shell?.close();
   }
 
-  /** Show the trace of an answer, or of another text than the session's. @param {any} json */
-  async display(json) {
-    this.known = null;
-    await this.put(new Trace(json));
-  }
-
   // --- following the text ---
 
   /** @param {Set<string>} changed */
@@ -83,12 +70,20 @@ export class AttentionView {
     this.renderSwitches();
   }
 
-  /** Record what is not recorded yet. While that takes its time the text may grow on: it goes on until all is recorded. */
+  /** Record the text if it is not being written. It may change while that takes its time: the last one is recorded. */
   async follow() {
-    if (this.working || !this.visible || this.kind !== "gpt") return this.note();
+    const { session } = this;
+    if (this.working || !this.visible) return;
     this.working = true;
     try {
-      while (this.visible && (await this.followOnce()));
+      for (;;) {
+        const { ids, off, writing } = session;
+        const wanted = JSON.stringify([ids, off]);
+        if (!this.visible || writing || !ids.length || wanted === this.known) break;
+        const json = /** @type {any} */ (await session.engine.record([...ids], { off }));
+        this.known = wanted;
+        await this.put(new Trace(json));
+      }
       this.note();
     } catch (error) {
       this.failed(error);
@@ -98,33 +93,9 @@ export class AttentionView {
     await this.compare();
   }
 
-  /** @returns {Promise<boolean>} whether there may be more to record */
-  async followOnce() {
-    const { engine, ids } = this.session;
-    if (!ids.length) return false;
-    const { off } = this.session;
-    const how = { off: JSON.stringify(off), context: engine.about.context_length };
-    const plan = recordingPlan(ids, this.known, how);
-    if (plan.kind === "nothing") return false;
-    if (plan.kind === "next" && this.known && this.trace) {
-      const next = [...this.known.ids, ids[plan.from]];
-      const event = /** @type {any} */ (await engine.recordNext(next));
-      this.known = { ...this.known, ids: next };
-      this.trace.append(event);
-      return true;
-    }
-    const start = plan.kind === "all" ? plan.start : 0;
-    const wanted = ids.slice(start);
-    const json = /** @type {any} */ (await engine.record(wanted, { off }));
-    this.known = { ids: wanted, start, off: how.off };
-    await this.put(new Trace(json));
-    return true;
-  }
-
   /** @param {Trace} trace */
   async put(trace) {
     const { session } = this;
-    this.trace = trace;
     this.frame.hidden = false;
     if (this.shell) {
       await this.shell.replace(trace);
@@ -135,23 +106,20 @@ export class AttentionView {
       toggle: (/** @type {number} */ layer, /** @type {number} */ head) => session.toggleHead(layer, head),
     };
     const { language, theme } = session;
-    const place = { root: this.frame, heads: this.kind === "gpt" ? heads : undefined };
-    this.shell = new Shell(trace, { language, theme }, place);
+    this.shell = new Shell(trace, { language, theme }, { root: this.frame, heads });
     await this.shell.start();
   }
 
   /** What is to be said where there is nothing to see. */
   note() {
-    const empty = this.kind === "gpt" ? !this.session.ids.length : !this.trace;
-    this.frame.hidden = empty || !this.trace;
-    this.status.textContent = empty
-      ? t(this.kind === "encoder-decoder" ? "attention.noAnswer" : "attention.empty")
-      : "";
+    const empty = !this.session.ids.length;
+    this.frame.hidden = empty || !this.shell;
+    this.status.textContent = empty ? t("attention.empty") : "";
   }
 
   /** @param {any} error */
   failed(error) {
-    this.known = null;
+    this.known = "";
     const detail = error?.code ? t(error.code, error.values) : String(error?.message ?? error);
     this.status.textContent = t("attention.failed", { detail });
     if (!error?.code) throw error;
@@ -169,7 +137,7 @@ export class AttentionView {
     const { engine, ids, off, writing } = this.session;
     this.turn += 1;
     const { turn } = this;
-    if (this.kind !== "gpt" || writing || !this.visible) return;
+    if (writing || !this.visible) return;
     if (!off.length || !ids.length) {
       this.effect = null;
       this.renderSwitches();
@@ -195,7 +163,6 @@ export class AttentionView {
 
   renderSwitches() {
     const { off } = this.session;
-    this.switches.hidden = this.kind !== "gpt";
     const held = this.switches.contains(document.activeElement);
     const chips = off.map(([layer, head]) =>
       button(`${layer}.${head} ×`, {
@@ -276,4 +243,35 @@ export class AttentionView {
       ]),
     ]);
   }
+}
+
+/**
+ * The tokens of two distributions side by side, those that changed or were likely first. A token that is listed in one
+ * only has at most the least probability of the other list, and is given none there.
+ * @param {Alternative[]} before
+ * @param {Alternative[]} after
+ * @param {number} most
+ * @returns {{id: number, text: string, before: number, after: number}[]}
+ */
+export function sideBySide(before, after, most) {
+  /** @type {Map<number, {id: number, text: string, before: number, after: number}>} */
+  const rows = new Map();
+  for (const { id, text, probability } of before) rows.set(id, { id, text, before: probability, after: 0 });
+  for (const { id, text, probability } of after) {
+    const row = rows.get(id) ?? { id, text, before: 0, after: 0 };
+    row.after = probability;
+    rows.set(id, row);
+  }
+  const weight = (/** @type {{before: number, after: number}} */ row) => Math.max(row.before, row.after);
+  return [...rows.values()].sort((a, b) => weight(b) - weight(a)).slice(0, most);
+}
+
+/**
+ * The share of the probability that moved to other tokens, 0 to 1: half the sum of the differences, with all that is not
+ * listed taken as one token.
+ * @param {{before: number, after: number}[]} rows
+ */
+export function movedShare(rows) {
+  const rest = rows.reduce((sum, { before, after }) => sum + after - before, 0);
+  return (rows.reduce((sum, { before, after }) => sum + Math.abs(after - before), 0) + Math.abs(rest)) / 2;
 }

@@ -46,10 +46,22 @@ function startWorker(code) {
   }
 }
 
-/**
- * The engine of a model in a worker. Each method of the interface sends a message, and waits for its answer.
- * @implements {Engine}
- */
+/** The methods of an engine that are sent to the worker, each with its subject, its settings and a listener. */
+export const ENGINE_METHODS = [
+  "encode",
+  "spell",
+  "decode",
+  "next",
+  "score",
+  "write",
+  "record",
+  "step",
+  "classify",
+  "answer",
+  "fill",
+];
+
+/** The engine of a model in a worker. Each method of the interface sends a message, and waits for its answer. */
 export class WorkerEngine {
   /**
    * @param {Worker} worker
@@ -63,6 +75,13 @@ export class WorkerEngine {
     this.count = 0;
     worker.onmessage = ({ data }) => this._receive(data);
     worker.onerror = (event) => this._fail(event.message);
+    for (const method of ENGINE_METHODS) {
+      /** @type {any} */ (this)[method] = (
+        /** @type {any} */ subject,
+        settings = {},
+        /** @type {Call["onEvent"]} */ onEvent,
+      ) => this._call(method, [subject, settings], onEvent);
+    }
   }
 
   /**
@@ -70,7 +89,7 @@ export class WorkerEngine {
    * @param {Worker} worker
    * @param {string} header
    * @param {string} parameters
-   * @returns {Promise<WorkerEngine>}
+   * @returns {Promise<Engine>}
    */
   static open(worker, header, parameters) {
     return new Promise((resolve, reject) => {
@@ -80,72 +99,12 @@ export class WorkerEngine {
         reject(new EngineError("engine.no_worker", { detail: event.message ?? "" }));
       };
       worker.onmessage = ({ data }) => {
-        if (data.ready) return resolve(new WorkerEngine(worker, data.ready));
+        if (data.ready) return resolve(/** @type {any} */ (new WorkerEngine(worker, data.ready)));
         worker.terminate();
         reject(new EngineError(data.failed.code, data.failed.values));
       };
       worker.postMessage({ start: { header, parameters } });
     });
-  }
-
-  /** @type {Engine["encode"]} */
-  encode(text) {
-    return this._call("encode", [text, {}]);
-  }
-
-  /** @type {Engine["spell"]} */
-  spell(ids) {
-    return this._call("spell", [ids, {}]);
-  }
-
-  /** @type {Engine["decode"]} */
-  decode(ids) {
-    return this._call("decode", [ids, {}]);
-  }
-
-  /** @type {Engine["next"]} */
-  next(ids, settings = {}) {
-    return this._call("next", [ids, settings]);
-  }
-
-  /** @type {Engine["score"]} */
-  score(ids, settings = {}) {
-    return this._call("score", [ids, settings]);
-  }
-
-  /** @type {Engine["write"]} */
-  write(ids, settings = {}, onToken) {
-    return this._call("write", [ids, settings], onToken);
-  }
-
-  /** @type {Engine["record"]} */
-  record(ids, settings = {}) {
-    return this._call("record", [ids, settings]);
-  }
-
-  /** @type {Engine["recordNext"]} */
-  recordNext(ids) {
-    return this._call("recordNext", [ids, {}]);
-  }
-
-  /** @type {Engine["step"]} */
-  step(ids, settings = {}) {
-    return this._call("step", [ids, settings]);
-  }
-
-  /** @type {Engine["classify"]} */
-  classify(text, settings = {}) {
-    return this._call("classify", [text, settings]);
-  }
-
-  /** @type {Engine["answer"]} */
-  answer(text, settings = {}, onToken) {
-    return this._call("answer", [text, settings], onToken);
-  }
-
-  /** @type {Engine["fill"]} */
-  fill(text, settings = {}) {
-    return this._call("fill", [text, settings]);
   }
 
   /** End what is being written. */

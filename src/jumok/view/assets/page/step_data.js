@@ -1,5 +1,5 @@
 // @ts-check
-// One step with what is chosen of it: what the pictures, the tables and the sums that are checked are made of.
+// One step with what is chosen of it: what the pictures and the sums that are checked are made of.
 
 import { count, decimal, percent, t } from "../base/words.js";
 import {
@@ -228,7 +228,6 @@ const VECTORS = {
   ],
   norm: ({ step }) => [[t("step.name.final"), step.norm]],
 };
-const TABLED_TOKENS = 50;
 const OF_KEYS = new Set(["scores", "scale", "softmax", "values"]);
 const OF_TOKENS = new Set(["logits", "probabilities", "draw"]);
 const OF_LAYERS = new Set(["before", "after"]);
@@ -268,74 +267,4 @@ function vectorsOf(part, data) {
 /** @param {string} part @param {StepData} data */
 function layersOf(part, { step, layerNumber }) {
   return step.layers.filter((_, i) => (part === "before" ? i < layerNumber : i > layerNumber));
-}
-
-/**
- * All numbers of a part as a table.
- * @param {string} part
- * @param {StepData} data
- * @returns {{caption: string, columns: string[], rows: (string | number)[][]}}
- */
-export function tableOf(part, data) {
-  const { step, head } = data;
-  const caption = t(`step.part.${part}`);
-  if (OF_KEYS.has(part)) {
-    const dots = dotProducts(head);
-    const { powers } = softmaxParts(head.scores);
-    return {
-      caption,
-      columns: [
-        t("step.table.position"),
-        t("step.table.token"),
-        "q · k",
-        t("step.caption.scores"),
-        t("step.caption.power"),
-        t("step.caption.weight"),
-      ],
-      rows: step.texts.map((text, key) => [
-        key,
-        text,
-        ...[dots[key], head.scores[key], powers[key], head.weights[key]].map((value) => decimal(value, 4)),
-      ]),
-    };
-  }
-  if (OF_TOKENS.has(part)) {
-    const tokens = (data.next?.alternatives ?? step.top).slice(0, TABLED_TOKENS);
-    return {
-      caption,
-      columns: [t("step.table.token"), t("step.caption.logit"), t("step.caption.probability"), t("step.caption.drawn")],
-      rows: tokens.map(({ text, logit, probability, chosen_probability: drawn }) => [
-        text,
-        decimal(logit, 4),
-        decimal(probability, 5),
-        decimal(drawn ?? probability, 5),
-      ]),
-    };
-  }
-  if (OF_LAYERS.has(part)) {
-    return {
-      caption,
-      columns: [t("step.table.layer"), t("step.caption.attention"), t("step.caption.mlp"), t("step.caption.residual")],
-      rows: layersOf(part, data).map(({ layer, norms }) => [
-        layer,
-        ...[norms.attention, norms.mlp, norms.residual].map((value) => decimal(value, 3)),
-      ]),
-    };
-  }
-  if (part === "token") {
-    return {
-      caption,
-      columns: [t("step.table.position"), t("step.table.token")],
-      rows: step.texts.map((text, i) => [i, text]),
-    };
-  }
-  const vectors = vectorsOf(part, data);
-  return {
-    caption,
-    columns: [t("step.table.index"), ...vectors.map(([name]) => name)],
-    rows: Array.from({ length: Math.max(...vectors.map(([, values]) => values.length)) }, (_, i) => [
-      i,
-      ...vectors.map(([, values]) => (i < values.length ? decimal(values[i], 4) : "")),
-    ]),
-  };
 }

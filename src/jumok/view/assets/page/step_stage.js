@@ -2,7 +2,8 @@
 // The canvas of a step: paints the picture of a part, and says its numbers to the pointer and to the keyboard.
 
 import { element } from "../base/controls.js";
-import { CanvasPainter, SVGPainter } from "../base/painter.js";
+import { CanvasPainter } from "../base/painter.js";
+import { pictureBlob } from "../base/saving.js";
 import { Tooltip } from "../base/tooltip.js";
 import { PLAIN_PICTURES } from "./step_pictures.js";
 import { ATTENTION_PICTURES } from "./step_pictures_attention.js";
@@ -96,14 +97,15 @@ export class Stage {
       });
   }
 
-  /** The picture as it is, as an SVG file. @returns {Blob} */
-  svg() {
+  /** The picture as it is, as PNG. */
+  png() {
     const { theme } = /** @type {NonNullable<Stage["shown"]>} */ (this.shown);
-    const width = Math.max(640, this.width);
-    const painter = new SVGPainter(width + 32, this.compose(NOWHERE, width).y + 32);
-    painter.rect(0, 0, painter.width, painter.height, { fill: theme.surface });
-    painter.group({ translate: [16, 16] }, () => this.compose(painter, width));
-    return new Blob([painter.toString()], { type: "image/svg+xml" });
+    const width = Math.max(640, this.width) + 32;
+    const height = this.compose(NOWHERE, width - 32).y + 32;
+    return pictureBlob(width, height, (painter) => {
+      painter.rect(0, 0, width, height, { fill: theme.surface });
+      painter.group({ translate: [16, 16] }, () => this.compose(painter, width - 32));
+    });
   }
 
   /** @returns {Place | null} */

@@ -2,11 +2,11 @@
 // One step of the model taken apart, with the real numbers of the text: a flow of parts that one walks through.
 
 import { headColour, inkOn, rgb, themeColours } from "../base/colours.js";
-import { button, element, tableElement } from "../base/controls.js";
+import { button, element } from "../base/controls.js";
 import { isForeignKey, keySign } from "../base/keyboard.js";
 import { download, figureName } from "../base/saving.js";
 import { t } from "../base/words.js";
-import { checksOf, checkSentence, sentences, stepData, summary, tableOf } from "./step_data.js";
+import { checksOf, checkSentence, sentences, stepData, summary } from "./step_data.js";
 import { StepMap } from "./step_map.js";
 import { partsOf } from "./step_parts.js";
 import { Places } from "./step_places.js";
@@ -56,13 +56,7 @@ export class StepView {
     this.counter = element("span", { class: "step-count", "aria-hidden": "true" });
     this.sentences = element("p", { class: "step-sentences" });
     this.checks = element("ul", { class: "step-checks" });
-    this.tableBox = element("div", { class: "step-table" });
-    this.tableName = element("summary");
-    this.table = element("details", { class: "step-numbers", ontoggle: () => this.renderTable() }, [
-      this.tableName,
-      this.tableBox,
-    ]);
-    this.saver = button("SVG", { class: "quiet", "data-step": "save", onclick: () => this.save() });
+    this.saver = button("PNG", { class: "quiet", "data-step": "save", onclick: () => this.save() });
     this.status = element("p", { class: "step-status", role: "status" });
     this.hint = element("p", { class: "step-hint" });
     this.partBox = element("article", { class: "step-part" }, [
@@ -70,7 +64,6 @@ export class StepView {
       this.sentences,
       this.stage.element,
       this.checks,
-      this.table,
     ]);
     this.body = element("div", { class: "step-body" }, [this.map.element, this.partBox]);
     this.root = element("section", { class: "step", hidden: true }, [
@@ -229,7 +222,6 @@ export class StepView {
   /** Everything in words, in the language and colours of the page. */
   render() {
     this.root.setAttribute("aria-label", t("step.view"));
-    this.tableName.textContent = t("step.numbers");
     this.saver.setAttribute("aria-label", t("step.save"));
     this.saver.title = t("step.save");
     this.hint.textContent = t("step.keys");
@@ -292,8 +284,7 @@ export class StepView {
       parts.findIndex(({ id }) => id === this.part),
     );
     this.part = parts[at].id;
-    const titles = parts.map(({ id }) => t(`step.part.${id}`));
-    this.player.setParts(titles, at);
+    this.player.setParts(parts.length, at);
     this.map.render(parts, this.layer);
     this.map.mark(at);
   }
@@ -303,7 +294,7 @@ export class StepView {
     if (!data) return;
     this.title.textContent = t(`step.part.${part}`);
     this.sentences.textContent = sentences(part, data);
-    this.counter.textContent = t("step.count", { n: this.player.walk.index + 1, all: this.parts.length });
+    this.counter.textContent = t("step.count", { n: this.player.index + 1, all: this.parts.length });
     this.renderWhere();
     this.checks.replaceChildren(
       ...checksOf(part, data).map((found) =>
@@ -316,29 +307,23 @@ export class StepView {
     );
     const picture = t("step.picture", { title: t(`step.part.${part}`), summary: summary(part, data) });
     this.stage.element.setAttribute("aria-label", picture);
-    this.renderTable();
     this.paint();
   }
 
   /** Which layer and head the part belongs to. */
   renderWhere() {
-    const { group } = this.parts[this.player.walk.index];
+    const { group } = this.parts[this.player.index];
     const kind = ONE_HEAD.has(this.part) ? "head" : group === "attention" || group === "mlp" ? "layer" : null;
     this.where.textContent = kind ? t(`step.where.${kind}`, { layer: this.layer, head: this.head }) : "";
     this.where.style.borderColor = kind === "head" ? headColour(this.head, this.theme) : "";
   }
 
-  renderTable() {
-    if (this.table.open && this.data) this.tableBox.replaceChildren(tableElement(tableOf(this.part, this.data)));
-    else this.tableBox.replaceChildren();
-  }
-
   paint() {
     if (!this.data || !this.visible) return;
     const { player, partBox } = this;
-    this.stage.show(this.part, this.data, this.theme, player.progress);
+    this.stage.show(this.part, this.data, this.theme, player.shown);
     // What comes last may lie below the edge: while it plays, the picture moves up with it.
-    if (player.playing) partBox.scrollTop = player.progress * (partBox.scrollHeight - partBox.clientHeight);
+    if (player.playing) partBox.scrollTop = player.shown * (partBox.scrollHeight - partBox.clientHeight);
   }
 
   // --- what one does ---
@@ -347,8 +332,8 @@ export class StepView {
   walked(opened) {
     if (opened) {
       this.partBox.scrollTop = 0;
-      this.part = this.parts[this.player.walk.index].id;
-      this.map.mark(this.player.walk.index);
+      this.part = this.parts[this.player.index].id;
+      this.map.mark(this.player.index);
       this.renderPart();
       this.announce(`${t(`step.part.${this.part}`)}. ${this.sentences.textContent}`);
     } else {
@@ -401,11 +386,9 @@ export class StepView {
     this.announce(t("step.token", { position: this.position, token: `‘${token?.text ?? ""}’` }));
   }
 
-  save() {
+  async save() {
     if (!this.data) return;
-    download(
-      this.stage.svg(),
-      figureName(["jumok", this.about.name, this.part, `L${this.layer}`, `H${this.head}`], "svg"),
-    );
+    const name = ["jumok", this.about.name, this.part, `L${this.layer}`, `H${this.head}`];
+    download(await this.stage.png(), figureName(name, "png"));
   }
 }

@@ -3,13 +3,14 @@
 
 import { element } from "../base/controls.js";
 import { Shell } from "./shell.js";
-import { TraceError, readTrace } from "./trace.js";
+import { EngineError } from "../model/errors.js";
+import { readTrace } from "./trace.js";
 import { t } from "../base/words.js";
 
 /** What went wrong, in both languages: no choice may have been made yet. @param {unknown} error */
 function showTrouble(error) {
   const [code, values] =
-    error instanceof TraceError
+    error instanceof EngineError
       ? [error.code, error.values]
       : ["error.unknown", { detail: error instanceof Error ? error.message : String(error) }];
   const part = (/** @type {string} */ language) => [

@@ -4,7 +4,7 @@
 // queries. So a thin diagonal stays visible at 512 tokens, and the pictures of all heads share one scale.
 
 import { button, choice } from "../base/controls.js";
-import { scaleTable, warm, hex } from "../base/colours.js";
+import { scaleTable } from "../base/colours.js";
 import { Bitmap } from "../base/painter.js";
 import { decimal, percent, signed, t } from "../base/words.js";
 
@@ -128,7 +128,6 @@ export class ModelView {
     /** @type {Set<string>} */
     this.wanted = new Set(); // insets that are being decoded
     this.working = false;
-    this.version = trace.version;
   }
 
   // --- what there is, and where it stands ---
@@ -155,13 +154,10 @@ export class ModelView {
     return MODEL_STATS.filter((name) => stats?.[name]);
   }
 
-  /**
-   * What is sorted or tinted by, where this block has it.
-   * @param {"sort"|"tint"} name
-   */
-  criterion(name) {
-    const { [name]: value } = this.store.state;
-    return this.statNames().includes(value) ? value : name === "sort" ? "order" : "none";
+  /** What is sorted by, where this block has it. */
+  criterion() {
+    const { sort } = this.store.state;
+    return this.statNames().includes(sort) ? sort : "order";
   }
 
   /**
@@ -176,33 +172,12 @@ export class ModelView {
     return found ? found.delta_nats : null;
   }
 
-  /** The number written under a picture, if any. */
-  shownStat() {
-    const [sort, tint] = [this.criterion("sort"), this.criterion("tint")];
-    if (sort !== "order") return sort;
-    if (tint !== "none") return tint;
-    return this.store.get("x.values") ? "entropy" : null;
-  }
-
-  /** @param {string} name */
-  range(name) {
-    const values = this.heads()
-      .map((place) => this.stat(name, place))
-      .filter((value) => value !== null);
-    return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
-  }
-
   /**
    * @param {number} width
    * @param {number} height
    */
   async prepare(width, height) {
-    if (this.version !== this.trace.version) {
-      this.version = this.trace.version;
-      this.thumbnails.clear();
-      this.insets.clear();
-    }
-    const sort = this.criterion("sort");
+    const sort = this.criterion();
     const places = this.heads();
     const sorted = sort !== "order";
     if (sorted) places.sort((a, b) => (this.stat(sort, b) ?? -Infinity) - (this.stat(sort, a) ?? -Infinity));
@@ -216,7 +191,7 @@ export class ModelView {
     const rows = sorted ? Math.ceil(places.length / columns) : layers.length;
     const room = (wide ? width - insetWidth - 28 : width - 8) - gutter;
     const byWidth = Math.floor(room / columns);
-    const written = this.shownStat() !== null ? 17 : 0;
+    const written = sorted ? 17 : 0;
     const byHeight = Math.floor((height - header - 16) / Math.max(1, rows)) - written;
     const step = Math.max(sorted && !wide ? 44 : 20, Math.min(byWidth, Math.max(byHeight, 44), MODEL_LARGEST_TILE));
     // Where a number has no room, a strip of colour still shows it.
@@ -315,7 +290,7 @@ export class ModelView {
   /** @param {Tile} tile */
   async thumbnail(tile) {
     const name = this.name(tile);
-    const { theme, version } = this;
+    const { theme } = this;
     const { block, grouping } = this.store.state;
     let bitmap = null;
     try {
@@ -325,7 +300,7 @@ export class ModelView {
       // Damaged: an empty frame, once, instead of the same failure for ever.
       this.host.announce(/** @type {Error} */ (error).message);
     }
-    if (version === this.version) this.thumbnails.set(name, bitmap);
+    this.thumbnails.set(name, bitmap);
   }
 
   /**
@@ -339,11 +314,10 @@ export class ModelView {
     if (!this.wanted.has(name) && this.current()) {
       this.wanted.add(name);
       const { block, grouping } = this.store.state;
-      const { theme, version } = this;
+      const { theme } = this;
       this.trace
         .grouped(block, place.layer, place.head, grouping)
         .then((weights) => {
-          if (version !== this.version) return;
           if (this.insets.size > 24) this.insets.delete(/** @type {string} */ (this.insets.keys().next().value));
           this.insets.set(name, weightsBitmap(weights, MODEL_INSET_CELLS, theme));
           this.host.repaint();
@@ -395,44 +369,24 @@ export class ModelView {
    * @param {Tile} tile
    */
   paintTile(painter, theme, tile) {
-    const tint = this.criterion("tint");
-    const { gap, caption, sorted } = this.layout;
+    const { caption } = this.layout;
     const { x, y, size } = tile;
-    if (tint !== "none") {
-      const margin = gap / 2;
-      painter.rect(x - margin, y - margin, size + gap, size + gap + caption, { fill: this.tintOf(tile, theme) });
-    }
     const bitmap = this.thumbnails.get(this.name(tile));
     if (bitmap) painter.image(bitmap, x, y, size, size);
     else painter.rect(x, y, size, size, { fill: theme.masked });
     painter.rect(x - 0.5, y - 0.5, size + 1, size + 1, { stroke: theme.rule });
     if (caption < 10) return;
-    const shown = this.shownStat();
-    const value = shown ? statText(shown, this.stat(shown, tile)) : "";
+    const sort = this.criterion();
+    const value = statText(sort, this.stat(sort, tile));
     const middle = y + size + caption / 2 + 1;
-    if (sorted) {
-      const font = { size: 11, maxWidth: size };
-      const place = `${tile.layer}.${tile.head}`;
-      if (size >= 62) {
-        painter.text(place, x, middle, { ...font, fill: theme.ink, weight: 600 });
-        painter.text(value, x + size, middle, { ...font, fill: theme.muted, align: "end" });
-      } else {
-        painter.text(place, x + size / 2, middle, { ...font, fill: theme.ink, align: "center" });
-      }
+    const font = { size: 11, maxWidth: size };
+    const place = `${tile.layer}.${tile.head}`;
+    if (size >= 62) {
+      painter.text(place, x, middle, { ...font, fill: theme.ink, weight: 600 });
+      painter.text(value, x + size, middle, { ...font, fill: theme.muted, align: "end" });
     } else {
-      painter.text(value, x + size / 2, middle, { size: size < 44 ? 9 : 11, fill: theme.ink, align: "center" });
+      painter.text(place, x + size / 2, middle, { ...font, fill: theme.ink, align: "center" });
     }
-  }
-
-  /**
-   * @param {Place} place
-   * @param {Theme} theme
-   */
-  tintOf(place, theme) {
-    const tint = this.criterion("tint");
-    const [low, high] = this.range(tint);
-    const value = this.stat(tint, place);
-    return value === null ? theme.surface : hex(warm(high > low ? (value - low) / (high - low) : 0, theme));
   }
 
   /**
@@ -609,9 +563,9 @@ export class ModelView {
       for (const name of this.statNames()) {
         lines.push({ text: t(`stat.${name}`), value: statText(name, this.stat(name, tile)) });
       }
-    } else {
-      const shown = this.shownStat();
-      if (shown) lines.push({ text: t(`stat.${shown}`), value: statText(shown, this.stat(shown, tile)) });
+    } else if (this.layout.sorted) {
+      const sort = this.criterion();
+      lines.push({ text: t(`stat.${sort}`), value: statText(sort, this.stat(sort, tile)) });
     }
     return { id: `${layer}.${head}`, tooltip: lines, select: { layer, head, heads: [head] }, cursor: "pointer" };
   }
@@ -677,23 +631,12 @@ export class ModelView {
   }
 
   controls() {
-    const [sort, tint] = [this.criterion("sort"), this.criterion("tint")];
     const names = this.statNames()
       .filter((name) => name !== "self")
       .map((name) => [name, t(`stat.${name}`)]);
-    const values = Boolean(this.store.get("x.values"));
-    const shown = button(t("model.values"), {
-      pressed: values,
-      onclick: () => {
-        const next = !this.store.get("x.values");
-        shown.setAttribute("aria-pressed", String(next));
-        this.store.set({ "x.values": next });
-      },
-    });
+    const options = [["order", t("sort.order")], ...names];
     return [
-      choice(t("sort"), [["order", t("sort.order")], ...names], sort, (value) => this.store.set({ sort: value })),
-      choice(t("tint"), [["none", t("tint.none")], ...names], tint, (value) => this.store.set({ tint: value })),
-      shown,
+      choice(t("sort"), options, this.criterion(), (value) => this.store.set({ sort: value })),
       button(t("model.open"), { onclick: () => this.store.set(this.opened(this.store.state)) }),
     ];
   }
@@ -703,13 +646,7 @@ export class ModelView {
   }
 
   legend() {
-    const parts = [{ scale: "sequential", from: "0", to: "1", text: t("legend.weight") }];
-    const tint = this.criterion("tint");
-    if (tint !== "none") {
-      const [low, high] = this.range(tint);
-      parts.push({ scale: "warm", from: statText(tint, low), to: statText(tint, high), text: t(`stat.${tint}`) });
-    }
-    return parts;
+    return [{ scale: "sequential", from: "0", to: "1", text: t("legend.weight") }];
   }
 
   summary() {

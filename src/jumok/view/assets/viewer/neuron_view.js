@@ -143,7 +143,6 @@ export class NeuronView {
     this.store = store;
     this.host = host;
     this.vectors = new Map(); // "block/layer/head" -> vectors, or null where the file has none
-    this.version = trace.version;
     this.turn = 0; // of preparing: what comes after a later choice is dropped
     this.shown = null; // what is on the page: vectors, the row, the query and the key
     /** @type {Map<string, Bitmap>} */
@@ -178,10 +177,6 @@ export class NeuronView {
     const { block, layer, head } = this.store.state;
     const name = `${block}/${layer}/${head}`;
     const [query, queries, keys] = [this.query(), this.queryTokens(), this.keyTokens()];
-    if (this.version !== this.trace.version) {
-      this.version = this.trace.version;
-      this.vectors.clear();
-    }
     if (!this.vectors.has(name)) {
       const vectors = await this.trace.neurons(block, layer, head);
       const [oldest] = this.vectors.keys();
@@ -190,7 +185,6 @@ export class NeuronView {
     }
     const vectors = this.vectors.get(name);
     if (!vectors) return { name, vectors: null };
-    if (query >= vectors.t) return { name, vectors: null }; // came live, without its vectors
     if (this.shown?.name === name && this.shown.query === query && this.shown.vectors === vectors) return this.shown;
     const { causal } = this.trace.attention(block);
     const allowed = causal ? Math.max(0, Math.min(vectors.s, vectors.s - vectors.t + query + 1)) : vectors.s;
@@ -789,7 +783,8 @@ export class NeuronView {
   note() {
     if (!this.layout) return "";
     const { vectors, keyHead } = /** @type {Computed} */ (this.shown);
-    const notes = [t("neuron.rotated"), t("neuron.rounding", { n: vectors.bits })];
+    const notes = [t("neuron.rotated")];
+    if (vectors.bits < 32) notes.push(t("neuron.rounding", { n: vectors.bits }));
     if (keyHead !== null) notes.unshift(t("neuron.headShared", { n: keyHead }));
     if (this.store.get("grouping") !== "token") notes.unshift(t("neuron.grouping"));
     return notes.join(" ");

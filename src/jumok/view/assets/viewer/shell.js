@@ -16,7 +16,7 @@ import { download, figureBlob, figureName } from "../base/saving.js";
 import { Store, VIEWS } from "./store.js";
 import { TextView } from "./text_view.js";
 import { Tooltip } from "../base/tooltip.js";
-import { TraceError } from "./trace.js";
+import { EngineError } from "../model/errors.js";
 import {
   count,
   defineWords,
@@ -111,7 +111,6 @@ export class Shell {
     this.lastChip = null;
     this.painting = 0; // frames that are asked for
     this.hovering = 0;
-    this.following = false;
     this.linking = 0; // timers
     this.toasting = 0;
     /** @type {[string, number, number][] | null} */
@@ -278,7 +277,6 @@ export class Shell {
      */
     const on = (target, name, body, options = {}) => target.addEventListener(name, body, { signal, ...options });
     this.store.subscribe((state, changed) => this.changed(changed));
-    this.unfollow = this.trace.listen(() => this.followed());
     on(this.darkScheme, "change", () => this.themed());
     // In the next frame: a picture that makes the stage larger at once is an error to Firefox.
     const sizes = new ResizeObserver(() => requestAnimationFrame(() => signal.aborted || this.refresh()));
@@ -313,13 +311,11 @@ export class Shell {
 
   /** Show another trace in the same place; what was chosen stays chosen where the new one has it. @param {Trace} trace */
   replace(trace) {
-    this.unfollow?.();
     this.trace = trace;
     this.views.clear();
     this.picked = null;
     this.prepared = null;
     this.tooltip.hide();
-    this.unfollow = trace.listen(() => this.followed());
     this.store.set({});
     this.renderFrame();
     return this.refresh();
@@ -328,7 +324,6 @@ export class Shell {
   /** Leave the place: listeners and elements go. */
   close() {
     this.leaving.abort();
-    this.unfollow?.();
     clearTimeout(this.linking);
     this.prefetching = null;
     this.root.replaceChildren();
@@ -365,8 +360,7 @@ export class Shell {
       button("?", { id: `${this.prefix}tool-help`, class: "icon", title: t("help"), onclick: () => this.showHelp() }),
     );
     page.files.replaceChildren(
-      button("SVG", { id: `${this.prefix}tool-svg`, title: t("export.svg"), onclick: () => this.save("svg") }),
-      button("PNG", { id: `${this.prefix}tool-png`, title: t("export.png"), onclick: () => this.save("png") }),
+      button("PNG", { id: `${this.prefix}tool-png`, title: t("export.png"), onclick: () => this.save() }),
     );
     this.placeFiles();
     this.renderTabs();
@@ -460,7 +454,10 @@ export class Shell {
 
   renderNotes() {
     const { page, trace, store } = this;
-    const notes = [this.facts().join(" · "), ...trace.notes.map(inLanguage)];
+    const notes = [
+      this.facts().join(" · "),
+      ...trace.notes.map((note) => (note.code === undefined ? inLanguage(note) : t(note.code, note.values))),
+    ];
     const { error, bits } = trace.attention(store.get("block"));
     if (error && bits !== 16) notes.push(t("weight.rounded", { mean: percent(error.mean), most: percent(error.max) }));
     if (trace.blocks.some((block) => trace.groupings(block).length > 1)) notes.push(t("group.note"));
@@ -685,16 +682,15 @@ export class Shell {
     }
   }
 
-  /** @param {"svg" | "png"} kind */
-  async save(kind) {
+  async save() {
     const view = this.view();
     const { model } = this.trace;
     const json = /** @type {any} */ (this.trace.json);
     const title = view.title();
     const name = this.store.get("view");
-    const file = figureName(["jumok", model.name, FIGURE_VIEWS[name] ?? name, ...this.placeParts()], kind);
+    const file = figureName(["jumok", model.name, FIGURE_VIEWS[name] ?? name, ...this.placeParts()], "png");
     try {
-      const blob = await figureBlob(kind, {
+      const blob = await figureBlob({
         view,
         title,
         theme: this.host.theme,
@@ -779,7 +775,7 @@ export class Shell {
     if (has("language") && !this.embedded) setLanguage(this.store.get("language"));
     if (has("theme")) this.applyTheme();
     if (has("language")) this.renderFrame();
-    else if (has("view", "block", "layer", "head", "heads", "grouping", "theme", "sort", "tint")) this.renderControls();
+    else if (has("view", "block", "layer", "head", "heads", "grouping", "theme", "sort")) this.renderControls();
     else if ([...changed].some((name) => name.startsWith("x."))) this.renderControls();
     if (has("view")) {
       this.left();
@@ -794,19 +790,6 @@ export class Shell {
     if (!this.link) return;
     clearTimeout(this.linking);
     this.linking = setTimeout(() => this.writeLink(), 250);
-  }
-
-  followed() {
-    if (this.following) return;
-    this.following = true;
-    requestAnimationFrame(() => {
-      this.following = false;
-      const { stage } = this.page;
-      const atEnd = stage.scrollTop + stage.clientHeight >= stage.scrollHeight - 60;
-      this.page.modelFacts.replaceChildren(...this.facts().map((text) => element("span", { text })));
-      this.renderNotes();
-      this.refresh().then(() => atEnd && stage.scrollTo(stage.scrollLeft, stage.scrollHeight));
-    });
   }
 
   /** Prepare the view for the state there is, then paint it. */
@@ -825,7 +808,7 @@ export class Shell {
     } catch (error) {
       if (turn !== this.turn) return;
       this.toast(
-        error instanceof TraceError ? t(error.code, error.values) : t("error.unknown", { detail: String(error) }),
+        error instanceof EngineError ? t(error.code, error.values) : t("error.unknown", { detail: String(error) }),
       );
       throw error;
     }
@@ -1140,7 +1123,7 @@ export class Shell {
       ",": () => this.step("head", -1),
       ".": () => this.step("head", 1),
       g: () => this.nextGrouping(),
-      s: () => this.save("svg"),
+      s: () => this.save(),
       "?": () => this.showHelp(),
     };
     if (!this.embedded) {

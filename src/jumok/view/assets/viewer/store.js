@@ -15,10 +15,9 @@ export const VIEWS = ["heads", "model", "neurons", "matrix", "text", "cross"];
  * @property {string} language
  * @property {string} theme
  * @property {string} sort
- * @property {string} tint
  * @property {number[]|null} zoom
  */
-/** @typedef {Chosen & {"x.side"?: string | null, "x.values"?: boolean | null}} State with the views' own fields */
+/** @typedef {Chosen & {"x.side"?: string | null}} State with the views' own fields */
 /** @typedef {(state: State, changed: Set<string>) => void} Subscriber */
 /** @typedef {(next: State, previous: State) => State} Guard */
 /** @typedef {{write: (value: any) => string, read: (text: string) => unknown}} Field */
@@ -85,7 +84,6 @@ const STATE_FIELDS = {
   language: oneOfField("ko", "en"),
   theme: oneOfField("auto", "light", "dark"),
   sort: oneOfField("order", "entropy", "distance", "first", "previous"),
-  tint: oneOfField("none", "entropy", "distance", "first", "previous"),
   zoom: numbersField,
 };
 
@@ -102,7 +100,6 @@ const INITIAL_STATE = {
   language: "en",
   theme: "auto",
   sort: "order",
-  tint: "none",
   zoom: null,
 };
 

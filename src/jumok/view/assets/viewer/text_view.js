@@ -1,6 +1,6 @@
 // @ts-check
 // The text as the model read it: how surprising each token was, what else it would have put, what it would have said at
-// each layer (the logit lens), where the information came from (rollout), and which heads mattered.
+// each layer (the logit lens), and which heads mattered.
 
 import { button, element } from "../base/controls.js";
 import { hex, inkOn, sequential, warm } from "../base/colours.js";
@@ -11,7 +11,7 @@ import { decimal, percent, signed, t } from "../base/words.js";
 /** @import { Box, Font, Painter } from "../base/painter.js" */
 /** @import { TipLine } from "../base/tooltip.js" */
 /** @import { State, Store } from "./store.js" */
-/** @import { Prediction, Token, Trace, Weights } from "./trace.js" */
+/** @import { Prediction, Token, Trace } from "./trace.js" */
 /** @import { Host } from "./view.js" */
 
 /** @typedef {Prediction & {p: number, rank: number, nats: number}} Expected of a token whose probability is known */
@@ -25,10 +25,8 @@ import { decimal, percent, signed, t } from "../base/words.js";
 /**
  * @typedef {{width: number, narrow: boolean, margin: number, size: number, line: number, texts: Passage[], cell: number,
  *   row: number, gutter: number, about: {size: number, line: number},
- *   rollout?: Explained & {top: number, sequence: number, queries: number},
  *   lens?: Explained & {top: number, sequence: number, rows: number}}} TextLayout
  */
-/** @typedef {NonNullable<TextLayout["rollout"]>} RolloutPlace */
 /** @typedef {NonNullable<TextLayout["lens"]>} LensPlace */
 /** @typedef {NonNullable<Trace["lens"]>} Lens */
 /** @typedef {NonNullable<Trace["predictions"]>} Predictions */
@@ -126,10 +124,6 @@ function textCandidates(prediction, token, heading, explanation, theme) {
 export class TextView {
   /** @type {TextLayout} */
   layout;
-  /** @type {Promise<void>|null} */
-  rolled;
-  /** @type {Weights|null} */
-  rollout;
   /** @type {string|null} */
   followed;
 
@@ -142,8 +136,6 @@ export class TextView {
     this.trace = trace;
     this.store = store;
     this.host = host;
-    this.rolled = null; // promise of the rollout
-    this.rollout = null;
     this.rankedAll = false;
     this.followed = null; // the place that the grids were last scrolled to
   }
@@ -189,13 +181,6 @@ export class TextView {
 
   /** @param {number} width */
   async prepare(width) {
-    this.rolled ??= this.trace
-      .rollout()
-      .then((found) => {
-        this.rollout = found;
-      })
-      .catch((error) => this.host.announce(error.message)); // damaged: the rest of the view needs none
-    await this.rolled;
     const narrow = width < 560;
     const margin = narrow ? 12 : 20;
     const size = narrow ? 15 : 17;
@@ -214,28 +199,12 @@ export class TextView {
       y = flow.bottom + (flow.places.some(({ token }) => token.generated) ? 34 : 22);
     });
     let right = width;
-    const rolloutBlock = this.trace.probes?.rollout_block ?? this.trace.blocks[0];
     const about = { size: narrow ? 11.5 : 12.5, line: narrow ? 16 : 18 };
     layout.about = about;
-    /** @param {string} text */
-    const explained = (text) => {
-      const lines = textInLines(text, width - 2 * margin, about);
-      return { lines, cells: y + 24 + lines.length * about.line + 4 };
-    };
-    if (this.rollout) {
-      const sequence = this.trace.keys(rolloutBlock);
-      layout.rollout = {
-        top: y,
-        sequence,
-        queries: this.trace.queries(rolloutBlock),
-        ...explained(t("rollout.about")),
-      };
-      right = Math.max(right, layout.gutter + this.rollout.s * layout.cell + margin);
-      y = layout.rollout.cells + 2 * layout.row + 26;
-    }
     if (this.trace.lens) {
       const { names, sequence } = this.trace.lens;
-      layout.lens = { top: y, sequence, rows: names.length, ...explained(t("lens.about")) };
+      const lines = textInLines(t("lens.about"), width - 2 * margin, about);
+      layout.lens = { top: y, sequence, rows: names.length, lines, cells: y + 24 + lines.length * about.line + 4 };
       right = Math.max(right, layout.gutter + this.trace.lens.top[0].length * layout.cell + margin);
       y = layout.lens.cells + (names.length + 1) * layout.row + 20;
     }
@@ -282,7 +251,7 @@ export class TextView {
     let [x, y] = [seen.x, seen.y];
     const place = this.layout.texts.find(({ number }) => number === sequence)?.places[position];
     if (place && (place.y < y || place.y + place.height > y + seen.height)) y = Math.max(0, place.y - seen.height / 3);
-    if ((this.layout.lens ?? this.layout.rollout)?.sequence === sequence) x = this.columnInSight(position, seen);
+    if (this.layout.lens?.sequence === sequence) x = this.columnInSight(position, seen);
     if (x !== seen.x || y !== seen.y) this.host.scrollTo(x, y);
   }
 
@@ -291,7 +260,7 @@ export class TextView {
     const { sequence, position } = this.chosen();
     const before = this.followed;
     this.followed = `${sequence}/${position}`;
-    const grid = this.layout.lens ?? this.layout.rollout;
+    const grid = this.layout.lens;
     if (before === null || before === this.followed || position === null || grid?.sequence !== sequence) return;
     const seen = this.host.window();
     const x = this.columnInSight(position, seen);
@@ -323,7 +292,6 @@ export class TextView {
     painter.group({ translate: [window.x, 0] }, () => {
       for (const text of this.layout.texts) this.paintText(painter, theme, text, window);
     });
-    if (this.layout.rollout) this.paintRollout(painter, theme, window);
     if (this.layout.lens) this.paintLens(painter, theme, window);
   }
 
@@ -482,42 +450,6 @@ export class TextView {
    * @param {Theme} theme
    * @param {Box} window
    */
-  paintRollout(painter, theme, window) {
-    const { gutter, cell, row } = this.layout;
-    const rollout = /** @type {RolloutPlace} */ (this.layout.rollout);
-    const { s, data, t: rows } = /** @type {Weights} */ (this.rollout);
-    painter.group({ translate: [window.x, 0] }, () =>
-      this.paintHeading(painter, theme, t("rollout"), rollout.top, rollout.lines),
-    );
-    const query = this.rolloutQuery(rows);
-    const range = this.columns(window, s);
-    this.paintTokensRow(painter, theme, rollout.sequence, rollout.cells, range);
-    const values = data.subarray(query * s, (query + 1) * s);
-    const most = Math.max(...values, 1e-9);
-    for (let j = range[0]; j < range[1]; j += 1) {
-      const colour = sequential(Math.sqrt(values[j] / most), theme);
-      const x = gutter + j * cell;
-      painter.rect(x + 0.5, rollout.cells + row, cell - 1, row - 2, { fill: hex(colour), radius: 3 });
-      if (values[j] >= 0.0005) {
-        const style = { size: 11, fill: inkOn(colour), align: "center" };
-        painter.text(percent(values[j]), x + cell / 2, rollout.cells + 1.5 * row - 1, style);
-      }
-    }
-    const token = this.trace.tokens(rollout.queries)[query];
-    this.paintGutter(painter, theme, window, rollout.cells, ["", `${token.text} →`]);
-  }
-
-  /** @param {number} rows */
-  rolloutQuery(rows) {
-    const { sequence, position } = this.chosen();
-    return sequence === this.layout.rollout?.queries && position !== null ? Math.min(position, rows - 1) : rows - 1;
-  }
-
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
   paintLens(painter, theme, window) {
     const { gutter, cell, row } = this.layout;
     const lens = /** @type {LensPlace} */ (this.layout.lens);
@@ -612,7 +544,7 @@ export class TextView {
    * @param {number} y
    */
   pickGrid(x, y) {
-    const { gutter, cell, row, lens, rollout } = this.layout;
+    const { gutter, cell, row, lens } = this.layout;
     const position = Math.floor((x - gutter) / cell);
     if (x - this.host.window().x < gutter || position < 0) return null;
     const found = this.trace.lens;
@@ -635,22 +567,6 @@ export class TextView {
         place: { sequence: lens.sequence, position, layer },
         tooltip: lines,
         select: this.choosing(lens.sequence, position),
-        cursor: "pointer",
-      };
-    }
-    const inRollout = rollout && y >= rollout.cells && y < rollout.cells + 2 * row;
-    if (inRollout && this.rollout && position < this.rollout.s) {
-      const query = this.rolloutQuery(this.rollout.t);
-      const tokens = this.trace.tokens(rollout.sequence);
-      const from = this.trace.tokens(rollout.queries)[query];
-      return {
-        id: `rollout ${position}`,
-        place: { sequence: rollout.sequence, position },
-        tooltip: [
-          { text: `${from.text} → ${tokens[position].text}`, strong: true },
-          { text: t("rollout.share"), value: percent(this.rollout.data[query * this.rollout.s + position]) },
-        ],
-        select: this.choosing(rollout.sequence, position),
         cursor: "pointer",
       };
     }
@@ -720,7 +636,6 @@ export class TextView {
   controls() {
     /** @type {[name: string, top: () => number][]} */
     const parts = [["text", () => 0]];
-    if (typeof this.trace.probes?.rollout === "string") parts.push(["rollout", () => this.layout.rollout?.top ?? 0]);
     if (this.trace.lens) parts.push(["lens", () => /** @type {LensPlace} */ (this.layout.lens).top]);
     if (parts.length < 2) return [];
     /** @param {() => number} top */

@@ -1,6 +1,9 @@
 // The trace a page shows: the JSON object "jumok-trace" (docs/viewer.md), checked, decoded when looked at.
 // Nothing here knows about a document, so it runs wherever JavaScript runs.
 
+import { fromBase64, halfToNumber, inflate } from "../base/bytes.js";
+import { EngineError } from "../model/errors.js";
+
 const TRACE_FORMAT = "jumok-trace";
 const TRACE_VERSION = 1;
 const GROUPINGS = ["token", "character", "word"];
@@ -8,19 +11,20 @@ const GROUPINGS = ["token", "character", "word"];
 /**
  * @typedef {{text: string, index: number, first: number, last: number, start: number, stop: number, special: boolean,
  *   generated: boolean, piece: string|null, id: number|null}} Token a token, or a group of them
- * @typedef {{text: string, start: number, stop: number, special: boolean, piece: string|null, id: number|null,
- *   added?: string}} TokenJson
+ * @typedef {{text: string, start: number, stop: number, special: boolean, piece: string|null, id: number|null}} TokenJson
  * @typedef {{name: string, text?: string, prompt?: number, tokens: TokenJson[], groups?: Record<string, number[]>,
  *   group_texts?: Record<string, string[]>}} Sequence
  * @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads?: number[],
  *   n_head: number, n_head_model?: number, n_kv_head?: number, t: number, s: number, bits: number, encoding: string,
- *   weights: string[][], stats?: Record<string, (number|null)[][]>, error?: {max: number, mean: number}}} Attention
+ *   weights: Packed[][], stats?: Record<string, (number|null)[][]>, error?: {max: number, mean: number}}} Attention
+ * @typedef {string | Uint8Array<ArrayBuffer> | Float32Array} Packed base64 of deflated bytes, or what the page made itself
  * @typedef {{t: number, s: number, causal: boolean, data: Float32Array}} Weights t·s numbers, row after row
  * @typedef {[id: number, text: string, p: number]} Alternative
  * @typedef {{p: number|null, rank: number|null, nats: number|null, top: Alternative[]}} Prediction
  * @typedef {{q: Float32Array, k: Float32Array, d: number, t: number, s: number, scale: number, bits: number}} Vectors
- * @typedef {{head_dim?: number, scale?: number, q: string[], k: string[], q_scale: number[], k_scale: number[]}} NeuronsJson
+ * @typedef {{head_dim?: number, scale?: number, q: Packed[], k: Packed[], q_scale?: number[], k_scale?: number[]}} NeuronsJson
  * @typedef {{block: string, layer: number, head: number, delta_nats: number}} Ablation
+ * @typedef {{ko: string, en: string, code?: undefined} | {code: string, values: Record<string, unknown>}} Note
  */
 
 /**
@@ -33,24 +37,10 @@ const GROUPINGS = ["token", "character", "word"];
  * @property {{bits?: number, head_dim: number, scale: number, layers: Record<string, Record<string, NeuronsJson>>}|null} [neurons]
  * @property {{sequence: number, kind: string, tokens: (Prediction|null)[], after?: Prediction|null}|null} [predictions]
  * @property {{sequence: number, names: string[], top: Alternative[][][], p: (number|null)[][]}|null} [lens]
- * @property {{baseline_nats: number, tokens: number, ablation: Ablation[], rollout: string|null, rollout_block?: string,
+ * @property {{baseline_nats: number, tokens: number, ablation: Ablation[],
  *   induction: Record<string, number[][]>|null, previous: Record<string, number[][]>|null}|null} [probes]
- * @property {{ko: string, en: string}[]} [notes]
+ * @property {Note[]} [notes]
  */
-
-/**
- * @typedef {object} TraceEvent one event of a live stream
- * @property {string} event "token" or "end"
- * @property {number} [sequence]
- * @property {TokenJson} [token]
- * @property {Record<string, string[][]>} [rows]
- * @property {Prediction|null} [prediction]
- * @property {Prediction|null} [after]
- * @property {Record<string, number>} [groups]
- * @property {Record<string, string>} [group_texts]
- */
-
-/** @typedef {TraceEvent & {sequence: number, token: TokenJson}} TokenEvent */
 
 // How a head is written, the first byte of its stream.
 const WEIGHTS_UP = 1;
@@ -59,22 +49,8 @@ const WEIGHTS_AS_FACTORS = 2;
 // What is kept decoded: enough for two layers of sixteen heads at 1,024 tokens.
 const DECODED_BYTES = 160 * 2 ** 20;
 
-/** What is wrong with the data, as a key of words.js with its values. */
-export class TraceError extends Error {
-  /**
-   * @param {string} code
-   * @param {Record<string, unknown>} [values]
-   */
-  constructor(code, values = {}) {
-    super(`${code} ${JSON.stringify(values)}`);
-    this.name = "TraceError";
-    this.code = code;
-    this.values = values;
-  }
-}
-
 /**
- * A Trace of the JSON text, or a TraceError that a reader understands.
+ * A Trace of the JSON text, or a EngineError that a reader understands.
  * @param {string} text
  */
 export function readTrace(text) {
@@ -82,57 +58,30 @@ export function readTrace(text) {
   try {
     json = JSON.parse(text);
   } catch (error) {
-    throw new TraceError("error.data", { detail: messageOf(error) });
+    throw new EngineError("error.data", { detail: messageOf(error) });
   }
   return new Trace(json);
 }
 
 const messageOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
 
-/** @param {string} text */
-function fromBase64(text) {
-  let binary;
-  try {
-    binary = atob(text);
-  } catch {
-    throw new TraceError("error.data", { detail: "base64" });
-  }
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
-  return bytes;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} bytes */
-async function inflate(bytes) {
-  if (typeof DecompressionStream === "undefined") throw new TraceError("error.stream");
-  let stream;
-  try {
-    stream = new DecompressionStream("deflate-raw");
-  } catch {
-    throw new TraceError("error.stream"); // old browsers know only "deflate" and "gzip"
-  }
-  try {
-    // Not by way of a Blob: WebKit cannot read one in a worker of a page that was opened from disk.
-    const writer = stream.writable.getWriter();
-    const written = writer.write(bytes).then(() => writer.close());
-    const [found] = await Promise.all([new Response(stream.readable).arrayBuffer(), written]);
-    return new Uint8Array(found);
-  } catch (error) {
-    throw new TraceError("error.data", { detail: `deflate: ${messageOf(error)}` });
-  }
-}
-
 /**
- * The value of one half-precision number, given its sixteen bits.
- * @param {number} bits
+ * The bytes of a part of the file.
+ * @param {Packed} packed
+ * @returns {Promise<Uint8Array<ArrayBuffer>>}
  */
-export function halfToNumber(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+async function unpacked(packed) {
+  if (typeof packed !== "string") return /** @type {Uint8Array<ArrayBuffer>} */ (packed);
+  try {
+    new DecompressionStream("deflate-raw");
+  } catch {
+    throw new EngineError("error.stream"); // old browsers know only "deflate" and "gzip", or none
+  }
+  try {
+    return await inflate(fromBase64(packed));
+  } catch (error) {
+    throw new EngineError("error.data", { detail: messageOf(error) });
+  }
 }
 
 /**
@@ -238,7 +187,7 @@ function countEntries(t, s, causal) {
  */
 function checkLength(stream, expected, t, s) {
   if (stream.length !== expected) {
-    throw new TraceError("error.data", { detail: `${stream.length} bytes for ${t}×${s} weights` });
+    throw new EngineError("error.data", { detail: `${stream.length} bytes for ${t}×${s} weights` });
   }
 }
 
@@ -323,18 +272,19 @@ export class Trace {
   /** @param {object} found the object of docs/viewer.md, which is checked */
   constructor(found) {
     const json = /** @type {TraceJson} */ (found);
-    if (json === null || typeof json !== "object" || json.format !== TRACE_FORMAT) throw new TraceError("error.format");
+    if (json === null || typeof json !== "object" || json.format !== TRACE_FORMAT)
+      throw new EngineError("error.format");
     if (json.version !== TRACE_VERSION) {
-      throw new TraceError("error.version", { version: String(json.version), known: TRACE_VERSION });
+      throw new EngineError("error.version", { version: String(json.version), known: TRACE_VERSION });
     }
     if (!Array.isArray(json.sequences) || !Array.isArray(json.attentions) || !json.attentions.length) {
-      throw new TraceError("error.data", { detail: "sequences, attentions" });
+      throw new EngineError("error.data", { detail: "sequences, attentions" });
     }
     for (const { block, queries, keys, t, s, layers, weights } of json.attentions) {
       const rows = json.sequences[queries]?.tokens?.length;
       const columns = json.sequences[keys]?.tokens?.length;
       if (rows !== t || columns !== s || layers?.length !== weights?.length) {
-        throw new TraceError("error.data", { detail: `${block}: ${t}×${s} weights, ${rows}×${columns} tokens` });
+        throw new EngineError("error.data", { detail: `${block}: ${t}×${s} weights, ${rows}×${columns} tokens` });
       }
     }
     this.json = json;
@@ -345,17 +295,11 @@ export class Trace {
     this.probes = json.probes ?? null;
     this.notes = json.notes ?? [];
     this.blocks = json.attentions.map(({ block }) => block);
-    this.version = 0;
-    this.ended = true;
-    /** @type {Set<(event: TraceEvent) => void>} */
-    this.listeners = new Set();
     /** @type {Map<string, Weights>} */
     this.decoded = new Map(); // key -> weights; the order is that of the last use
     this.decodedBytes = 0;
     /** @type {Map<string, Promise<Weights>>} */
     this.decoding = new Map(); // key -> promise, so that nothing is decoded twice at once
-    /** @type {Map<string, Uint8Array[][][]>} */
-    this.appended = new Map(); // block -> rows that came live: [layer index][head] -> bytes
     /** @type {Map<string, Token[]>} */
     this.tokenLists = new Map();
   }
@@ -363,7 +307,7 @@ export class Trace {
   /** @param {string} block */
   attention(block) {
     const found = this.json.attentions.find((attention) => attention.block === block);
-    if (!found) throw new TraceError("error.data", { detail: `block ${block}` });
+    if (!found) throw new EngineError("error.data", { detail: `block ${block}` });
     return found;
   }
 
@@ -375,7 +319,7 @@ export class Trace {
   has(block, layer, head) {
     if (!this.blocks.includes(block)) return false;
     const [i, place] = this.place(block, layer, head);
-    return typeof this.attention(block).weights[i]?.[place] === "string";
+    return Boolean(this.attention(block).weights[i]?.[place]);
   }
 
   /**
@@ -478,15 +422,6 @@ export class Trace {
   }
 
   /**
-   * @param {number} sequence
-   * @param {string} grouping
-   * @param {number} group
-   */
-  tokenOf(sequence, grouping, group) {
-    return this.tokens(sequence, grouping)[group]?.first ?? null;
-  }
-
-  /**
    * The weights of one head: {t, s, causal, data (t·s, row after row)}; decoded when first asked for.
    * @param {string} block
    * @param {number} layer
@@ -520,21 +455,10 @@ export class Trace {
   async inflateWeights(block, layer, head) {
     const attention = this.attention(block);
     const [index, place] = this.place(block, layer, head);
-    const text = attention.weights[index]?.[place];
-    if (typeof text !== "string") throw new TraceError("error.data", { detail: `${block} ${layer}.${head}` });
-    const stream = await inflate(fromBase64(text));
-    const rows = this.appended.get(block) ?? [];
-    const t = attention.t - rows.length; // what came live is not in the compressed part
-    const s = this.queries(block) === this.keys(block) ? attention.s - rows.length : attention.s;
-    const { causal, encoding } = attention;
-    let weights = { t, s, causal, data: decodeWeights(stream, t, s, causal, encoding) };
-    if (rows.length)
-      weights = extended(
-        weights,
-        rows.map((row) => row[index][place]),
-        attention.s,
-      );
-    return weights;
+    const packed = attention.weights[index]?.[place];
+    if (!packed) throw new EngineError("error.data", { detail: `${block} ${layer}.${head}` });
+    const { t, s, causal, encoding } = attention;
+    return { t, s, causal, data: decodeWeights(await unpacked(packed), t, s, causal, encoding) };
   }
 
   /**
@@ -629,11 +553,11 @@ export class Trace {
     const scale = stored.head_dim ? d ** -0.5 : neurons.scale;
     const [, place] = this.place(block, layer, head);
     const keyPlace = Math.floor((place * stored.k.length) / stored.q.length); // grouped-query heads share keys
-    if (typeof stored.q[place] !== "string" || typeof stored.k[keyPlace] !== "string") return null;
+    if (!stored.q[place] || !stored.k[keyPlace]) return null;
     const bits = neurons.bits ?? 8;
     const [q, k] = await Promise.all([
-      scaledVectors(stored.q[place], stored.q_scale[place], bits),
-      scaledVectors(stored.k[keyPlace], stored.k_scale[keyPlace], bits),
+      scaledVectors(stored.q[place], stored.q_scale?.[place] ?? 1, bits),
+      scaledVectors(stored.k[keyPlace], stored.k_scale?.[keyPlace] ?? 1, bits),
     ]);
     return { q, k, d, t: q.length / d, s: k.length / d, scale, bits };
   }
@@ -658,134 +582,17 @@ export class Trace {
     const [index, place] = this.place(block, layer, head);
     return this.attention(block).stats?.[name]?.[index]?.[place] ?? null;
   }
-
-  /** Attention rollout (t, s) of the first block, if the file has it; in 8 bits, whatever the weights have. */
-  async rollout() {
-    const text = this.probes?.rollout;
-    if (typeof text !== "string") return null;
-    const { t, s, causal } = this.attention(this.probes?.rollout_block ?? this.blocks[0]);
-    const stream = await inflate(fromBase64(text));
-    return { t, s, causal, data: decodeWeights(stream, t, s, causal, "sqrt-u8") };
-  }
-
-  /** @param {(event: TraceEvent) => void} listener */
-  listen(listener) {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  /**
-   * One event of a live stream: a token with its rows of weights, or the end.
-   * @param {object} sent as docs/viewer.md describes it
-   */
-  append(sent) {
-    const event = /** @type {TraceEvent} */ (sent);
-    if (event.event === "token") this.appendToken(/** @type {TokenEvent} */ (event));
-    else if (event.event === "end") {
-      this.ended = true;
-      if (this.predictions && event.after !== undefined) this.predictions.after = event.after;
-    }
-    this.version += 1;
-    for (const listener of this.listeners) listener(event);
-  }
-
-  /**
-   * @param {{sequence: number, token: TokenJson, rows?: Record<string, string[][]>, prediction?: Prediction|null, groups?: Record<string, number>, group_texts?: Record<string, string>}} options
-   */
-  appendToken({ sequence, token, rows = {}, prediction = null, groups = {}, group_texts: texts = {} }) {
-    const target = this.sequences[sequence];
-    const position = target.tokens.length;
-    target.tokens.push(token);
-    target.text = (target.text ?? "") + (token.special ? "" : (token.added ?? token.text));
-    for (const [name, numbers] of Object.entries(target.groups ?? {})) {
-      // Without word from the sender a token is a group of its own: never joined to what it may not belong to.
-      const group = groups[name] ?? (position ? numbers[position - 1] + 1 : 0);
-      numbers.push(group);
-      const known = target.group_texts?.[name];
-      if (known) known[group] = texts[name] ?? (known[group] ?? "") + token.text;
-    }
-    this.tokenLists.clear();
-    for (const [block, layers] of Object.entries(rows)) {
-      const attention = this.attention(block);
-      attention.t += 1;
-      if (attention.queries === attention.keys) attention.s += 1;
-      const decoded = layers.map((heads) => heads.map(fromBase64));
-      updateStats(attention, decoded);
-      const known = this.appended.get(block);
-      if (known) known.push(decoded);
-      else this.appended.set(block, [decoded]);
-      for (const [key, weights] of [...this.decoded]) {
-        const [name, layer, head, grouping] = key.split("/");
-        if (name !== block) continue;
-        this.forget(key);
-        if (grouping !== "token") continue;
-        const [index, place] = this.place(block, Number(layer), Number(head));
-        const row = decoded[index][place];
-        this.remember(key, extended(weights, [row], attention.s));
-      }
-    }
-    if (this.predictions?.sequence === sequence) {
-      this.predictions.tokens.push(prediction);
-      this.predictions.after = null; // it was of the place that is now taken
-    }
-  }
 }
 
 /**
- * @param {string} text
+ * @param {Packed} packed
  * @param {number} scale
  * @param {number} bits
  */
-async function scaledVectors(text, scale, bits) {
-  const { buffer, byteOffset, length } = await inflate(fromBase64(text));
+async function scaledVectors(packed, scale, bits) {
+  if (packed instanceof Float32Array) return packed;
+  const { buffer, byteOffset, length } = await unpacked(packed);
   if (bits === 8) return Float32Array.from(new Int8Array(buffer, byteOffset, length), (value) => value * scale);
   const view = new DataView(buffer, byteOffset, length);
   return Float32Array.from({ length: length / 2 }, (_, i) => view.getInt16(2 * i, true) * scale);
-}
-
-/**
- * The numbers of each head, means over its queries, taken on by the row that came (jumok/view/trace.py).
- * @param {Attention} attention
- * @param {Uint8Array[][]} row
- */
-function updateStats(attention, row) {
-  const { stats, causal, queries, keys, t, s } = attention;
-  if (!stats) return;
-  const place = s - 1; // of the new query among the keys of its own text
-  const counted = t - 1 - (causal && queries === keys && t > 2 ? 1 : 0); // the first query had no choice
-  const restart = causal && queries === keys && t === 2;
-  const share = restart ? 1 : 1 / (counted + 1);
-  row.forEach((heads, index) =>
-    heads.forEach((bytes, head) => {
-      const weights = new Float32Array(bytes.length);
-      fillRow(weights, 0, bytes, 0, bytes.length);
-      const [first, previous, self] = [0, place - 1, place].map((j) => weights[j] ?? 0);
-      /** @type {Record<string, number>} */
-      const found = { entropy: 0, distance: 0, first, previous, self };
-      weights.forEach((weight, j) => {
-        if (weight > 0) found.entropy -= weight * Math.log(weight);
-        found.distance += weight * Math.abs(place - j);
-      });
-      for (const [name, layers] of Object.entries(stats)) {
-        const known = layers[index]?.[head];
-        if (typeof known === "number") layers[index][head] = known + (found[name] - known) * share;
-      }
-    }),
-  );
-}
-
-/**
- * Weights with rows added below, each given as bytes of square roots, and columns added on the right up to s.
- * @param {Weights} weights
- * @param {Uint8Array[]} rows
- * @param {number} s
- */
-function extended(weights, rows, s) {
-  const t = weights.t + rows.length;
-  const data = new Float32Array(t * s);
-  for (let i = 0; i < weights.t; i += 1) {
-    data.set(weights.data.subarray(i * weights.s, (i + 1) * weights.s), i * s);
-  }
-  rows.forEach((bytes, i) => fillRow(data, (weights.t + i) * s, bytes, 0, Math.min(bytes.length, s)));
-  return { t, s, causal: weights.causal, data };
 }
