@@ -83,15 +83,13 @@ def wait_until_written(page: Page) -> None:
 
 
 def picture_playground(browser: Browser, address: str, runs: tuple[str, str], language: str) -> None:
-    """Two runs side by side."""
+    """Two models side by side."""
     page = browser.new_page(viewport={"width": 1280, "height": 640}, locale=language)
-    page.goto(f"{address}/#compare")
-    page.locator("#compare-left, select").first.wait_for()
-    for i, name in enumerate(runs):
-        page.locator("select").nth(i).select_option(name)
-    page.locator("textarea").first.fill(PROMPT)
-    page.get_by_role("button", name=re.compile("Write both|둘 다 쓰기")).click()
-    page.locator("button.primary").filter(has_text=re.compile("Write both|둘 다 쓰기")).wait_for(timeout=120_000)
+    page.goto(f"{address}/#write={runs[0]}")
+    page.locator("#model-1").select_option(runs[1])
+    page.locator("#prompt").fill(PROMPT)
+    page.locator("#go").click()
+    page.locator("#go").filter(has_text=re.compile("^(Write|이어 쓰기)$")).wait_for(timeout=120_000)
     page.wait_for_timeout(1000)
     keep(page, "playground", language)
     page.close()

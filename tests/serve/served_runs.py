@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from torch import nn
 
 from jumok.models import build
-from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
+from jumok.serve.middleware import limited
 from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
 from jumok.tokenizers import train_tokenizer

@@ -36,10 +36,11 @@ from jumok.serve.app import create_app
 from jumok.serve.bodies import DEEPEST, _require_shallow, parse
 from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
-from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
-from jumok.serve.models import Models
+from jumok.serve.middleware import limited
+from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import Message
+from jumok.serve.served_models import Models
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import train_tokenizer
@@ -118,7 +119,7 @@ def models(runs: dict[str, Any]) -> Iterator[Models]:
     folder: Path = runs["folder"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
-        models = Models([folder / name for name in runs if name != "folder"], SETTINGS)
+        models = Models(RunFolders([folder / name for name in runs if name != "folder"]), SETTINGS)
         yield models
         models.close(finish=False)
 
@@ -747,7 +748,7 @@ def test_an_error_in_the_server_tells_nothing(
     def fail(*_: object) -> str:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("jumok.serve.own.tokenize", fail)
+    monkeypatch.setattr("jumok.serve.task_endpoints.tokenize", fail)
     with serving(create_app(models, SETTINGS)) as address:
         answer = httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"])
     assert answer.status_code == 500
@@ -758,7 +759,7 @@ def test_an_error_in_the_server_tells_nothing(
 
 def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUMOK_NATIVE", "0")
-    models = Models([runs["folder"] / "char"], SETTINGS)
+    models = Models(RunFolders([runs["folder"] / "char"]), SETTINGS)
     with (
         serving(create_app(models, SETTINGS)) as address,
         openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
@@ -805,7 +806,7 @@ def test_calls_of_clients_that_go_away_do_not_add_up(models: Models, monkeypatch
             running -= 1
         return "{}"
 
-    monkeypatch.setattr("jumok.serve.own.tokenize", slow)
+    monkeypatch.setattr("jumok.serve.task_endpoints.tokenize", slow)
     with serving(create_app(models, SETTINGS)) as address:
         for _ in range(4):
             with pytest.raises(httpx2.TimeoutException):

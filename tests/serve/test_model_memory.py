@@ -17,7 +17,8 @@ import jumok
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.inference.requests import Request
 from jumok.interop.huggingface import to_hf
-from jumok.serve.models import Models, Served
+from jumok.serve.run_folders import RunFolders
+from jumok.serve.served_models import Models, Served
 from jumok.serve.settings import ServeSettings
 
 TEXT = "".join(chr(0xAC00 + 7 * i) for i in range(1500)) * 2  # a vocabulary that is large beside the blocks
@@ -96,7 +97,7 @@ def other(tmp_path: Path) -> Path:
 @pytest.fixture
 def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[..., Models]]:
     def begin(*folders: Path, **settings: Any) -> Models:
-        found = Models([other, *folders], ServeSettings(slots=2, **settings))
+        found = Models(RunFolders([other, *folders]), ServeSettings(slots=2, **settings))
         request.addfinalizer(lambda: found.close(finish=False))
         return found
 
@@ -127,7 +128,7 @@ def test_narrow_files_do_not_exceed_the_memory_for_models(
     served = models(first, second, memory=int(1.7 * alone))
     for name in ("a", "b", "a"):
         use(served, name)
-        assert [one for one in ("a", "b") if served.task(one) is not None] == [name]
+        assert [one for one in ("a", "b") if one in served.counts()] == [name]
 
 
 def test_new_parameters_in_one_of_several_files(models: Callable[..., Models], tmp_path: Path) -> None:

@@ -1,335 +1,335 @@
-"""The engine of the playground: the same numbers as the modules themselves, for every kind of model; bad requests."""
+"""The page in a real browser, against a real server: every tab, the keyboard, the key, a run that is written to.
+
+No request may go elsewhere, and nothing may be complained about in the console; the fixture `visit` sees to that.
+"""
 
 from __future__ import annotations
 
-import base64
 import json
-import math
+import re
+import shutil
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import httpx2
-import numpy as np
 import pytest
-import torch
-from fastapi.testclient import TestClient
 from served_runs import random_model
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
-from jumok.inference.answer import answer
-from jumok.inference.classify import predict
-from jumok.inference.scoring import score
-from jumok.interpret.ablation import ablate
-from jumok.models.gpt import GPT
+from jumok.files import locked
 from jumok.serve.app import create_app
-from jumok.serve.models import Models
-from jumok.serve.playground.reading import Reading, Units
+from jumok.serve.metrics import Metrics
+from jumok.serve.middleware import limited
+from jumok.serve.run_folders import RunFolders
+from jumok.serve.served_models import Models
+from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
-from jumok.view import schema
-from jumok.view.trace import trace
 
-pytestmark = pytest.mark.slow
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 
-TEXT = "나는 학교에 갔다. 그리고 친구와 집에 왔다! 😀 각각 않은 값을 읽고,\n" * 6
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+
+TEXT = "나는 학교에 갔다. 너는 밥을 먹었다. 😀\n" * 6
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]"]
-MODELS: dict[str, Callable[[], Any]] = {
-    "gpt": lambda: random_model(GPTConfig, TEXT, [], seed=1, n_layer=2, n_kv_head=1),
-    "classic": lambda: random_model(GPTConfig, TEXT, [], seed=2, n_layer=2, family="classic"),
-    "mlm": lambda: random_model(BERTConfig, TEXT, SPECIAL, seed=3, head="mlm"),
-    "classes": lambda: random_model(GPTConfig, TEXT, SPECIAL, seed=4, labels=("좋음", "나쁨")),
-    "pairs": lambda: random_model(
-        EncoderDecoderConfig, TEXT, SPECIAL, seed=5, pad_id=0, bos_id=4, eos_id=5, decoder_start_id=4
-    ),
-}
-Post = Callable[..., httpx2.Response]
+HOSTILE = "<img src=x onerror=window.harmed=1></p><script>window.harmed=2</script>"
+Visit = Callable[..., Any]
+
+
+def line(**event: Any) -> str:
+    return json.dumps(event, ensure_ascii=False) + "\n"
+
+
+def step(number: int) -> str:
+    return line(
+        event="step", step=number, loss=3.0 / number, rate=1.0, seconds=float(number), progress=number / 100,
+        remaining=60.0, tokens_per_second=1234.0,
+    )  # fmt: skip
+
+
+def save(folder: Path, model: Any) -> None:
+    """A finished run of a model, with a curve and a sample that means harm."""
+    jumok.save(model, folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {"train": {"task": "lm"}, "data": {"floor": 0.3, "sources": ["/texts/a.txt"]}}
+    config["finished"] = {"step": 3, "reason": "done"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "state").mkdir(exist_ok=True)
+    validation = line(event="eval", step=3, figures={"loss": 1.5}, headline="1.5", best=True, seconds=1)
+    events = [step(1), step(2), validation, step(3), line(event="sample", step=3, text=HOSTILE)]
+    (folder / "metrics.jsonl").write_text("".join(events), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
-    folder = tmp_path_factory.mktemp("runs")
-    for name, make in MODELS.items():
-        jumok.save(make(), folder / name)
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("page") / "runs"
+    sizes = {"n_layer": 2, "context_length": 64}
+    save(root / "gpt", random_model(GPTConfig, TEXT, [], seed=1, **sizes))
+    save(root / "other", random_model(GPTConfig, TEXT, [], seed=2, **sizes))
+    save(root / "classes", random_model(GPTConfig, TEXT, SPECIAL, seed=3, labels=("좋음", "나쁨")))
+    save(root / "mlm", random_model(BERTConfig, TEXT, SPECIAL, seed=4, head="mlm"))
+    ids = {"pad_id": 0, "bos_id": 4, "eos_id": 5, "decoder_start_id": 4}
+    save(root / "pairs", random_model(EncoderDecoderConfig, TEXT, SPECIAL, seed=5, **ids))
+    return root
+
+
+@contextmanager
+def running(root: Path, **settings: Any) -> Iterator[str]:
+    chosen, folders = ServeSettings(port=0, slots=2, timeout=30, **settings), RunFolders([], root)
+    models, ready, metrics = Models(folders, chosen), threading.Event(), Metrics()
+    app = create_app(models, chosen, metrics, folders)
+    with listen(chosen) as sock:
+        server = Server(limited(app, chosen, metrics), chosen, ready.set, lambda: None)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            assert ready.wait(10)
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}/"
+        finally:
+            server.should_exit = server.force_exit = True
+            thread.join(20)
+            models.close(finish=False)
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
-        found = Models([folder / name for name in MODELS], ServeSettings(slots=2, max_prompt=2_000, max_tokens=500))
-        yield found
-        found.close(finish=False)
+        patch.setenv("JUMOK_NATIVE", "0")
+        with running(root, share=True) as address:
+            yield address
 
 
 @pytest.fixture(scope="module")
-def post(models: Models) -> Iterator[Post]:
-    with TestClient(create_app(models, ServeSettings(slots=2, max_prompt=2_000, max_tokens=500))) as client:
-        yield lambda method, model="gpt", **body: client.post(
-            f"/v1/jumok/engine/{method}", json={"model": model, **body}
-        )
+def browser() -> Iterator[Any]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
-def events(response: httpx2.Response) -> list[Any]:
-    assert response.status_code == 200, response.text
-    return [json.loads(line.removeprefix("data: ")) for line in response.text.split("\n\n") if line]
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Visit]:
+    """Opens the page; afterwards nothing was complained about, and nothing asked elsewhere."""
+    opened: list[tuple[Any, list[str], list[str]]] = []
+
+    def open_page(place: str = "", *, at: str = address, width: int = 1280, locale: str = "en-US", **given: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, locale=locale, **given)
+        page, said, asked = context.new_page(), [], []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        opened.append((context, said, asked))
+        page.goto(at + place)
+        return page
+
+    yield open_page
+    for context, said, asked in opened:
+        page = context.pages[0]
+        assert page.evaluate("window.harmed") is None
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        origin = page.url.split("#")[0]
+        context.close()
+        assert [url for url in asked if not url.startswith((origin, "data:", "blob:"))] == []
+        assert [text for text in said if not re.search("status of 4(00|01|09)", text)] == []
 
 
-def loaded(name: str) -> Any:
-    return MODELS[name]()
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def ids_of(post: Post, text: str, model: str = "gpt") -> list[int]:
-    ids: list[int] = post("encode", model, text=text).json()["ids"]
-    return ids
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_list_and_a_run(visit: Visit, width: int, scheme: str) -> None:
+    page = visit(width=width, color_scheme=scheme)
+    page.get_by_role("link", name="gpt", exact=True).click()
+    page.get_by_role("img", name="Loss curve").wait_for()
+    assert page.get_by_text("floor", exact=True).count() >= 1
+    assert HOSTILE in page.locator(".samples").inner_text()
+    assert "/texts" not in page.locator("#main").inner_text()
+    page.locator(".chart").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "Training loss 1.00" in page.locator(".chart-readout").inner_text()
 
 
-def logits(model: GPT, ids: list[int], off: tuple[tuple[int, int], ...] = ()) -> torch.Tensor:
-    with torch.inference_mode(), ablate(model, off):
-        return model(torch.tensor([ids]))[0, -1]
+def test_a_run_grows_in_sight(visit: Visit, root: Path) -> None:
+    page = visit("#run=other")
+    page.locator(".badge.finished").wait_for()
+    with locked(root / "other" / "state" / "lock"):
+        page.locator(".badge.running").wait_for()
+        with (root / "other" / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(step(4) + line(event="sample", step=4, text="새로 쓴 글"))
+        page.get_by_text("새로 쓴 글").wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Stopping").wait_for()
+        assert (root / "other" / "state" / "stop").exists()
+    page.get_by_role("button", name="Train further").wait_for()
 
 
-# --- tokens -----------------------------------------------------------------------------------------------------------
+def test_tabs_by_keyboard_in_both_languages(visit: Visit) -> None:
+    page = visit(locale="ko-KR")
+    page.get_by_role("tab", name="학습").focus()
+    for name in ("쓰기", "토큰"):
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("tab", name=name, selected=True).wait_for()
+    page.get_by_role("button", name="English").click()
+    page.get_by_role("heading", name="Tokens of a text").wait_for()
+    assert page.evaluate("document.documentElement.lang") == "en"
+    assert page.title() == "jumok · Tokens"
+    page.locator("#tool-theme").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    for place in ("#constructor", "#runs=%E0%A4%A"):  # addresses that a person may type
+        page.evaluate("place => { location.hash = place }", place)
+        page.wait_for_selector(".headline, .runs")
 
 
-def test_pieces_count_units_of_utf_16(post: Post) -> None:
-    found = post("encode", text="😀나").json()
-    assert found["text"] == "😀나"
-    assert [piece["end"] for piece in found["pieces"]][-1] == 3
-    assert found["pieces"][-1] == {"id": found["ids"][-1], "text": "나", "start": 2, "end": 3}
-    assert post("spell", ids=found["ids"]).json() == found
-    assert post("decode", ids=found["ids"]).json() == {"text": "😀나"}
-    letters = ids_of(post, "뷁")  # which the text of the tokenizer does not have
-    assert post("decode", ids=letters[:2]).json() == {"text": ""}
-    assert post("decode", ids=letters).json() == {"text": "뷁"}
+def test_the_tokens_of_a_text(visit: Visit) -> None:
+    page = visit("#tokens")
+    page.locator("#tokens-text").fill("나는 뷁" + HOSTILE)
+    page.locator(".piece", has_text="<EB>").first.wait_for()
+    assert page.locator(".token-results h3").all_inner_texts() == ["classes", "gpt"]
+    page.get_by_label("gpt").uncheck()
+    page.locator(".token-results h3", has_text="gpt").wait_for(state="detached")
 
 
-def test_a_text_begins_with_an_id(post: Post) -> None:
-    assert len(post("encode", text="").json()["ids"]) == 1
+# --- a new run --------------------------------------------------------------------------------------------------------
 
 
-def test_units() -> None:
-    assert [Units("a😀b")(place) for place in range(4)] == [0, 1, 3, 4]
-    assert Units("가나")(2) == 2
+def test_the_form_of_a_new_run(visit: Visit) -> None:
+    page = visit("#new")
+    file = {"name": "내 소설.txt", "mimeType": "text/plain", "buffer": TEXT.encode("cp949", "ignore")}
+    page.locator("#file").set_input_files(file)
+    page.get_by_text("characters · CP949").first.wait_for()
+    assert page.locator("#name").input_value() == "내-소설"
+    page.locator("#name").fill("gpt")
+    page.get_by_role("button", name="Start training").click()
+    page.get_by_text("there is a folder gpt already").wait_for()
 
 
-# --- a GPT ------------------------------------------------------------------------------------------------------------
+def test_the_columns_of_a_table_are_menus_for_each_task(visit: Visit) -> None:
+    """The name of the column was to be typed; without it the run failed after its start."""
+    page = visit("#new")
+    table = {"name": "평.csv", "mimeType": "text/csv", "buffer": "평점,리뷰\n5,재미있어요\n".encode("cp949")}
+    page.locator("#file").set_input_files(table)
+    page.locator("#column-column").wait_for()
+    for task, columns in (("seq2seq", ["source", "target"]), ("mlm", ["column"]), ("classify", ["text", "label"])):
+        page.locator("#task").select_option(task)
+        found = page.locator("select[id^=column-]").evaluate_all("all => all.map(({ id }) => id.slice(7))")
+        assert found == columns
+    assert page.locator("#column-text option").all_inner_texts() == ["Choose a column", "평점", "리뷰"]
+    page.locator("#column-text").select_option("리뷰")
+    page.get_by_role("button", name="Start training").click()
+    assert page.evaluate("document.activeElement.id") == "column-label"
+    page.locator("#column-label").select_option("평점")
+    asked: list[Any] = []
+
+    def start(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"name": "gpt"})
+
+    page.route("**/runs/start", start)
+    page.get_by_role("button", name="Start training").click()
+    page.get_by_role("heading", name="gpt").wait_for()
+    assert (asked[0]["task"], asked[0]["columns"]) == ("classify", {"text": "리뷰", "label": "평점"})
 
 
-@pytest.mark.parametrize("name", ["gpt", "classic"])
-def test_the_next_token_is_that_of_the_model(post: Post, name: str) -> None:
-    model, ids = loaded(name), ids_of(post, "나는 집에", name)
-    found = post("next", name, ids=ids, top=5, sampling={"temperature": 0.5, "top_k": 2}).json()
-    expected = logits(model, ids)
-    best = expected.topk(5)
-    assert [one["id"] for one in found["alternatives"]] == best.indices.tolist()
-    assert [one["logit"] for one in found["alternatives"]] == pytest.approx(best.values.tolist(), abs=1e-4)
-    shares = (best.values[:2] / 0.5).softmax(dim=-1).tolist()
-    assert [one["chosen_probability"] for one in found["alternatives"]] == pytest.approx([*shares, 0, 0, 0], abs=1e-4)
-    assert found["kept"] == 2
-    assert found["entropy"] == pytest.approx(
-        float(torch.distributions.Categorical(logits=expected).entropy()), abs=1e-4
-    )
+def test_a_run_that_was_just_started_is_shown(visit: Visit, root: Path) -> None:
+    """It has no folder yet; the page said that there is no such run, and did not look again."""
+    started: dict[str, Any] = {"name": "young", "code": None, "said": "reading the text"}
+    page = visit()
+    page.route("**/jumok/run?name=young", lambda route: route.fulfill(json={"name": "young", "started": started}))
+    page.evaluate("location.hash = 'run=young'")
+    page.locator(".badge.starting").wait_for()
+    assert page.locator(".said").inner_text() == "reading the text"
+    started |= {"code": 1, "said": "error: the text is too short"}
+    page.locator(".badge.failed").wait_for()
+    shutil.copytree(root / "gpt", root / "young")
+    page.unroute_all()
+    page.get_by_role("img", name="Loss curve").wait_for()
+    page.evaluate("location.hash = 'runs'")
+    shutil.rmtree(root / "young")
 
 
-def test_the_likeliest_alone_is_drawn_without_temperature(post: Post) -> None:
-    found = post("next", ids=[3], sampling={"temperature": 0.0}).json()
-    assert found["kept"] == 1
-    assert [one["chosen_probability"] for one in found["alternatives"]][:2] == [1.0, 0.0]
+# --- models -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_beginning_that_was_read_is_read_once(post: Post, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each further token costs one position; a branch goes on from where it leaves the text."""
-    model, read, ids = loaded("gpt"), [], ids_of(post, "그리고 친구와")
-    hidden = GPT.hidden
-
-    def counted(self: GPT, ids: torch.Tensor, cache: Any = None) -> torch.Tensor:
-        read.append(ids.shape[1])
-        return hidden(self, ids, cache)
-
-    monkeypatch.setattr(GPT, "hidden", counted)
-    reading = Reading(model)
-    for text in (ids, [*ids, 7], [*ids, 7, 8], [*ids[:4], 9]):
-        found = reading.logits_after(text, ())
-        assert torch.allclose(found, logits(model, text), atol=1e-4)
-        read.pop()  # the one without a cache
-    assert read == [len(ids), 1, 1, 1]
-
-
-def test_more_than_the_context_is_read_in_a_window(post: Post) -> None:
-    model, ids = loaded("gpt"), ids_of(post, TEXT)[:45]  # the context is 32
-    found = post("next", ids=ids, top=1).json()["alternatives"][0]
-    assert found["logit"] == pytest.approx(float(logits(model, ids[16:]).max()), abs=1e-4)
+def test_two_models_side_by_side(visit: Visit) -> None:
+    page = visit("#write=gpt")
+    page.locator("#tokens").fill("20")
+    page.locator("#model-1").select_option("other")
+    page.locator("#go").click()
+    page.locator(".halves .muted", has_text="20 tokens").nth(1).wait_for()
+    page.locator(".halves .muted", has_text="20 tokens").first.wait_for()
+    texts = page.locator(".halves .written").all_inner_texts()
+    assert all(text.startswith("그날 밤 ") for text in texts)
+    assert texts[0] != texts[1]
+    page.locator(".halves .token").nth(7).click()
+    assert page.locator(".shares li").count() >= 8
+    candidate = page.locator("button.share-token").first
+    candidate.click()  # takes the place of the token, and the text goes on
+    page.get_by_role("button", name="Write", exact=True).wait_for()
+    assert len(page.locator("#prompt").input_value()) > len("그날 밤 ")
 
 
-def test_heads_are_switched_off_for_one_request_alone(post: Post, models: Models) -> None:
-    model, ids = loaded("gpt"), ids_of(post, "나는 집에")
-    whole = post("next", ids=ids, top=1).json()["alternatives"][0]["logit"]
-    off = post("next", ids=ids, top=1, off=[[0, 1], [1, 0]]).json()["alternatives"][0]["logit"]
-    assert off == pytest.approx(float(logits(model, ids, ((0, 1), (1, 0))).max()), abs=1e-4)
-    assert off != pytest.approx(whole, abs=1e-4)
-    assert post("next", ids=ids, top=1).json()["alternatives"][0]["logit"] == pytest.approx(whole, abs=1e-6)
-    served = models._runs["gpt"].served
-    assert served is not None
-    with served.reading.alone() as copy:
-        assert copy.token_embedding.weight.data_ptr() == served.model.token_embedding.weight.data_ptr()
-        assert copy.blocks[0] is not served.model.blocks[0]
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_line_break_breaks_the_line_of_a_text(visit: Visit, width: int) -> None:
+    """Tokens were buttons, and a line break in a button does not end the line around it."""
+    texts, events, at = ["나", "\n", "는\n다", "라"], [], 0
+    for text in texts:
+        facts = {"tokens": [text], "token_logprobs": [-0.7], "top_logprobs": [{text: -0.7}], "text_offset": [at]}
+        events.append({"choices": [{"text": text, "logprobs": facts}]})
+        at += len(text)
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    page = visit("#write=gpt", width=width)
+    page.route("**/v1/completions", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.locator("#go").click()
+    cells = page.locator(".written .token")
+    cells.nth(3).wait_for()
+    tops = [cells.nth(i).evaluate("one => [...one.getClientRects()].at(-1).top") for i in (0, 2, 3)]
+    assert tops[0] < tops[1] == tops[2]
+    cells.nth(3).focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Candidates in place of 라").wait_for()
 
 
-def test_the_surprise_of_a_text(post: Post) -> None:
-    model, ids = loaded("gpt"), ids_of(post, TEXT)[:50]
-    found = post("score", ids=ids, top=2).json()["tokens"]
-    assert [one["id"] for one in found] == ids[1:]
-    expected = [-one.log_probability for one in score(model, ids)[1:] if one.log_probability is not None]
-    assert [one["surprise"] for one in found] == pytest.approx(expected, abs=1e-4)
-    assert all(one["rank"] == 1 for one in found if one["alternatives"][0]["id"] == one["id"])
+@pytest.mark.parametrize(("name", "button"), [("classes", "Classify"), ("mlm", "Fill in"), ("pairs", "Answer")])
+def test_other_models_classify_fill_and_answer(visit: Visit, name: str, button: str) -> None:
+    page = visit(f"#write={name}", locale="en-US")
+    page.get_by_role("button", name=button).click()
+    page.locator(".written > :is(.shares, .token)").first.wait_for()
+    if name == "mlm":
+        page.locator("#prompt").fill("없음")
+        page.get_by_role("button", name=button).click()
+        page.locator("#toast").get_by_text("[MASK]").wait_for()
 
 
-def test_the_text_of_a_seed_is_that_of_generate(post: Post) -> None:
-    found = events(post("write", ids=ids_of(post, "나는"), tokens=60, sampling={"seed": 7, "top_p": 0.9}))
-    assert found[-1] == {"ended": "length"}
-    text = jumok.generate(loaded("gpt"), "나는", tokens=60, seed=7, top_p=0.9)[0].text
-    assert "".join(one["added"] for one in found[:-1]) == text
-    for one in found[:-1]:
-        assert one["surprise"] == pytest.approx(-math.log(one["probability"]), abs=1e-4)
+def test_pages_that_show_a_model_inside(visit: Visit, browser: Any, root: Path) -> None:
+    page = visit("#write=gpt", locale="ko-KR")
+    page.get_by_role("button", name="어텐션").click()
+    page.frame_locator("iframe").get_by_role("tab", name="헤드").wait_for()
+    assert page.evaluate("document.querySelector('iframe').contentDocument") is None  # it cannot reach the key
+    page.get_by_role("button", name="닫기").click()
+    page.get_by_role("button", name="한 단계").click()
+    page.frame_locator("iframe").locator(".step-title").wait_for()
+    page.get_by_role("button", name="닫기").click()
+    with running(root) as address:
+        closed = visit("#write=gpt", at=address)
+        closed.get_by_role("button", name="Attention").wait_for()
+        assert closed.get_by_role("button", name="One step").count() == 0
 
 
-def test_a_recording_grows_into_that_of_the_whole_text(post: Post) -> None:
-    ids = ids_of(post, "나는 학교에")
-    found, event = post("record", ids=ids[:-1], layers=[1]).json(), post("record-next", ids=ids).json()
-    assert found["format"] == "jumok-trace"
-    assert [attention["layers"] for attention in found["attentions"]] == [[1]]
-    assert event["token"]["text"] == "에"
-    model = loaded("gpt")
-    whole = schema.to_json(trace(model, "나는 학교에", lens=False))
-    last = whole["predictions"]["tokens"][-1]
-    assert event["prediction"]["nats"] == pytest.approx(last["nats"], abs=1e-4)
-    assert [len(base64.b64decode(head)) for head in event["rows"]["self"][0]] == [len(ids)] * 2
-
-
-def numbers(packed: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.frombuffer(base64.b64decode(packed), "<f4")
-
-
-@pytest.mark.parametrize("name", ["gpt", "classic"])
-def test_a_step_adds_up(post: Post, name: str) -> None:
-    """Its numbers are those of the model: each part follows from the parts before it."""
-    model, ids = loaded(name), ids_of(post, "나는 학교에", name)
-    found = post("step", name, ids=ids, layer=1, off=[[1, 0]]).json()
-    layer = {key: numbers(value) for key, value in found["layers"][1].items() if isinstance(value, str)}
-    length, width, heads, groups = len(ids), 8, 2, model.config.n_kv_head
-    keys, values = (layer[key].reshape(groups, length, width) for key in ("keys", "values"))
-    q = layer["q_rotated"].reshape(heads, width)
-    weights = layer["weights"].reshape(heads, length)
-    for head in range(heads):
-        scores = keys[head * groups // heads] @ q[head] / math.sqrt(width)
-        assert layer["scores"].reshape(heads, length)[head] == pytest.approx(scores, abs=1e-4)
-        assert weights[head] == pytest.approx(np.exp(scores) / np.exp(scores).sum(), abs=1e-4)
-        out = weights[head] @ values[head * groups // heads] if head != 0 else np.zeros(width)
-        assert layer["heads"].reshape(heads, width)[head] == pytest.approx(out, abs=1e-4)
-    assert (layer["joined"] == layer["heads"]).all()
-    assert layer["residual1"] == pytest.approx(layer["input"] + layer["attention_out"], abs=1e-4)
-    assert layer["residual2"] == pytest.approx(layer["residual1"] + layer["mlp_out"], abs=1e-4)
-    assert numbers(found["logits"]) == pytest.approx(logits(model, ids, ((1, 0),)).numpy(), abs=1e-4)
-    assert (found["position_embedding"] is None) == (name == "gpt")
-    assert set(found["layers"][0]) == {"layer", "norms"}
-    assert found["length"] == length
-    assert found["token"]["text"] == "에"
-
-
-# --- other models -----------------------------------------------------------------------------------------------------
-
-
-def test_a_classifier_says_which_words_decide(post: Post) -> None:
-    text = "학교에 😀 갔다."
-    found = post("classify", "classes", text=text, words=True).json()
-    model = loaded("classes")
-    whole, without = predict(model, [text, "학교에 갔다."])
-    assert {one["label"]: one["probability"] for one in found["labels"]} == pytest.approx(whole.probabilities)
-    word = found["words"][1]
-    assert (word["text"], word["start"], word["end"]) == ("😀", 4, 6)
-    assert whole.label is not None
-    effect = math.log(whole.probabilities[whole.label]) - math.log(without.probabilities[whole.label])
-    assert word["effect"] == pytest.approx(effect, abs=1e-4)
-
-
-def test_an_answer_grows_and_has_its_attention(post: Post) -> None:
-    *tokens, last, ended = events(post("answer", "pairs", text="나는 집에", tokens=6, trace=True))
-    (expected,) = answer(loaded("pairs"), ["나는 집에"], max_tokens=6)
-    assert (last["text"], tuple(last["ids"])) == (expected[0].text, expected[0].ids)
-    assert [one["id"] for one in tokens] == last["ids"]
-    assert [one["text"] for one in last["answers"]] == [last["text"]]
-    assert last["score"] == pytest.approx(expected[0].score, abs=1e-4)
-    assert last["cross"] is None or last["cross"]["model"]["kind"] == "encoder-decoder"
-    assert ended == {"ended": "length"}
-
-
-def test_beams_are_told_with_their_tokens(post: Post) -> None:
-    last, _ = events(post("answer", "pairs", text="나는 집에", tokens=5, beams=3))
-    (expected,) = answer(loaded("pairs"), ["나는 집에"], max_tokens=5, beam=3, n_best=3)
-    assert [tuple(one["ids"]) for one in last["answers"]] == [one.ids for one in expected]
-    assert all(len(one["pieces"]) == len(one["ids"]) for one in last["answers"])
-
-
-def test_masks_are_filled(post: Post) -> None:
-    found = post("fill", "mlm", text="😀 [MASK]는 학교", top=2).json()
-    (mask,) = found["masks"]
-    assert (mask["start"], mask["end"]) == (3, 9)
-    assert len(mask["candidates"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("model", "kind"), [("gpt", "gpt"), ("classes", "classifier"), ("mlm", "bert"), ("pairs", "encoder-decoder")]
-)
-def test_about(post: Post, model: str, kind: str) -> None:
-    found = post("about", model).json()
-    assert (found["kind"], found["name"]) == (kind, model)
-    assert found["labels"] == (["좋음", "나쁨"] if kind == "classifier" else [])
-    assert (found["sampling"]["temperature"] == 0) is (kind == "encoder-decoder")  # answers are greedy at first
-
-
-# --- bad requests -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "model", "body"),
-    [
-        ("next", "gpt", {"ids": []}),
-        ("next", "gpt", {"ids": [10**9]}),
-        ("next", "gpt", {"ids": [-1]}),
-        ("next", "gpt", {"ids": ["1"]}),
-        ("next", "gpt", {"ids": [1], "off": [[7, 0]]}),
-        ("next", "gpt", {"ids": [1], "off": [[0]]}),
-        ("next", "gpt", {"ids": [1], "top": 0}),
-        ("next", "gpt", {"ids": [1], "sampling": {"top_p": 0}}),
-        ("next", "gpt", {"ids": [1], "sampling": {"temperatur": 1}}),
-        ("score", "gpt", {"ids": [1] * 1_001, "top": 1_000}),
-        ("write", "gpt", {"ids": [10**9]}),
-        ("write", "gpt", {"ids": [1], "tokens": 501}),
-        ("step", "gpt", {"ids": [1], "layer": 2}),
-        ("record", "gpt", {"ids": [1], "layers": [5]}),
-        ("encode", "gpt", {"text": "가" * 2_001}),
-        ("next", "mlm", {"ids": [1]}),
-        ("write", "pairs", {"ids": [1]}),
-        ("classify", "gpt", {"text": "가"}),
-        ("classify", "classes", {"text": ""}),
-        ("answer", "gpt", {"text": "가"}),
-        ("answer", "pairs", {"text": ""}),
-        ("answer", "pairs", {"text": "가", "beams": 1_000}),
-        ("fill", "mlm", {"text": "가"}),
-        ("fill", "mlm", {"text": "[MASK]" * 101}),
-    ],
-)
-def test_bad_requests(post: Post, method: str, model: str, body: dict[str, Any]) -> None:
-    response = post(method, model, **body)
-    assert response.status_code == 400
-    assert response.json()["error"]["message"]
-
-
-def test_an_unknown_model(post: Post) -> None:
-    assert post("about", "../gpt").status_code == 404
-
-
-def test_only_what_is_not_there_is_not_asked_for_again(node: Callable[..., Any]) -> None:
-    """The page of a run whose folder was deleted showed the same error every three seconds."""
-    source = """
-        import { isGone } from "../../serve/assets/server.js";
-        output(input.map(([code, status]) => isGone({ code, values: { status } })).concat(isGone(null)));
-    """
-    errors = [["server.said", 404], ["server.said", 500], ["server.gone", None], ["server.key", None]]
-    assert node(source, errors) == [True, False, False, False, False]
+def test_the_key_is_asked_for(visit: Visit, root: Path) -> None:
+    with running(root, keys=("secret",)) as address:
+        page = visit(at=address)
+        page.get_by_label("API key").fill("wrong")
+        page.keyboard.press("Enter")
+        page.get_by_label("API key").fill("secret")
+        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("link", name="gpt", exact=True).wait_for()
+        assert page.evaluate("sessionStorage.getItem('jumok-key')") == "secret"
+        assert page.evaluate("JSON.stringify(localStorage)") == "{}"
+        page.goto("about:blank")  # its requests end before the server does
+        page.go_back()
+        page.get_by_role("link", name="gpt", exact=True).wait_for()

@@ -1,4 +1,4 @@
-"""The models of a server: by name, loaded when they are asked for, and gone when memory is short."""
+"""The models of a server: by name, loaded when they are asked for, and evicted when memory is short."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.models import build
-from jumok.serve import models as module
-from jumok.serve.models import Models, Unavailable, UnknownModel
+from jumok.serve import served_models as module
+from jumok.serve.run_folders import RunFolders
+from jumok.serve.served_models import Models, Unavailable, UnknownModel
 from jumok.serve.settings import ServeSettings
 from jumok.tokenizers import train_tokenizer
 
@@ -34,6 +35,9 @@ class Idle:
 
     def __init__(self, model: Any, **settings: Any) -> None:
         self.model = model
+
+    def counts(self) -> None:
+        pass
 
     def close(self, *, finish: bool = True) -> None:
         self.closed.append(self.model)
@@ -64,7 +68,7 @@ Open = Callable[..., Models]
 @pytest.fixture
 def serving(request: pytest.FixtureRequest) -> Open:
     def begin(folders: list[Path], **settings: Any) -> Models:
-        models = Models(folders, ServeSettings(**settings))
+        models = Models(RunFolders(folders), ServeSettings(**settings))
         request.addfinalizer(models.close)
         return models
 
@@ -72,7 +76,7 @@ def serving(request: pytest.FixtureRequest) -> Open:
 
 
 def loaded(models: Models) -> list[str]:
-    return [name for name in models.names() if models.task(name) is not None]
+    return list(models.counts())
 
 
 def use(models: Models, *names: str) -> list[Any]:
@@ -126,17 +130,17 @@ def test_two_folders_of_one_name(tmp_path: Path, folders: list[Path]) -> None:
     other = save(tmp_path / "other" / "a")
     for second in (other, folders[0], tmp_path / "b" / ".." / "a"):
         with pytest.raises(ServeError, match="have the same name"):
-            Models([folders[0], second], ServeSettings())
+            RunFolders([folders[0], second])
 
 
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_all_folders_are_checked_at_the_start(folders: list[Path], missing: str) -> None:
     (folders[2] / missing).unlink()
     with pytest.raises(RunError, match=missing):
-        Models(folders, ServeSettings())
+        Models(RunFolders(folders), ServeSettings())
 
 
-def test_the_least_recently_used_leaves(folders: list[Path], serving: Open) -> None:
+def test_the_least_recently_used_is_evicted(folders: list[Path], serving: Open) -> None:
     one = 2 * (folders[0] / "model.safetensors").stat().st_size
     models = serving(folders, memory=int(2.2 * one))
     (a,) = use(models, "a")
@@ -147,7 +151,7 @@ def test_the_least_recently_used_leaves(folders: list[Path], serving: Open) -> N
     assert a.model in Idle.closed
 
 
-def test_a_model_in_use_does_not_leave(folders: list[Path], serving: Open) -> None:
+def test_a_model_in_use_is_not_evicted(folders: list[Path], serving: Open) -> None:
     one = 2 * (folders[0] / "model.safetensors").stat().st_size
     models = serving(folders, memory=int(1.2 * one))
 
@@ -164,7 +168,7 @@ def test_a_model_in_use_does_not_leave(folders: list[Path], serving: Open) -> No
 
 def test_a_model_that_never_fits(folders: list[Path]) -> None:
     with pytest.raises(RunError, match=r"the model a takes about .* of memory, and 1 kB are available to models"):
-        Models(folders, ServeSettings(memory=1000))
+        Models(RunFolders(folders), ServeSettings(memory=1000))
 
 
 def test_many_requests_load_it_once(folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +368,7 @@ def test_a_run_that_is_damaged_while_it_serves(
 
 
 def test_closing_ends_all_services(folders: list[Path]) -> None:
-    models = Models(folders, ServeSettings())
+    models = Models(RunFolders(folders), ServeSettings())
     use(models, "b")
     models.close(finish=False)
     assert len(Idle.closed) == 2

@@ -265,16 +265,9 @@ def test_missing_packages_are_named(jumok: Jumok, run: Path, monkeypatch: pytest
 
 @pytest.mark.skipif(os.name != "posix", reason="quoting of a POSIX shell")
 def test_the_command_that_is_shown_has_no_key_and_can_be_pasted(own_folder: Path) -> None:
-    class Models:
-        def names(self) -> list[str]:
-            return ["그날's"]
-
-        def task(self, name: str) -> str:
-            return "classify"
-
     keys = own_folder / "my keys"
     keys.write_text("# of the class\nfirst\nsecond\n", encoding="utf-8")
-    command = _curl("http://127.0.0.1:1", Models(), keys)  # type: ignore[arg-type]
+    command = _curl("http://127.0.0.1:1", "그날's", "classify", keys)
     assert "first" not in command
     program = 'curl() { for word; do echo "<$word>"; done; }; ' + command
     words = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()

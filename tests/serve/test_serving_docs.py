@@ -27,7 +27,7 @@ from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Counts
 from jumok.messages import Language, speaking, tr
-from jumok.serve import bodies, own, schemas
+from jumok.serve import bodies, schemas, task_endpoints
 from jumok.serve.chat import transcript
 from jumok.serve.metrics import Metrics
 from jumok.serve.schemas import ChatBody, CompletionBody, EmbeddingBody
@@ -292,7 +292,7 @@ def test_the_table_of_own_endpoints_is_that_of_the_schemas(page: str) -> None:
         assert names(cell) == [name for name in body.model_fields if name != "model"]
         for name, default in re.findall(r"`(\w+)` ?\((\d+)\)", cell):
             assert body.model_fields[name].default == int(default)
-    assert str(own.MOST_MASKS) in rows[1][1]
+    assert str(task_endpoints.MOST_MASKS) in rows[1][1]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -334,7 +334,7 @@ def test_the_form_of_a_chat_is_that_of_the_server(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_status_of_an_error_is_explained(page: str) -> None:
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in Path(bodies.__file__).parent.glob("*.py"))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in Path(bodies.__file__).parent.rglob("*.py"))
     used = {int(number) for number in re.findall(r"status(?: ==|=) ?([45]\d\d)\b", sources)}
     assert {401, 403, 408, 413, 429, 500, 503, 504} <= used
     told = [int(number) for row in table(page, "400") for number in row[0].split(", ")]

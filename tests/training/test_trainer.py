@@ -30,7 +30,7 @@ from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
-from jumok.serve.desk.curves import Curve, Tail
+from jumok.serve.desk.curves import Curve
 from jumok.text import Text
 from jumok.training.optim import rate
 from jumok.training.subscribers import pictures
@@ -920,7 +920,7 @@ def test_a_run_has_one_held_out_figure(
     monkeypatch.setattr(Figure, "savefig", note)
     draw_loss(trainer.folder.logs.events(), tmp_path / "loss.png")
     assert [name for name in legends[-1] if "held out" in name] == [f"held out: {wanted}"]
-    curve = Curve(Tail(tmp_path / "run" / "metrics.jsonl"))
+    curve = Curve(tmp_path / "run" / "metrics.jsonl")
     curve.update()
     assert curve.held_out == event.headline
 

@@ -1,4 +1,4 @@
-"""`jumok serve`: runs behind an HTTP API."""
+"""`jumok serve`: the models of run folders behind an HTTP API, and a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jumok.errors import ConfigError, ServeError
 from jumok.messages import shell, tr
 
 if TYPE_CHECKING:
-    from jumok.serve.models import Models
+    from jumok.serve.served_models import Models
 
 DEFAULT_RUNS = Path("runs")
 PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
@@ -42,12 +42,13 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     jumok serve runs/novel --quantize int8 --memory 2GB
     jumok serve runs/novel --host 0.0.0.0 --api-key-file keys.txt
     jumok serve runs/novel --cors http://localhost:3000
+    jumok serve runs/novel --share
     """,
 )
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
 @option(
     "--runs", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
-    help="folder of runs for the playground [runs, if it exists or no RUN is given]",
+    help="folder whose runs are models, too, and are followed [runs, if it exists or no RUN is given]",
 )  # fmt: skip
 @option(
     "--host",
@@ -60,6 +61,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     help="file with API keys of clients, one in each line",
 )  # fmt: skip
 @option("--cors", multiple=True, metavar="ORIGIN", help="origin whose pages may use the server; can be repeated [none]")
+@option("--share", is_flag=True, help="let the page show the model itself, step by step; it then receives the weights")
 @option("--slots", type=int, default=64, section="Models", help="texts that a model writes side by side [64]")
 @option("--waiting", type=int, default=256, section="Models", help="texts that may wait for a slot [256]")
 @option(
@@ -79,6 +81,7 @@ def serve(
     port: int,
     api_key_file: Path | None,
     cors: tuple[str, ...],
+    share: bool,
     slots: int,
     waiting: int,
     quantize: Any,
@@ -90,8 +93,8 @@ def serve(
 ) -> None:
     """Serve the models of run folders over HTTP, in the API of OpenAI, with a playground for the browser.
 
-    The playground is the page at the address that is printed. It writes with the models and explains what they
-    compute. It also shows the runs of a folder as they are trained, and starts new ones there.
+    The playground is the page at the address that is printed. It writes with the models, compares them and shows
+    their attention. It also follows the runs of a folder as they are trained, and starts a new one there.
 
     The name of a model is that of its run folder. The first one is loaded at once, the others when they are used.
     After Ctrl-C or SIGTERM the server finishes the requests that have begun, and ends. A second one ends it at once.
@@ -110,14 +113,22 @@ def serve(
     settings = ServeSettings(
         host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
         keys=() if api_key_file is None else read_keys(api_key_file),
-        quantize=quantize, verify=verify,
+        quantize=quantize, verify=verify, share=share,
     )  # fmt: skip
 
     def ready(url: str, models: Models) -> None:
+        names = models.names()[: len(runs)]
         if as_json:
-            print_json({"url": url, "models": models.names()})
+            print_json({"url": url, "models": names})
+            return
+        if names:
+            said = tr("Listening on {url}; models: {names}. Ctrl-C ends the server.", url=url, names=", ".join(names))
         else:
-            _show_address(url, models, api_key_file)
+            said = tr("Listening on {url}. Ctrl-C ends the server.", url=url)
+        say(said)
+        say(tr("Playground: {url}/", url=url))
+        if names:
+            write(_curl(url, names[0], models.task(names[0]), api_key_file))
 
     def stopping() -> None:
         say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
@@ -130,17 +141,6 @@ def serve(
         click.get_current_context().exit(INTERRUPTED)
 
 
-def _show_address(url: str, models: Models, key_file: Path | None) -> None:
-    names = ", ".join(models.names())
-    if not names:
-        say(tr("Listening on {url}. Ctrl-C ends the server.", url=url))
-    else:
-        say(tr("Listening on {url}; models: {names}. Ctrl-C ends the server.", url=url, names=names))
-    say(tr("Playground: {url}/", url=url))
-    if names:
-        write(_curl(url, models, key_file))
-
-
 def _require_packages() -> None:
     missing = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -151,7 +151,7 @@ def _require_packages() -> None:
 
 
 def _bytes(given: str) -> int:
-    """ "4GB" as 4,000,000,000."""
+    """Return the bytes of a size: 4,000,000,000 for "4GB"."""
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kKMGT]?[bB]?)", given.strip())
     unit = "" if parts is None else parts[2].upper()
     if parts is None or (unit := unit if unit in UNITS else f"{unit}B") not in UNITS:
@@ -159,10 +159,9 @@ def _bytes(given: str) -> int:
     return int(float(parts[1]) * UNITS[unit])
 
 
-def _curl(url: str, models: Models, key_file: Path | None) -> str:
-    """A command that asks the first model for something."""
-    name = models.names()[0]
-    path, body = EXAMPLES[models.task(name) or "lm"]
+def _curl(url: str, name: str, task: str | None, key_file: Path | None) -> str:
+    """Return a command that asks a model for something."""
+    path, body = EXAMPLES[task or "lm"]
     command = shell("curl", f"{url}{path}", "-H", "Content-Type: application/json")
     if key_file is not None:
         command += f' -H "Authorization: Bearer $(grep -m 1 "^[^#]" {shell(key_file)})"'

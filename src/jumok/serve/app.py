@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from jumok.messages import tr
-from jumok.serve import chat, completions, embeddings, own
+from jumok.serve import chat, completions, embeddings, task_endpoints
 from jumok.serve.bodies import JSONRoute
-from jumok.serve.desk.folders import RunFolders
-from jumok.serve.desk.routes import add_desk
+from jumok.serve.desk.routes import desk_routes
 from jumok.serve.errors import APIError, add_handlers
-from jumok.serve.limits import DOCS
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
-from jumok.serve.models import Models, Served
-from jumok.serve.page import playground
-from jumok.serve.playground.routes import engine_routes
+from jumok.serve.middleware import DOCS, OWN, language_of
+from jumok.serve.page import page_endpoint
+from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
     AttentionBody,
     Body,
@@ -29,15 +28,17 @@ from jumok.serve.schemas import (
     EmbeddingBody,
     ErrorBody,
     FillMaskBody,
+    PageBody,
     TokenizeBody,
 )
+from jumok.serve.served_models import Models, Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import Reply, WhileConnected, to_json
-from jumok.serve.threads import Threads
+from jumok.serve.streaming import Reply, Threads, WhileConnected, to_json
 from jumok.serve.writing import Context, service_of, write
 from jumok.version import __version__
 
 B = TypeVar("B", bound=Body)
+HTML = b"text/html; charset=utf-8"
 PROMPTS = 8  # requests whose prompts are encoded at a time
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
@@ -46,11 +47,11 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json":
 def create_app(
     models: Models, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
 ) -> FastAPI:
-    """The application of a server: the endpoints, without the limits of `jumok.serve.limits`.
+    """The application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
 
     Args:
         models: stays with the caller, who closes it. metrics: None: new ones.
-        folders: of the playground; None: without its page and its desk.
+        folders: what the page shows; None: without a page.
     """
     app = FastAPI(title="jumok", version=__version__, docs_url=None, redoc_url=None)  # those load scripts from a CDN
     router = APIRouter(route_class=JSONRoute, responses=ERRORS)
@@ -75,10 +76,15 @@ def create_app(
     app.include_router(router)
     for path in DOCS:
         app.add_api_route(path, no_docs, methods=["GET"], response_model=None, include_in_schema=False)
-    app.include_router(engine_routes(models, settings), include_in_schema=False)  # it serves the page of this version
     if folders is not None:
-        add_desk(app, models, folders, settings)
-        app.add_api_route("/", playground, methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
+        own = APIRouter(prefix=OWN.rstrip("/"))  # serves the page of this version
+        own.add_api_route("/view", api.view, methods=["POST"], response_model=None)
+        if settings.share:
+            own.add_api_route("/share", api.share, methods=["POST"], response_model=None)
+        app.include_router(own, include_in_schema=False)
+        app.include_router(desk_routes(folders, settings), include_in_schema=False)
+        page = page_endpoint(settings)
+        app.add_api_route("/", page, methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
     add_handlers(app)
     return app
 
@@ -106,7 +112,7 @@ class Endpoints:
 
     async def list_models(self) -> Response:
         """All models, loaded or not."""
-        found = [self._about(name) for name in self._models.names()]
+        found = await self._prompts.run(lambda: [self._about(name) for name in self._models.names()])
         return _json(to_json({"object": "list", "data": found}))
 
     async def one_model(self, name: str) -> Response:
@@ -156,26 +162,39 @@ class Endpoints:
 
     async def classify(self, body: ClassifyBody) -> Response:
         """The class of each text."""
-        return self._read(own.classify, body)
+        return self._read(task_endpoints.classify, body)
 
     async def fill_mask(self, body: FillMaskBody) -> Response:
         """What stands at each mask of a text."""
-        return self._read(own.fill, body)
+        return self._read(task_endpoints.fill, body)
 
     async def tokenize(self, body: TokenizeBody) -> Response:
         """The ids of a text."""
-        return self._read(own.tokenize, body)
+        return self._read(task_endpoints.tokenize, body)
 
     async def attention(self, body: AttentionBody) -> Response:
         """A trace of what a model computes on a text."""
-        return self._read(own.attention, body)
+        return self._read(task_endpoints.attention, body)
 
-    def _read(self, function: Callable[[Served, B, ServeSettings], str], body: B) -> Response:
+    async def view(self, body: PageBody, request: Request) -> Response:
+        """The page of the viewer for a text."""
+        language = language_of(request.scope)
+        return self._read(partial(task_endpoints.view_page, language=language), body, HTML)
+
+    async def share(self, body: Body, request: Request) -> Response:
+        """A page that holds the model."""
+        language = language_of(request.scope)
+        return self._read(partial(task_endpoints.share_page, language=language), body, HTML)
+
+    def _read(
+        self, function: Callable[[Served, B, ServeSettings], str], body: B, media_type: bytes = b"application/json"
+    ) -> Response:
         """The response of a function that runs a model once."""
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:
-                await reply.whole(await self._alone.run(lambda: function(served, body, self._settings)))
+                found = await self._alone.run(lambda: function(served, body, self._settings))
+                await reply.whole(found, media_type)
 
         return WhileConnected(make, self._settings.timeout)
 
@@ -183,8 +202,8 @@ class Endpoints:
         return Context(settings=self._settings, metrics=self._metrics, since=time.perf_counter())
 
     def _about(self, name: str) -> dict[str, Any]:
-        created = self._models.created(name)
-        return {"id": name, "object": "model", "created": created, "owned_by": "jumok"}
+        created, task = self._models.created(name), self._models.task(name)
+        return {"id": name, "object": "model", "created": created, "owned_by": "jumok", "task": task}
 
 
 def _json(content: str) -> Response:

@@ -31,8 +31,8 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
-from jumok.serve.models import Served
 from jumok.serve.schemas import ChatBody, Message
+from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import to_json
 from jumok.serve.writing import Form, TokenNames, copies, log_probability, require_short, require_tokens, sampling_of

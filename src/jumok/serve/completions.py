@@ -13,8 +13,8 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
 from jumok.serve.errors import APIError
-from jumok.serve.models import Served
 from jumok.serve.schemas import CompletionBody
+from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import to_json
 from jumok.serve.writing import (

@@ -12,16 +12,27 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from jumok.errors import JumokError, RunError
+from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.memory import is_out_of_memory
-from jumok.serve.models import UnknownModel
-from jumok.serve.refused import Refused
+from jumok.serve.served_models import UnknownModel
 
 log = logging.getLogger(__name__)
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # of a status below 500
 RETRY_AFTER = "1"  # seconds after which a client that was refused may try again
+
+
+class Refused(ServeError):
+    """A request of the server's page is refused, with a message in the language of its reader.
+
+    Args:
+        template, facts: as for JumokError. status: of HTTP. code: a name that programs compare.
+    """
+
+    def __init__(self, template: str, *, status: int = 400, code: str | None = None, **facts: Any) -> None:
+        super().__init__(template, **facts)
+        self.status, self.code = status, code
 
 
 class APIError(HTTPException):

@@ -1,7 +1,13 @@
-"""The page of the playground: one response with its style and its script, which asks this server alone."""
+"""The page of the server: one response with its style and its script, which asks this server alone.
+
+It shows two other pages in frames: that of the viewer, and one that holds a model. A frame inherits the policy of the
+page around it, so the policy names their scripts and styles, too.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -9,21 +15,16 @@ from typing import NamedTuple
 from fastapi import Request
 from fastapi.responses import Response
 
+from jumok.serve.settings import ServeSettings
+from jumok.view import model_page, page
 from jumok.view.bundle import packaged, script
-from jumok.view.page import policy_of
 
 ENTRY = "serve/assets/app.js"
-STYLES = (
-    "view/assets/base/base.css",
-    "view/assets/viewer/viewer.css",
-    "view/assets/page/page.css",
-    "view/assets/page/explain.css",
-    "serve/assets/playground.css",
-)
+STYLES = ("view/assets/base/base.css", "view/assets/page/page.css", "serve/assets/playground.css")
 
 
 class _Page(NamedTuple):
-    """What is sent. policy: allows this script and this style by their SHA-256, and requests to this server."""
+    """What is sent. policy: its Content-Security-Policy. tag: by which a browser knows that it has this page."""
 
     content: bytes
     policy: str
@@ -31,25 +32,41 @@ class _Page(NamedTuple):
 
 
 @cache
-def _page() -> _Page:
+def _page(shares: bool) -> _Page:
     style, code = "".join(map(packaged, STYLES)), script(ENTRY)
     html = packaged("serve/assets/page.html").replace("{{style}}", style, 1).replace("{{script}}", code, 1)
-    policy = policy_of(style, code, connect="'self'") + "; frame-ancestors 'none'"
+    framed = [page, *([model_page] if shares else [])]
+    scripts = _hashes([code, *(script(one.ENTRY) for one in framed)])
+    styles = _hashes([style, *("".join(map(page.asset, one.STYLES)) for one in framed)])
+    computing = " 'wasm-unsafe-eval'; worker-src blob:" if shares else ""
+    policy = (
+        f"default-src 'none'; script-src {scripts}{computing}; style-src {styles}; img-src data: blob:; "
+        "connect-src 'self'; frame-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    )
     content = html.encode()
-    return _Page(content, policy, f'"{sha256(content).hexdigest()[:32]}"')
+    return _Page(content, policy, f'"{sha256(content + policy.encode()).hexdigest()[:32]}"')
 
 
-async def playground(request: Request) -> Response:
-    """The page of the playground."""
-    page = _page()
-    headers = {
-        "Content-Security-Policy": page.policy,
-        "ETag": page.tag,
-        "Cache-Control": "no-cache",  # a browser asks each time, and gets 304 for a page that it has
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Opener-Policy": "same-origin",
-    }
-    if request.headers.get("if-none-match") == page.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(page.content, media_type="text/html; charset=utf-8", headers=headers)
+def _hashes(contents: Sequence[str]) -> str:
+    """Return the sources by which a policy allows scripts or styles of these contents."""
+    return " ".join(f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in contents)
+
+
+def page_endpoint(settings: ServeSettings) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of the page."""
+
+    async def send(request: Request) -> Response:
+        found = _page(settings.share)
+        headers = {
+            "Content-Security-Policy": found.policy,
+            "ETag": found.tag,
+            "Cache-Control": "no-cache",  # a browser asks each time, and gets 304 for a page that it has
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Opener-Policy": "same-origin",
+        }
+        if request.headers.get("if-none-match") == found.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.content, media_type="text/html; charset=utf-8", headers=headers)
+
+    return send

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from jumok.config import SIZES
 from jumok.serve.errors import APIError
 
 MOST_CHOICES = 128
@@ -298,6 +299,57 @@ class AttentionBody(Body):
     layers: list[int] | None = None
     heads: list[int] | None = None
     top: int = Field(10, ge=1, le=100)
+
+
+# --- of the server's own page -----------------------------------------------------------------------------------------
+
+LONGEST_MINUTES = 10_080.0  # a week
+# The columns of a table that each task reads, by the names of the options of `jumok train`.
+COLUMNS = {"lm": ["column"], "mlm": ["column"], "classify": ["text", "label"], "seq2seq": ["source", "target"]}
+
+
+class PageBody(Body):
+    """A text to look at in a page of the viewer. target: the answer of an encoder–decoder; None: its own."""
+
+    text: str
+    target: str | None = None
+
+
+class NameBody(Part):
+    """A run."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field(max_length=300)
+
+
+class ResumeBody(NameBody):
+    """A run to continue. minutes: how much further to train a finished one."""
+
+    minutes: float | None = Field(None, gt=0, le=LONGEST_MINUTES)
+
+
+class StartBody(NameBody):
+    """A run to start.
+
+    Fields:
+        text: the name of an upload; None: the built-in corpus of the task. columns: of a table, see COLUMNS.
+        size, tokenizer: None: as the task has them.
+    """
+
+    text: str | None = Field(None, max_length=300)
+    task: Literal["lm", "mlm", "classify", "seq2seq"] = "lm"
+    columns: dict[str, str] = Field(default_factory=dict, max_length=2)
+    size: Literal[*SIZES] | None = None  # type: ignore[valid-type]
+    tokenizer: Literal["char", "jamo", "bpe"] | None = None
+    minutes: float = Field(10.0, gt=0, le=LONGEST_MINUTES)
+
+    @model_validator(mode="after")
+    def _columns_of_the_task(self) -> StartBody:
+        if unknown := set(self.columns) - set(COLUMNS[self.task]):
+            known = ", ".join(COLUMNS[self.task])
+            raise APIError(f"the task {self.task} has the columns {known}, not {min(unknown)[:50]!r}.", param="columns")
+        return self
 
 
 class ErrorDetail(BaseModel):

@@ -24,11 +24,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from jumok.errors import ServeError
 from jumok.models import Model
 from jumok.serve.app import create_app
-from jumok.serve.desk.folders import RunFolders
 from jumok.serve.errors import APIError
-from jumok.serve.limits import limited
 from jumok.serve.metrics import Metrics
-from jumok.serve.models import Models
+from jumok.serve.middleware import limited
+from jumok.serve.run_folders import RunFolders
+from jumok.serve.served_models import Models
 from jumok.serve.settings import ServeSettings, is_local
 
 LINGER_SECONDS = 2.0  # how long a client may read an error before the connection closes
@@ -52,7 +52,7 @@ def serve(
     The first signal ends it when the requests that have begun are answered, a second one at once.
 
     Args:
-        root: the folder whose runs the playground shows, and in which it starts runs; None: only `folders` are shown.
+        root: the folder whose runs can be used and followed, too, and in which the page starts runs; None: none.
         ready: called with the URL when the server listens. stopping: called at the first signal, if requests run.
         prepare: called with each model that writes, after it was loaded.
         quiet: log only what goes wrong.
@@ -64,11 +64,12 @@ def serve(
         JumokError: the settings do not allow it, a folder is not a run, or the port is not available.
     """
     with _logging(quiet), listen(settings) as sock:
-        models = Models(folders, settings, device, prepare=prepare)
+        known = RunFolders(folders, root)
+        models = Models(known, settings, device, prepare=prepare)
         server = None
         try:
             metrics = Metrics(models.counts)
-            app = create_app(models, settings, metrics, RunFolders(folders, root))
+            app = create_app(models, settings, metrics, known)
             paths = [path for route in app.routes if (path := getattr(route, "path", None))]
             server = Server(
                 limited(app, settings, metrics, paths), settings, lambda: ready(url_of(sock), models), stopping

@@ -27,8 +27,8 @@ class ServeSettings:
         keys: API keys of the clients; without one the server listens only on this machine.
         cors: origins whose pages may read answers, such as "http://localhost:3000"; "*" for all.
         max_body: bytes of a request's body. max_prompt: characters of a prompt. max_tokens: tokens to write.
-        max_upload: bytes of a text that is uploaded for a run. trainings: that the desk lets run at a time.
-        max_added: runs that clients may load beside those that the server was started with.
+        max_upload: bytes of a text that is uploaded for a run.
+        share: whether the page may show a page that holds the weights of a model, as `jumok share` writes it.
         timeout: seconds that a request may take. read_timeout: seconds in which a client sends its headers, and as many
             for the body.
         quantize: as in `jumok.generate`.
@@ -49,8 +49,7 @@ class ServeSettings:
     max_prompt: int = 100_000
     max_tokens: int = 100_000
     max_upload: int = 200_000_000
-    trainings: int = 1
-    max_added: int = 4
+    share: bool = False
     timeout: float = 600.0
     read_timeout: float = 30.0
     quantize: Quantization | None = None
@@ -59,10 +58,9 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         require_range("port", self.port, 0, 65_535)
-        for name in ("slots", "max_body", "max_prompt", "max_tokens", "max_upload", "trainings"):
+        for name in ("slots", "max_body", "max_prompt", "max_tokens", "max_upload"):
             require_range(name, getattr(self, name), 1)
         require_range("waiting", self.waiting, 0)
-        require_range("max_added", self.max_added, 0)
         for name in ("timeout", "read_timeout"):
             require_range(name, getattr(self, name), 0.001)
         if self.memory is not None:

@@ -13,16 +13,19 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from jumok.errors import ConfigError, JumokError
-from jumok.inference.requests import Event, Request
+from jumok.inference.requests import Event, Request, overloaded
 from jumok.inference.service import Service, Stream
 from jumok.serve.errors import APIError, api_error
 from jumok.serve.metrics import Metrics
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +61,10 @@ class Reply:
         """Tell the log how many tokens were written so far."""
         self._scope.setdefault("state", {})["tokens"] = tokens
 
-    async def whole(self, content: str) -> None:
-        """Send a JSON object, and end."""
+    async def whole(self, content: str, media_type: bytes = b"application/json") -> None:
+        """Send all of it, and end."""
         body = content.encode()
-        await self._begin(b"application/json", [(b"content-length", str(len(body)).encode())])
+        await self._begin(media_type, [(b"content-length", str(len(body)).encode())])
         await self._send({"type": "http.response.body", "body": body})
 
     async def begin(self) -> None:
@@ -123,6 +126,41 @@ class WhileConnected(Response):
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+class Threads:
+    """Calls functions in threads, in the order in which they come.
+
+    A thread cannot be interrupted. A call counts until it has ended, also if the client has gone meanwhile: otherwise
+    clients that come and go would start any number of threads.
+
+    Args:
+        most: calls that run at a time. waiting: calls that may wait for them; None: any number.
+    """
+
+    def __init__(self, most: int, waiting: int | None = None) -> None:
+        self._free, self._most_waiting = asyncio.Semaphore(most), waiting
+        self._waiting = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function and return what it returns.
+
+        Raises:
+            Overloaded: too many calls are waiting.
+        """
+        if self._free.locked() and self._most_waiting is not None and self._waiting >= self._most_waiting:
+            raise overloaded(self._waiting)
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        call = asyncio.ensure_future(to_thread.run_sync(function, limiter=CapacityLimiter(1)))
+        call.add_done_callback(lambda done: self._free.release())
+        return await asyncio.shield(call)
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

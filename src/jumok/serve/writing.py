@@ -15,8 +15,8 @@ from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service
 from jumok.serve.errors import APIError
 from jumok.serve.metrics import Metrics
-from jumok.serve.models import Served
 from jumok.serve.schemas import Writing
+from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
 from jumok.serve.streaming import DONE, Reply, data, news, to_json, written
 from jumok.text.hangul import nfc

@@ -2,7 +2,7 @@
 // Figures of runs in the words of the page.
 
 import { element } from "../../view/assets/base/controls.js";
-import { count, shortCount, t } from "../../view/assets/base/words.js";
+import { shortCount, t } from "../../view/assets/base/words.js";
 
 const SIGNS = Object.freeze({
   running: "▶",
@@ -12,7 +12,6 @@ const SIGNS = Object.freeze({
   model: "●",
   damaged: "!",
   failed: "!",
-  waiting: "·",
 });
 
 /** A time in one or two units. @param {number | null | undefined} seconds */
@@ -28,9 +27,6 @@ export const nats = (value) => (value === null || value === undefined ? "–" : 
 
 /** @param {number | null | undefined} value */
 export const speed = (value) => (value === null || value === undefined ? "–" : shortCount(value));
-
-/** @param {number} bytes */
-export const megabytes = (bytes) => `${count(bytes / 1e6)} MB`;
 
 /** A state as a word with a sign. @param {string} state */
 export function badge(state) {

@@ -1,10 +1,13 @@
 // @ts-check
-// The form for a new run or a ladder: a text, a size, a time; the plan before it is started.
+// The form for a new run: a task, a text with its columns, a size, a time.
 
-import { button, choice, element, segmented } from "../../view/assets/base/controls.js";
-import { count, shortCount, t } from "../../view/assets/base/words.js";
-import { facts, megabytes, time } from "./format.js";
+import { button, choice, element } from "../../view/assets/base/controls.js";
+import { count, t } from "../../view/assets/base/words.js";
 import { post, upload } from "./server.js";
+
+const TASKS = ["lm", "classify", "seq2seq", "mlm"];
+const TOKENIZERS = ["", "char", "jamo", "bpe"];
+const SUFFIXES = ".txt,.md,.csv,.tsv,.jsonl,.json,.parquet,.arrow,text/plain";
 
 /** @typedef {import("./shell.js").Shell} Shell */
 
@@ -13,22 +16,20 @@ export class NewView {
   constructor(host, shell) {
     this.host = host;
     this.shell = shell;
-    this.kind = "run";
     /** @type {any} what the server found in the text; null: the built-in one */
     this.text = null;
+    this.task = "lm";
+    /** @type {Record<string, string>} the chosen columns of a table */
+    this.columns = {};
     this.name = "";
-    this.size = "micro";
-    this.tokenizer = "char";
+    this.size = "";
+    this.tokenizer = "";
     this.minutes = 5;
-    /** @type {any} */
-    this.plan = null;
-    this.busy = "";
+    this.busy = false;
     this.show();
   }
 
-  close() {
-    this.planning?.abort();
-  }
+  close() {}
 
   show() {
     const focused = document.activeElement?.id;
@@ -37,112 +38,84 @@ export class NewView {
       this.host.replaceChildren(element("p", { class: "nothing", text: t("new.closed") }));
       return;
     }
-    const kinds = /** @type {[string, string][]} */ ([
-      ["run", t("new.kind.run")],
-      ["ladder", t("new.kind.ladder")],
-    ]);
-    const ladder = this.kind === "ladder";
+    const named = (/** @type {string} */ one) => [one, one || t("new.usual")];
+    const tokenizers = TOKENIZERS.map((one) => [one, t(one ? `new.tokenizer.${one}` : "new.usual")]);
     this.host.replaceChildren(
       element("div", { class: "headline" }, [
         element("a", { class: "back", href: "#runs", text: t("runs.back") }),
         element("h2", { text: t("new.title") }),
       ]),
       element("form", { class: "box form", onsubmit: (/** @type {Event} */ event) => this.submitted(event) }, [
+        this.text ? this.textFacts() : this.textField(),
         element("div", { class: "line" }, [
-          segmented(t("new.kind"), kinds, this.kind, (/** @type {string} */ kind) => this.set({ kind })),
-        ]),
-        ladder ? element("p", { class: "remark", text: t("new.ladder.about") }) : null,
-        this.textField(),
-        element("div", { class: "line" }, [
-          this.field("name", "text", t("new.name"), { maxlength: 60, required: true, autocomplete: "off" }),
-          ladder
-            ? null
-            : choice(
-                t("new.size"),
-                shell.about.sizes.map((/** @type {string} */ one) => [one, one]),
-                this.size,
-                (/** @type {string} */ size) => this.set({ size }),
-                { id: "size" },
-              ),
-          ladder
-            ? null
-            : choice(
-                t("new.tokenizer"),
-                shell.about.tokenizers.map((/** @type {string} */ one) => [one, t(`new.tokenizer.${one}`)]),
-                this.tokenizer,
-                (/** @type {string} */ tokenizer) => this.set({ tokenizer }),
-                { id: "tokenizer" },
-              ),
-          this.field("minutes", "number", t(ladder ? "new.minutes.rung" : "new.minutes"), {
-            min: 0.05,
-            max: 10080,
-            step: "any",
-            required: true,
-          }),
+          this.choice(
+            "task",
+            TASKS.map((one) => [one, t(`task.${one}`)]),
+          ),
+          ...this.columnChoices(),
         ]),
         element("div", { class: "line" }, [
-          ladder
-            ? null
-            : button(t(this.busy === "plan" ? "new.planning" : "new.plan"), {
-                id: "plan",
-                disabled: this.busy !== "",
-                onclick: () => this.makePlan(),
-              }),
+          this.field("name", "text", { maxlength: 60, required: true, autocomplete: "off" }),
+          this.choice("size", ["", ...shell.about.sizes].map(named)),
+          this.choice("tokenizer", tokenizers),
+          this.field("minutes", "number", { min: 0.05, max: 10080, step: "any", required: true }),
+        ]),
+        element("div", { class: "line" }, [
           element("button", {
             type: "submit",
             id: "start",
             class: "button primary",
-            disabled: this.busy !== "",
+            disabled: this.busy,
             text: t("new.start"),
           }),
         ]),
       ]),
-      this.planned(),
     );
     if (focused) document.getElementById(focused)?.focus();
   }
 
-  /** Change what is chosen; a plan was made for what was chosen before. @param {object} fields */
+  /** Change what is chosen. @param {object} fields */
   set(fields) {
     Object.assign(this, fields);
-    this.forgetPlan();
     this.show();
   }
 
-  forgetPlan() {
-    this.planning?.abort();
-    this.plan = null;
-    document.getElementById("planned")?.remove();
+  /** @param {"task" | "size" | "tokenizer"} name @param {readonly (readonly string[])[]} options */
+  choice(name, options) {
+    return choice(t(`new.${name}`), options, this[name], (one) => this.set({ [name]: one }), { id: name });
   }
 
-  /**
-   * @param {"name" | "minutes"} name
-   * @param {string} type
-   * @param {string} label
-   * @param {object} rest
-   */
-  field(name, type, label, rest) {
-    const input = element("input", {
-      id: name,
-      type,
-      value: this[name],
-      ...rest,
-      oninput: (/** @type {any} */ { target }) => {
-        Object.assign(this, { [name]: type === "number" ? Number(target.value) : target.value });
-        if (name !== "name") this.forgetPlan();
-      },
+  /** @param {"name" | "minutes"} name @param {string} type @param {object} rest */
+  field(name, type, rest) {
+    const oninput = (/** @type {any} */ { target }) =>
+      Object.assign(this, { [name]: type === "number" ? Number(target.value) : target.value });
+    const input = element("input", { id: name, type, value: this[name], ...rest, oninput });
+    return element("label", { class: "choice" }, [
+      element("span", { class: "choice-label", text: t(`new.${name}`) }),
+      input,
+    ]);
+  }
+
+  /** Menus for the columns that the task reads, if the text is a table. */
+  columnChoices() {
+    const known = /** @type {string[]} */ (this.text?.columns ?? []);
+    if (!known.length) return [];
+    return this.shell.about.columns[this.task].map((/** @type {string} */ name) => {
+      const options = [["", t("new.column.choose")], ...known.map((one) => [one, one])];
+      const value = this.columns[name] ?? (known.includes(name) ? name : "");
+      const chosen = (/** @type {string} */ one) => this.set({ columns: { ...this.columns, [name]: one } });
+      return choice(t(`new.column.${name}`), options, value, chosen, { id: `column-${name}`, required: true });
     });
-    return element("label", { class: "choice" }, [element("span", { class: "choice-label", text: label }), input]);
   }
 
   textField() {
     const file = element("input", {
       type: "file",
       id: "file",
-      accept: ".txt,.md,.csv,.tsv,.jsonl,text/plain",
+      accept: SUFFIXES,
       onchange: (/** @type {any} */ { target }) => this.send(target.files[0]),
     });
-    const drop = element(
+    return element(
       "label",
       {
         class: "drop",
@@ -155,59 +128,29 @@ export class NewView {
       },
       [
         element("strong", { text: t("new.text.drop") }),
-        element("span", { text: t("new.text.builtin") }),
+        element("span", { text: t(`new.text.builtin.${this.task}`) }),
         element("span", { text: t("new.text.most", { n: count(this.shell.about.most_upload / 1e6) }) }),
         file,
       ],
     );
-    return this.text ? this.textFacts() : drop;
   }
 
   textFacts() {
-    const { upload: name, chars, encoding, opening, error, columns, column } = this.text;
-    const none = column === null ? [["", t("new.column.choose")]] : [];
-    const names = columns.map((/** @type {string} */ one) => [one, one]);
+    const { upload: name, chars, encoding, opening, columns } = this.text;
+    const facts = columns.length
+      ? t("new.text.columns", { n: count(columns.length) })
+      : t("new.text.facts", { chars: count(chars), encoding });
     return element("div", { class: "text-facts" }, [
       element("div", { class: "line" }, [
         element("strong", { text: name }),
-        chars ? element("span", { text: t("new.text.facts", { chars: count(chars), encoding }) }) : null,
+        element("span", { text: facts }),
         button(t("new.text.remove"), {
           id: "remove",
           class: "quiet",
-          onclick: () => this.set({ text: null }),
+          onclick: () => this.set({ text: null, columns: {} }),
         }),
       ]),
-      columns.length
-        ? choice(t("new.column"), [...none, ...names], column ?? "", (one) => this.chooseColumn(one), {
-            id: "column",
-            required: true,
-          })
-        : null,
-      error ? element("p", { class: "said", role: "alert", text: error }) : null,
       opening ? element("p", { class: "opening", text: opening }) : null,
-    ]);
-  }
-
-  planned() {
-    const { plan } = this;
-    if (!plan) return element("div");
-    const memory = Object.values(plan.memory).reduce((/** @type {number} */ sum, one) => sum + Number(one), 0);
-    return element("section", { class: "box", id: "planned" }, [
-      element("h3", { text: t("new.plan.title") }),
-      facts([
-        [t("run.parameters"), shortCount(plan.parameters)],
-        [t("new.plan.steps"), count(plan.steps)],
-        [t("new.plan.step"), `${(1000 * plan.seconds_per_step).toFixed(0)} ms`],
-        [t("new.plan.time"), time(plan.seconds)],
-        [t("new.plan.tokens"), shortCount(plan.train_tokens)],
-        [t("new.plan.passes"), plan.passes.toFixed(1)],
-        [t("new.plan.memory"), megabytes(memory)],
-        [t("new.plan.device"), `${plan.device} (${plan.threads})`],
-        ...Object.entries(plan.choices).map(
-          ([name, one]) => /** @type {[string, string]} */ ([name, `${one.chosen}: ${one.why}`]),
-        ),
-      ]),
-      ...plan.notices.map((/** @type {string} */ text) => element("p", { class: "remark", text })),
     ]);
   }
 
@@ -222,58 +165,37 @@ export class NewView {
       return;
     }
     this.shell.say(t("new.text.sending", { name: file.name }));
-    await this.working("upload", async () => {
+    await this.working(async () => {
       const text = await upload(file);
-      const stem = text.upload.replace(/-[0-9a-f]{8}\.\w+$/, "");
-      Object.assign(this, { text, plan: null, name: this.name || stem });
-      this.shell.say(text.chars ? t("new.text.facts", { chars: count(text.chars), encoding: text.encoding }) : "");
+      Object.assign(this, { text, columns: {}, name: this.name || text.upload.replace(/\.\w+$/, "") });
+      this.shell.say("");
     });
-  }
-
-  /** @param {string} column */
-  async chooseColumn(column) {
-    this.forgetPlan();
-    await this.working("column", async () => {
-      this.text = await post("uploads/facts", { upload: this.text.upload, column: column || null });
-    });
-  }
-
-  settings() {
-    const source = { text: this.text?.upload ?? null, column: this.text?.column ?? null };
-    if (this.kind === "ladder") return { ...source, minutes: this.minutes };
-    return { ...source, size: this.size, tokenizer: this.tokenizer, minutes: this.minutes };
-  }
-
-  async makePlan() {
-    const column = /** @type {HTMLSelectElement | null} */ (document.getElementById("column"));
-    if (column && !column.reportValidity()) return;
-    this.planning = new AbortController();
-    const { signal } = this.planning;
-    await this.working(
-      "plan",
-      async () => {
-        this.plan = await post("plan", this.settings(), signal);
-      },
-      signal,
-    );
   }
 
   /** @param {Event} event */
   async submitted(event) {
     event.preventDefault();
-    await this.working("start", async () => {
-      const ladder = this.kind === "ladder";
-      const { name } = await post(ladder ? "ladder/start" : "runs/start", { name: this.name, ...this.settings() });
-      this.shell.go(ladder ? "runs" : `run=${encodeURIComponent(name)}`);
+    const { name, task, minutes, size, tokenizer } = this;
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const chosen = [...form.querySelectorAll("select[id^=column-]")].map((one) => [
+      one.id.slice("column-".length),
+      /** @type {HTMLSelectElement} */ (one).value,
+    ]);
+    const body = {
+      ...{ name, task, minutes, columns: Object.fromEntries(chosen), text: this.text?.upload ?? null },
+      ...{ size: size || null, tokenizer: tokenizer || null },
+    };
+    await this.working(async () => {
+      const started = await post("jumok/runs/start", body);
+      this.shell.go(`run=${encodeURIComponent(started.name)}`);
     });
   }
 
-  /** @param {string} name @param {() => Promise<void>} work @param {AbortSignal} [signal] */
-  async working(name, work, signal) {
-    this.busy = name;
-    this.show();
-    await this.shell.trying(work, signal);
-    this.busy = "";
+  /** @param {() => Promise<void>} work */
+  async working(work) {
+    this.set({ busy: true });
+    await this.shell.trying(work);
+    this.busy = false;
     if (this.host.isConnected) this.show();
   }
 }

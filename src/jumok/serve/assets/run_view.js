@@ -5,10 +5,9 @@ import { button, element, tableElement } from "../../view/assets/base/controls.j
 import { count, shortCount, t } from "../../view/assets/base/words.js";
 import { drawChart } from "./chart.js";
 import { badge, facts, nats, speed, time } from "./format.js";
-import { ask, isGone, listen, post } from "./server.js";
+import { ask, isGone, post } from "./server.js";
 
-const AGAIN = 3000; // milliseconds after a stream has ended
-const MOST_POINTS = 1500; // after so many the server is asked for a thinner curve
+const EVERY = 2000; // milliseconds
 const FURTHER = 5; // minutes that are offered
 
 /** @typedef {import("./shell.js").Shell} Shell */
@@ -23,6 +22,7 @@ export class RunView {
     this.run = null;
     this.minutes = FURTHER;
     this.asked = false; // a stop was asked for
+    this.shown = "";
     this.following = new AbortController();
     this.resized = () => this.drawCurve();
     window.addEventListener("resize", this.resized);
@@ -38,39 +38,29 @@ export class RunView {
     if (this.run) this.render();
   }
 
-  /** Load the run, and hear of its events until the view is closed. */
+  /** Load the run again and again, until the view is closed. */
   async follow() {
     const { signal } = this.following;
     while (!signal.aborted) {
-      const error = await this.shell.trying(async () => {
-        if (!(await this.load(signal))) return;
-        const place = { name: this.name, place: this.run.place };
-        await listen(
-          `events?${new URLSearchParams(/** @type {any} */ (place))}`,
-          null,
-          ({ events }) => this.take(events),
-          signal,
-        );
-      }, signal);
+      const error = await this.shell.trying(() => this.load(signal), signal);
       if (isGone(error)) return;
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, EVERY));
     }
   }
 
-  /**
-   * Load the run. One that was just started has no folder yet, and its process is shown.
-   * @param {AbortSignal} signal
-   * @returns {Promise<boolean>} whether there is a folder.
-   */
+  /** Load the run; what has not changed stays, and with it what the keyboard points at. @param {AbortSignal} signal */
   async load(signal) {
-    const found = await ask("run", { name: this.name }, signal);
+    const found = await ask("jumok/run", { name: this.name }, signal);
+    const text = JSON.stringify(found);
+    if (text === this.shown) return;
+    this.shown = text;
     if (found.started) {
       this.renderStarted(found.started);
-      return false;
+      return;
     }
+    if (found.state !== "running") this.asked = false;
     this.run = found;
     this.render();
-    return true;
   }
 
   /** @param {{name: string, code: number | null, said: string}} started */
@@ -83,43 +73,6 @@ export class RunView {
       ]),
       ...(said ? [element("pre", { class: "said", text: said })] : []),
     );
-  }
-
-  /** @param {any[]} events */
-  take(events) {
-    const { run } = this;
-    const past = { step: run.last?.step, eval: run.validations.at(-1)?.step, sample: run.samples.at(-1)?.step };
-    let drawn = true; // a picture that has not changed stays, and with it what the keyboard points at
-    for (const event of events) {
-      // What was loaded anew meanwhile is known already.
-      if (event.step <= (past[/** @type {"step"} */ (event.event)] ?? -1)) continue;
-      if (event.event !== "state") drawn = false;
-      if (event.event === "step") {
-        run.last = event;
-        if (event.loss !== null)
-          run.train_curve.push([event.step, event.seconds, event.loss, event.rate, event.tokens_per_second]);
-      } else if (event.event === "eval") {
-        run.validations.push(event);
-        const best = run.best?.figures?.loss ?? Infinity;
-        if ((event.figures.loss ?? Infinity) < best) run.best = event;
-      } else if (event.event === "sample") run.samples.push(event);
-      else if (event.event === "state") this.stateIs(event.state);
-      else void this.reload();
-    }
-    if (run.train_curve.length > MOST_POINTS) void this.reload();
-    else if (!drawn) this.render();
-  }
-
-  /** @param {string} now "running" or "ended" */
-  stateIs(now) {
-    if (now === "ended") this.asked = false;
-    if ((this.run.state === "running") !== (now === "running")) void this.reload();
-  }
-
-  async reload() {
-    await this.shell.trying(async () => {
-      await this.load(this.following.signal);
-    }, this.following.signal);
   }
 
   // --- what stands there ---
@@ -183,7 +136,7 @@ export class RunView {
       [t("run.seconds"), last ? time(last.seconds) : null],
       [t("run.remaining"), run.state === "running" && last ? time(last.remaining) : null],
       [t("run.parameters"), run.parameters ? shortCount(run.parameters) : null],
-      [t("run.task"), run.task],
+      [t("run.task"), run.task ? t(`task.${run.task}`) : null],
       [
         t("run.shape"),
         run.n_layer
@@ -207,14 +160,11 @@ export class RunView {
   actions() {
     const { run, shell } = this;
     const actions = [];
-    if (run.servable && ["gpt", "bert", "encoder_decoder"].includes(run.kind)) {
+    if (run.usable)
       actions.push(
         button(t("run.write"), { id: "open-write", onclick: () => shell.go(`write=${encodeURIComponent(run.name)}`) }),
       );
-    }
-    if (run.served && !run.named)
-      actions.push(button(t("run.unload"), { id: "unload", onclick: () => this.act("runs/unload", {}) }));
-    if (!shell.about.writes || run.name.includes("/")) return actions;
+    if (!shell.about.writes) return actions;
     if (run.state === "running" || run.state === "starting") {
       actions.push(
         button(t(this.asked ? "run.stopping" : "run.stop"), {
@@ -222,12 +172,12 @@ export class RunView {
           class: "primary",
           title: t("run.stop.about"),
           disabled: this.asked,
-          onclick: () => this.act("runs/stop", {}, true),
+          onclick: () => this.act("jumok/runs/stop", {}, true),
         }),
       );
     } else if (run.state === "stopped") {
       actions.push(
-        button(t("run.resume"), { id: "resume", class: "primary", onclick: () => this.act("runs/resume", {}) }),
+        button(t("run.resume"), { id: "resume", class: "primary", onclick: () => this.act("jumok/runs/resume", {}) }),
       );
     } else if (run.state === "finished") {
       const field = element("input", {
@@ -245,7 +195,10 @@ export class RunView {
         element("span", { class: "together" }, [
           field,
           element("span", { text: t("run.minutes") }),
-          button(t("run.further"), { id: "resume", onclick: () => this.act("runs/resume", { minutes: this.minutes }) }),
+          button(t("run.further"), {
+            id: "resume",
+            onclick: () => this.act("jumok/runs/resume", { minutes: this.minutes }),
+          }),
         ]),
       );
     }
@@ -258,7 +211,8 @@ export class RunView {
       await post(path, { name: this.name, ...more });
       this.asked = stops;
       this.shell.say(t("run.asked"));
-      await this.reload();
+      this.shown = "";
+      await this.load(this.following.signal);
     });
   }
 
@@ -298,13 +252,13 @@ export class RunView {
   drawCurve() {
     const { run, curve } = this;
     if (!curve) return;
-    if (!run.train_curve.length) {
+    if (!run.curve.length) {
       curve.replaceChildren(element("p", { class: "nothing", text: t("run.curve.none") }));
       return;
     }
     const colours = this.shell.lineColours();
-    const train = run.train_curve.map((/** @type {number[]} */ [step, , loss]) => [step, loss]);
-    const rate = run.train_curve.map((/** @type {number[]} */ [step, , , one]) => [step, one]);
+    const train = run.curve.map((/** @type {number[]} */ [step, , loss]) => [step, loss]);
+    const rate = run.curve.map((/** @type {number[]} */ [step, , , one]) => [step, one]);
     const validation = run.validations
       .filter((/** @type {any} */ one) => one.figures.loss !== undefined)
       .map((/** @type {any} */ one) => [one.step, one.figures.loss]);

@@ -5,7 +5,7 @@ import { button, element } from "../../view/assets/base/controls.js";
 import { count, shortCount, t } from "../../view/assets/base/words.js";
 import { spark } from "./chart.js";
 import { badge, nats, speed, time } from "./format.js";
-import { ask, post } from "./server.js";
+import { ask } from "./server.js";
 
 const EVERY = 2000; // milliseconds
 
@@ -46,7 +46,7 @@ export class RunsView {
 
   async look() {
     await this.shell.trying(async () => {
-      const listed = await ask("runs");
+      const listed = await ask("jumok/runs");
       const text = JSON.stringify(listed);
       if (text === this.shown) return;
       this.shown = text;
@@ -56,57 +56,30 @@ export class RunsView {
   }
 
   /** @param {any} listed */
-  render({ runs, ladders, pending }) {
+  render({ runs, started }) {
     const focused = document.activeElement?.id;
     const order = { running: 0, starting: 1 };
     const rank = (/** @type {any} */ run) => order[/** @type {"running"} */ (run.state)] ?? 2;
-    const own = runs.filter((/** @type {any} */ run) => !run.name.includes("/"));
-    own.sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || (b.changed ?? 0) - (a.changed ?? 0));
-    const empty = !runs.length && !ladders.length && !pending.length;
+    runs.sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || (b.changed ?? 0) - (a.changed ?? 0));
+    const empty = !runs.length && !started;
     this.list.replaceChildren(
       ...(empty ? [element("p", { class: "nothing", text: t("runs.none") })] : []),
-      ...pending.map((/** @type {any} */ one) => this.pending(one)),
-      ...ladders.map((/** @type {any} */ one) => this.ladder(one, runs)),
-      ...own.map((/** @type {any} */ run) => card(run)),
+      ...(started ? [startedCard(started)] : []),
+      ...runs.map((/** @type {any} */ run) => card(run)),
     );
     if (focused) document.getElementById(focused)?.focus();
   }
+}
 
-  /** A process that has no folder yet, or ended without one. @param {any} one */
-  pending({ name, code, said }) {
-    const dismiss = button(t("run.dismiss"), {
-      onclick: () => this.shell.trying(async () => void (await post("runs/forget", { name }))),
-    });
-    return element("article", { class: "card pending" }, [
-      element("div", { class: "card-head" }, [
-        element("h3", { text: name }),
-        badge(code === null ? "starting" : "failed"),
-        code === null ? null : dismiss,
-      ]),
-      said ? element("pre", { class: "said", text: said }) : null,
-    ]);
-  }
-
-  /** @param {any} ladder @param {any[]} runs */
-  ladder({ name, running }, runs) {
-    const rungs = runs.filter((run) => run.name.startsWith(`${name}/`));
-    const link = element("a", {
-      href: `#ladder=${encodeURIComponent(name)}`,
-      id: `ladder-${name}`,
-      text: t("ladder.title", { name }),
-    });
-    return element("article", { class: "card" }, [
-      element("div", { class: "card-head" }, [
-        element("h3", {}, [link]),
-        badge(running ? "running" : rungs.length === 10 ? "finished" : "stopped"),
-      ]),
-      element(
-        "div",
-        { class: "rungs" },
-        rungs.map((run) => (run.spark.length > 1 ? /** @type {any} */ (spark(run.spark, run.name)) : null)),
-      ),
-    ]);
-  }
+/** A process that has no folder yet, or ended without one. @param {any} started */
+function startedCard({ name, code, said }) {
+  return element("article", { class: "card pending" }, [
+    element("div", { class: "card-head" }, [
+      element("h3", { text: name }),
+      badge(code === null ? "starting" : "failed"),
+    ]),
+    said ? element("pre", { class: "said", text: said }) : null,
+  ]);
 }
 
 /** @param {any} run */
@@ -114,7 +87,7 @@ function card(run) {
   const { name, state, last, best } = run;
   const link = element("a", { href: `#run=${encodeURIComponent(name)}`, id: `run-${name}`, text: name });
   const shape = [
-    run.kind ? String(run.kind) : null,
+    run.task ? t(`task.${run.task}`) : null,
     run.parameters ? t("fact.parameters", { n: shortCount(run.parameters) }) : null,
     run.tokenizer,
     (run.sources ?? []).join(", ") || null,
@@ -133,11 +106,7 @@ function card(run) {
       ? element("progress", { max: 1, value: last.progress ?? 0, "aria-label": t("run.progress") })
       : null;
   return element("article", { class: "card" }, [
-    element("div", { class: "card-head" }, [
-      element("h3", {}, [link]),
-      badge(state),
-      run.served ? element("span", { class: "badge served", text: t("run.loaded") }) : null,
-    ]),
+    element("div", { class: "card-head" }, [element("h3", {}, [link]), badge(state)]),
     element("p", { class: "card-shape", text: shape }),
     element("div", { class: "card-body" }, [
       /** @type {any} */ (curve),

@@ -4,8 +4,9 @@
 import { EngineError } from "../../view/assets/model/errors.js";
 
 const KEY = "jumok-key"; // in the storage of this tab; a key is forgotten with it
-const BASE = "/v1/jumok/";
+const BASE = "/v1/";
 const PIECE = "data: ";
+const DONE = "data: [DONE]";
 
 let language = "en";
 
@@ -27,7 +28,7 @@ function headers(more) {
 }
 
 /**
- * @param {string} path behind /v1/jumok/
+ * @param {string} path behind /v1/
  * @param {RequestInit} options
  * @returns {Promise<Response>} one without an error.
  */
@@ -93,18 +94,28 @@ const posted = (body, signal) => ({
 export async function upload(file) {
   const query = new URLSearchParams({ name: file.name });
   const options = { method: "POST", body: file, headers: headers({ "Content-Type": "application/octet-stream" }) };
-  return (await send(`uploads?${query}`, options)).json();
+  return (await send(`jumok/uploads?${query}`, options)).json();
+}
+
+/**
+ * Ask for a page.
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<string>} its HTML.
+ */
+export async function page(path, body) {
+  return (await send(path, posted(body))).text();
 }
 
 /**
  * The events of a stream, as they arrive.
  * @param {string} path
- * @param {object | null} body null: of a GET request.
+ * @param {object} body
  * @param {(event: any) => void} onEvent
  * @param {AbortSignal} [signal] ends it.
  */
 export async function listen(path, body, onEvent, signal) {
-  const response = await send(path, body ? posted(body, signal) : { headers: headers({}), signal });
+  const response = await send(path, posted(body, signal));
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
   const decoder = new TextDecoder();
   let text = "";
@@ -114,7 +125,7 @@ export async function listen(path, body, onEvent, signal) {
     const parts = (text + decoder.decode(value, { stream: true })).split("\n\n");
     text = /** @type {string} */ (parts.pop());
     for (const part of parts) {
-      if (!part.startsWith(PIECE)) continue;
+      if (!part.startsWith(PIECE) || part === DONE) continue;
       const event = JSON.parse(part.slice(PIECE.length));
       if (event.error) throw new EngineError("server.said", { message: event.error.message });
       onEvent(event);

@@ -4,13 +4,16 @@
 import { headColour, hex, setColours, themeColours, warm } from "../../view/assets/base/colours.js";
 import { button, element } from "../../view/assets/base/controls.js";
 import { icon } from "../../view/assets/base/icons.js";
-import { preferredLanguage, setLanguage, t } from "../../view/assets/base/words.js";
+import { defineWords, preferredLanguage, setLanguage, t } from "../../view/assets/base/words.js";
 import { TINTS } from "../../view/assets/page/cells.js";
 import { ask, speak, useKey } from "./server.js";
+import { words } from "./words.toml";
+
+defineWords(words);
 
 const TOAST = 5000; // milliseconds
-const TABS = ["write", "compare", "tokens", "runs"];
-const TAB_OF = Object.freeze({ run: "runs", new: "runs", ladder: "runs" });
+const TABS = ["write", "tokens", "runs"];
+const TAB_OF = Object.freeze({ run: "runs", new: "runs" });
 
 /** A view; `show` draws it anew in another language or theme. @typedef {{show: () => void, close: () => void}} View */
 /** @typedef {(host: HTMLElement, shell: Shell, name: string) => View} MakeView */
@@ -75,7 +78,7 @@ export class Shell {
   async start() {
     this.render();
     await this.trying(async () => {
-      this.about = await ask("desk");
+      this.about = await ask("jumok/desk");
       this.follow();
     });
   }
@@ -101,7 +104,7 @@ export class Shell {
     if (place === this.place) return;
     this.view?.close();
     this.place = place;
-    const host = element("div", { class: known === "write" ? "write-studio" : "studio" });
+    const host = element("div", { class: "studio" });
     part("main").replaceChildren(host);
     this.view = this.makers[known](host, this, decoded(value));
     this.renderTabs();

@@ -6,7 +6,7 @@ import { count, decimal, t } from "../../view/assets/base/words.js";
 import { ask, post } from "./server.js";
 
 const WAIT = 250; // milliseconds after a key
-const FIRST = 3; // runs that are chosen at first
+const FIRST = 2; // runs that are chosen at first
 const HUES = 6;
 
 /** @typedef {import("./shell.js").Shell} Shell */
@@ -34,8 +34,8 @@ export class TokensView {
 
   async begin() {
     await this.shell.trying(async () => {
-      const { runs } = await ask("runs");
-      this.names = runs.filter((/** @type {any} */ run) => run.tokenizer).map((/** @type {any} */ run) => run.name);
+      const { data } = await ask("models");
+      this.names = data.map((/** @type {any} */ { id }) => id);
       this.chosen = new Set(this.names.slice(0, FIRST));
       this.show();
     });
@@ -87,32 +87,38 @@ export class TokensView {
     this.asking = new AbortController();
     const { signal } = this.asking;
     await this.shell.trying(async () => {
+      const characters = [...this.text].length;
       const names = this.names.filter((name) => this.chosen.has(name));
-      const found = await Promise.all(names.map((name) => post("runs/tokenize", { name, text: this.text }, signal)));
+      const found = await Promise.all(names.map((name) => post("tokenize", { model: name, input: this.text }, signal)));
       this.results.replaceChildren(
-        ...(found.length ? found.map(shown) : [element("p", { class: "nothing", text: t("tokens.none") })]),
+        ...(found.length
+          ? found.map((one) => shown(one, characters))
+          : [element("p", { class: "nothing", text: t("tokens.none") })]),
       );
     }, signal);
   }
 }
 
-/** @param {any} found */
-function shown({ name, kind, text, pieces }) {
-  const each = pieces.length ? [...text].length / pieces.length : 0;
+/** @param {{model: string, ids: number[], tokens: string[]}} found @param {number} characters */
+function shown({ model, ids, tokens }, characters) {
+  const each = ids.length ? characters / ids.length : 0;
   return element("section", { class: "box" }, [
     element("div", { class: "line" }, [
-      element("h3", { text: name }),
-      element("span", {
-        class: "muted",
-        text: `${kind} · ${t("tokens.count", { n: count(pieces.length), m: decimal(each, 2) })}`,
-      }),
+      element("h3", { text: model }),
+      element("span", { class: "muted", text: t("tokens.count", { n: count(ids.length), m: decimal(each, 2) }) }),
     ]),
     element(
       "p",
       { class: "pieces" },
-      pieces.map((/** @type {any} */ piece, /** @type {number} */ i) =>
-        element("span", { class: `piece hue-${i % HUES}`, title: `${piece.id}`, text: piece.text }),
+      tokens.map((token, i) =>
+        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: visible(token) }),
       ),
     ),
   ]);
+}
+
+/** A space is ␣, a line break ↵, and a part of a character its bytes, such as <EB>. @param {string} token */
+function visible(token) {
+  if (token.startsWith("bytes:")) return token.slice(6).replace(/\\x(..)/g, (_, byte) => `<${byte.toUpperCase()}>`);
+  return token.replaceAll(" ", "␣").replaceAll("\n", "↵");
 }

@@ -1,4 +1,4 @@
-"""The desk of the playground: run folders as they train, new runs, ladders.
+"""The desk of the server's page: the runs of a folder, followed as they train, and the one training that it starts.
 
-Everything is read from the folders; the server keeps nothing but what it has read so far.
+Everything is read from the run folders; the server keeps nothing but what it has read so far.
 """

@@ -1,205 +1,111 @@
-"""The curve of a run while it is trained: metrics.jsonl, read as it grows, in few points."""
+"""The curve of a run: its metrics.jsonl, read as it grows, in few points."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-POINTS = 600  # of a curve at most
+POINTS = 600  # of a curve, up to twice as many
 SAMPLES = 20  # the newest that are kept
-MARK = 1_024  # bytes before the place up to which a file was read, by which a file that was cut is noticed
-BLOCK = 1 << 20  # bytes that are read at a time
+MARK = 1_024  # bytes before the place up to which a log was read, by which one that was cut is noticed
 LONGEST_SAMPLE = 2_000  # characters
+STEP_FIELDS = ("step", "loss", "progress", "seconds", "remaining", "tokens_per_second")
 
 JSON = dict[str, Any]
 
 
-class Tail:
-    """A log that another process appends to, and cuts when a run is resumed.
-
-    Attributes:
-        place: bytes that were read; whole lines.
-    """
-
-    def __init__(self, path: Path, place: int = 0) -> None:
-        self._path, self.place, self._mark = path, place, b""
-
-    def read(self) -> Iterator[JSON | None]:
-        """The new events. None: the log was cut or replaced, and what follows is read from its beginning.
-
-        Invalid lines, and a last one that is not complete, are skipped.
-        """
-        try:
-            with self._path.open("rb") as file:
-                if self._mark and self._cut(file.fileno(), file):
-                    self.place, self._mark = 0, b""
-                    yield None
-                file.seek(self.place)
-                while block := file.read(BLOCK):
-                    whole = block.rfind(b"\n") + 1
-                    if not whole:
-                        if len(block) < BLOCK:
-                            return  # a line that is being written
-                        whole = len(block)  # no event is so long
-                    self.place += whole
-                    self._mark = block[max(0, whole - MARK) : whole]
-                    file.seek(self.place)
-                    yield from filter(None, map(_event, block[:whole].split(b"\n")))
-        except OSError:
-            return  # there is no log, or it is gone
-
-    def _cut(self, handle: int, file: Any) -> bool:
-        file.seek(self.place - len(self._mark))
-        return bool(file.read(len(self._mark)) != self._mark)
-
-
-def _event(line: bytes) -> JSON | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("step"), int) else None
-
-
-def number(value: object) -> float | None:
-    """A finite number, or None."""
-    if not isinstance(value, int | float):
-        return None
-    with suppress(OverflowError):  # of an integer that no float can hold
-        return float(value) if math.isfinite(value) else None
-    return None
-
-
-FIELDS = ("step", "loss", "rate", "grad_norm", "progress", "seconds", "remaining", "tokens_per_second")
-
-
-def shown(event: JSON) -> JSON | None:
-    """What a page is told of an event; None for one that it does not show."""
-    match event.get("event"):
-        case "step":
-            return {"event": "step", **{name: number(event.get(name)) for name in FIELDS}, "step": event["step"]}
-        case "eval":
-            return {
-                "event": "eval",
-                "step": event["step"],
-                "seconds": number(event.get("seconds")),
-                "figures": _figures(event),
-                "headline": str(event.get("headline", ""))[:200],
-                "best": event.get("best") is True,
-            }
-        case "sample":
-            return {
-                "event": "sample",
-                "step": event["step"],
-                "text": str(event.get("text", ""))[:LONGEST_SAMPLE],
-                "kept": event.get("kept") is True,
-            }
-        case "verdict":
-            return {"event": "verdict", "step": event["step"], "kind": str(event.get("kind", ""))[:100]}
-        case "finish" | "stage" as kind:
-            reason, headline = (str(event.get(name, ""))[:200] for name in ("reason", "headline"))
-            return {"event": kind, "step": event["step"], "reason": reason, "headline": headline}
-    return None
-
-
-def _figures(event: JSON) -> JSON:
-    figures = event.get("figures")
-    pairs = figures.items() if isinstance(figures, dict) else ()
-    return {name: value for name, one in pairs if (value := number(one)) is not None}
-
-
-@dataclass
-class _Mean:
-    """The steps of one point of a curve: their number, the last step, and sums."""
-
-    count: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    loss: float = 0.0
-    rate: float = 0.0
-    speed: float = 0.0
-
-    def __add__(self, other: _Mean) -> _Mean:
-        return _Mean(
-            self.count + other.count, other.step, other.seconds, self.loss + other.loss, self.rate + other.rate,
-            self.speed + other.speed,
-        )  # fmt: skip
-
-
 @dataclass
 class Curve:
-    """What is known of a run's training.
+    """What the log of a run says so far.
 
-    Steps are averaged so that there are at most POINTS points; a step whose loss is not finite is left out.
+    Steps are averaged, so that a curve has few points; a step whose loss is not finite is left out.
 
-    Fields:
-        last: the newest step. validations, samples: the newest last. held_out: the last figures in words, "" before.
+    Attributes:
+        last: the newest step. validations: all of them. samples: the newest ones. held_out: the last figures in words,
+            "" before. verdict: its kind, once the newest stage has ended.
     """
 
-    tail: Tail
+    path: Path
     last: JSON | None = None
     validations: list[JSON] = field(default_factory=list)
     samples: list[JSON] = field(default_factory=list)
     held_out: str = ""
-    verdict: str | None = None  # the kind of that on the newest stage, once it has ended
-    _points: list[_Mean] = field(default_factory=list)
-    _each: int = 1  # steps of a point
+    verdict: str | None = None
+    _points: list[list[float]] = field(default_factory=list)
+    _pending: list[list[float]] = field(default_factory=list)  # the steps of the next point
+    _steps_per_point: int = 1
+    _place: int = 0  # bytes that were read; whole lines
+    _mark: bytes = b""  # the last of them
 
     def update(self) -> None:
-        """Read what is new."""
-        for event in self.tail.read():
-            if event is None:
-                self.last, self.validations, self.samples, self._points, self._each = None, [], [], [], 1
-                self.held_out = ""
-                self.verdict = None
-            elif (known := shown(event)) is not None:
-                self._take(known)
+        """Read what the training has appended. A log that a resumed run has cut is read from its beginning."""
+        with suppress(OSError), self.path.open("rb") as file:
+            file.seek(self._place - len(self._mark))
+            if file.read(len(self._mark)) != self._mark:
+                self.__init__(self.path)  # type: ignore[misc]
+                file.seek(0)
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]  # the last line may not be complete
+            self._place += len(whole)
+            self._mark = (self._mark + whole)[-MARK:]
+            for line in whole.splitlines():
+                with suppress(ValueError, RecursionError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and isinstance(event.get("step"), int):
+                        self._take(event)
 
-    def train(self, most: int = POINTS) -> list[list[float]]:
-        """[step, seconds, loss, rate, tokens per second], at most so many of them, evenly spread."""
-        points = [
-            [mean.step, mean.seconds, *(value / mean.count for value in (mean.loss, mean.rate, mean.speed))]
-            for mean in self._points
-        ]
-        return thinned(points, most)
+    def points(self) -> list[list[float]]:
+        """Return [step, seconds, loss, rate, tokens per second] of each point."""
+        return [*self._points, _mean(self._pending)] if self._pending else self._points
 
     def _take(self, event: JSON) -> None:
-        match event["event"]:
+        step = event["step"]
+        match event.get("event"):
             case "step":
-                self.last = event
-                if event["loss"] is not None:
-                    self._add(event)
+                self.last = {name: number(event.get(name)) for name in STEP_FIELDS}
+                if self.last["loss"] is not None:
+                    names = ("step", "seconds", "loss", "rate", "tokens_per_second")
+                    self._add([number(event.get(name)) or 0.0 for name in names])
             case "eval":
-                self.validations.append(event)
+                figures = event.get("figures")
+                pairs = figures.items() if isinstance(figures, dict) else ()
+                known = {name: value for name, one in pairs if (value := number(one)) is not None}
+                seconds, best = number(event.get("seconds")), event.get("best") is True
+                headline = str(event.get("headline", ""))[:200]
+                self.validations.append(
+                    {"step": step, "seconds": seconds, "figures": known, "headline": headline, "best": best}
+                )
             case "sample":
-                self.samples = [*self.samples, event][-SAMPLES:]
+                text, kept = str(event.get("text", ""))[:LONGEST_SAMPLE], event.get("kept") is True
+                self.samples = [*self.samples, {"step": step, "text": text, "kept": kept}][-SAMPLES:]
             case "verdict":
-                self.verdict = event["kind"]
+                self.verdict = str(event.get("kind", ""))[:100]
             case "finish" | "stage" as kind:
-                self.held_out = "" if event["reason"] == "interrupted" else event["headline"]
+                self.held_out = "" if event.get("reason") == "interrupted" else str(event.get("headline", ""))[:200]
                 self.verdict = None if kind == "stage" else self.verdict
 
-    def _add(self, event: JSON) -> None:
-        new = _Mean(
-            1, event["step"], *(event[name] or 0.0 for name in ("seconds", "loss", "rate", "tokens_per_second"))
-        )
-        if self._points and self._points[-1].count < self._each:
-            self._points[-1] += new
-            return
-        if len(self._points) == POINTS:
-            pairs = zip(self._points[::2], self._points[1::2], strict=True)
-            self._points = [one + other for one, other in pairs]
-            self._each *= 2
-        self._points.append(new)
+    def _add(self, values: list[float]) -> None:
+        self._pending.append(values)
+        if len(self._pending) == self._steps_per_point:
+            self._points.append(_mean(self._pending))
+            self._pending = []
+        if len(self._points) == 2 * POINTS:
+            self._points = [_mean(list(pair)) for pair in zip(self._points[::2], self._points[1::2], strict=True)]
+            self._steps_per_point *= 2
 
 
-def thinned(points: list[Any], most: int) -> list[Any]:
-    """At most so many of some points, evenly spread, the last one among them."""
-    if len(points) <= most:
-        return points
-    return [points[(i + 1) * len(points) // most - 1] for i in range(most)]
+def _mean(rows: list[list[float]]) -> list[float]:
+    """Return the last step and its seconds, and the means of the other values."""
+    return [*rows[-1][:2], *(math.fsum(values) / len(rows) for values in list(zip(*rows, strict=True))[2:])]
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, or None."""
+    if isinstance(value, int | float):
+        with suppress(OverflowError):  # of an integer that no float can hold
+            return float(value) if math.isfinite(value) else None
+    return None

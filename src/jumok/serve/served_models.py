@@ -1,4 +1,4 @@
-"""`Models`: the runs of a server by name. They are loaded when they are asked for, and leave when memory is short."""
+"""`Models`: the models of a server by name, loaded when they are first used, and evicted when memory is short."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jumok.config import count_constants, count_parameters
+from jumok.config.features import task_of
 from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.engine import packed_bytes
 from jumok.inference.requests import Overloaded
@@ -21,19 +22,18 @@ from jumok.inference.service import Counts, Service
 from jumok.interop.huggingface import is_hf
 from jumok.interop.huggingface.folder import SUFFIXES
 from jumok.memory import bytes_of, free_memory
-from jumok.messages import message, tr
-from jumok.models import Model, task_of
+from jumok.messages import tr
+from jumok.models import Model
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.runs.folder import MODEL_FILES, RunFolder
 from jumok.runs.integrity import read_verified
 from jumok.runs.load import load, stored_shape
-from jumok.serve.playground.reading import Reading
-from jumok.serve.refused import Refused
+from jumok.serve.run_folders import RunFolders, has_parameters
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 
-AGAIN = 60.0  # seconds after which files that could not be loaded are tried again: a network folder may have failed
+RETRY_SECONDS = 60.0  # after which files that could not be loaded are tried again: a network folder may have failed
 
 logger = logging.getLogger("jumok.serve")
 
@@ -52,7 +52,6 @@ class Served:
 
     Fields:
         name: of its run folder. task: lm, mlm, classify or seq2seq.
-        reading: for calls that hook the model.
         created: when its parameters were written, in seconds since 1970.
         service: what writes with the model; None for one that does not write.
         size: bytes of its parameters, also of those that the engine of one that writes arranges anew.
@@ -62,7 +61,6 @@ class Served:
     name: str
     folder: Path
     model: Model
-    reading: Reading
     task: str
     created: int
     service: Service | None
@@ -84,7 +82,6 @@ class _Run:
             memory was short or they are damaged. until: when these are tried again (`time.monotonic`).
         foreign: whether it is a folder of transformers.
         wanted: requests that wait until it is loaded. used: when the last request ended.
-        added: whether a client asked for it, and may ask to remove it.
     """
 
     name: str
@@ -96,7 +93,6 @@ class _Run:
     foreign: bool = False
     wanted: int = 0
     used: float = field(default_factory=time.monotonic)
-    added: bool = False
 
     def identity(self) -> tuple[object, ...]:
         """What changes when a file is replaced; a missing file is None.
@@ -133,31 +129,31 @@ class _Run:
 class Models:
     """The models of a server.
 
-    A name is that of the run folder, or that under which a folder was added. The first model is loaded at once, the
-    others when a request names them, in a thread. If memory is short, models that no request uses leave, the one first
-    whose last use was longest ago. A run whose files changed, because it was trained further, is loaded again; requests
-    that use the old parameters go on with them. If the new files cannot be read, the loaded model stays. So it does if
-    memory is short while a request uses it; each later request tries again.
+    The first model that was named is loaded at once, the others when a request names them, in a thread. If memory is
+    short, idle models are evicted, least recently used first. A run whose files changed, because it was trained
+    further, is loaded again; requests that use the old parameters go on with them. If the new files cannot be read, the
+    loaded model stays. So it does if memory is short while a request uses it; each later request tries again.
 
     Args:
+        folders: the runs; those of its folder of runs can be used once they have parameters.
         prepare: called with each model that writes, after it was loaded.
 
     Raises:
-        RunError: a folder is not a run, or the first model cannot be loaded.
-        ServeError: two folders have the same name.
+        RunError: a folder that was named is not a run, or the first model cannot be loaded.
     """
 
     def __init__(
         self,
-        folders: Sequence[Path],
+        folders: RunFolders,
         settings: ServeSettings,
         device: str = "cpu",
         *,
         prepare: Callable[[Model], None] = lambda model: None,
     ) -> None:
-        self._runs = _by_name(folders)
-        for run in self._runs.values():
-            _require_run(run.folder)
+        for folder in folders.named.values():
+            _require_run(folder)
+        self._folders = folders
+        self._runs = {name: _Run(name, folder) for name, folder in folders.named.items()}
         self._settings, self._device, self._prepare = settings, device, prepare
         self._lock = threading.Lock()  # guards the numbers of requests, and which models are loaded
         self._replaced: list[Served] = []  # that requests still use
@@ -165,61 +161,13 @@ class Models:
         if self._runs:
             self._read(next(iter(self._runs.values())))
 
-    def add(self, name: str, folder: Path) -> None:
-        """Serve another run, unless there is a model of this name.
-
-        If there are as many as allowed, the one that was added and not used for the longest time leaves.
-
-        Raises:
-            Refused: all that were added are in use, or the folder is not a run.
-        """
-        name = nfc(name)
-        with self._lock:
-            if name in self._runs:
-                return
-            added = [run for run in self._runs.values() if run.added]
-            idle = [run for run in added if not _is_used(run)]
-            full = len(added) >= self._settings.max_added
-            if full and not idle:
-                raise Refused(
-                    message("{most} runs are loaded and in use; try again in a moment."),
-                    status=409, code="too_many_models", most=self._settings.max_added,
-                )  # fmt: skip
-            try:
-                _require_run(folder)
-            except RunError as error:
-                raise Refused(message("{said}"), status=409, code="damaged", said=error) from error
-            left = self._runs.pop(min(idle, key=lambda run: run.used).name).served if full else None
-            self._runs[name] = _Run(name, folder, added=True)
-        if left is not None:
-            left.close()
-
-    def remove(self, name: str) -> None:
-        """Serve a run that was added no longer; requests that have begun go on.
-
-        Raises:
-            UnknownModel: there is no such model. Refused: the server was started with it, or a request uses it.
-        """
-        with self._lock:
-            run = self._run(name)
-            if not run.added or _is_used(run):
-                raise Refused(
-                    message("{name} is in use, or the server was started with it."),
-                    status=409,
-                    code="in_use",
-                    name=name,
-                )
-            del self._runs[run.name]
-            served, run.served = run.served, None
-        if served is not None:
-            served.close()
-
     def names(self) -> list[str]:
-        """The names of all models, loaded or not."""
-        return list(self._runs)
+        """Return the names of all models, loaded or not."""
+        found = self._folders.all().items()
+        return [name for name, folder in found if name in self._folders.named or has_parameters(folder)]
 
     def created(self, name: str) -> int:
-        """When the parameters of a model were written, in seconds since 1970; 0 if they are gone.
+        """Return when the parameters of a model were written, in seconds since 1970; 0 if they are gone.
 
         Raises:
             UnknownModel: there is no such model.
@@ -227,31 +175,34 @@ class Models:
         return _written(self._run(name).folder)
 
     def task(self, name: str) -> str | None:
-        """The task of a model; None if it is not loaded.
+        """Return the task of a model, also of one that is not loaded; None if its folder is damaged.
 
         Raises:
             UnknownModel: there is no such model.
         """
-        served = self._run(name).served
-        return None if served is None else served.task
+        run = self._run(name)
+        served = run.served
+        with suppress(JumokError):
+            return task_of(stored_shape(run.folder)[0]) if served is None else served.task
+        return None
 
     def counts(self) -> dict[str, Counts]:
-        """The counts of the loaded models that write."""
+        """Return the counts of the loaded models that write."""
         with self._lock:
-            loaded = [run.served for run in self._runs.values() if run.served is not None]
+            loaded = [run.served for run in list(self._runs.values()) if run.served is not None]
         return {served.name: served.service.counts() for served in loaded if served.service is not None}
 
     @asynccontextmanager
     async def get(self, name: str) -> AsyncIterator[Served]:
-        """A model, which stays loaded inside the block.
+        """Yield a model, which stays loaded inside the block.
 
         Raises:
             UnknownModel: there is no such model.
             Unavailable: it cannot be loaded.
             Overloaded: there is no memory for it beside the models that are in use.
         """
-        with self._lock:  # one that was removed would be loaded, and never closed
-            run = self._run(name)
+        run = self._run(name)
+        with self._lock:
             run.wanted += 1
         try:
             while True:
@@ -259,7 +210,7 @@ class Models:
                     await asyncio.get_running_loop().run_in_executor(self._loader, self._load, run)
                 with self._lock:
                     served = run.served
-                    if served is not None:  # otherwise it has just left for its new parameters
+                    if served is not None:  # otherwise it was just evicted for its new parameters
                         served.leases += 1
                         break
         finally:
@@ -280,21 +231,25 @@ class Models:
     def close(self, *, finish: bool = True) -> None:
         """End all services; finish: when their texts are written, otherwise at once."""
         self._loader.shutdown(wait=finish, cancel_futures=True)
-        for run in self._runs.values():
+        for run in list(self._runs.values()):
             with self._lock:
                 served, run.served = run.served, None
             if served is not None:
                 served.close(finish=finish)
 
     def _run(self, name: str) -> _Run:
-        run = self._runs.get(nfc(name))
-        if run is None:
+        name = nfc(name)
+        run = self._runs.get(name)
+        if run is not None:
+            return run
+        folder = self._folders.get(name)
+        if folder is None or not has_parameters(folder):
             raise UnknownModel(
                 "there is no model {name!r}; the models of this server are: {names}.",
                 name=name[:100],
-                names=", ".join(self._runs) or "none",
+                names=", ".join(self.names()) or "none",
             )
-        return run
+        return self._runs.setdefault(name, _Run(name, folder))
 
     def _load(self, run: _Run) -> None:
         """Load a run unless it is loaded and unchanged. In the thread of the loader."""
@@ -321,19 +276,18 @@ class Models:
                 raise failed from error
             if files != run.waiting:
                 logger.error("%s", failed)
-            run.waiting, run.until = files, time.monotonic() + AGAIN
+            run.waiting, run.until = files, time.monotonic() + RETRY_SECONDS
 
     def _read(self, run: _Run) -> None:
         files = run.look()
         size = self._make_room(run)
         model = load(run.folder, self._device, verify=self._settings.verify)
-        writes = isinstance(model, GPT | EncoderDecoder) and task_of(model) in ("lm", "seq2seq")
+        writes = isinstance(model, GPT | EncoderDecoder) and task_of(model.config) in ("lm", "seq2seq")
         served = Served(
             name=run.name,
             folder=run.folder,
             model=model,
-            reading=Reading(model),
-            task=task_of(model),
+            task=task_of(model.config),
             created=_written(run.folder),
             service=self._service(model) if writes else None,
             size=size,
@@ -352,9 +306,9 @@ class Models:
         return Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
 
     def _make_room(self, run: _Run) -> int:
-        """Let unused models leave until `run` fits beside the others, and return the bytes that it takes.
+        """Evict idle models until `run` fits beside the others, and return the bytes that it takes.
 
-        Its own old parameters leave last, and only if no request uses them and the new ones can be read.
+        Its own old parameters are evicted last, and only if no request uses them and the new ones can be read.
 
         Raises:
             RunError: it does not fit into the memory for models even alone. Overloaded: the others are in use.
@@ -363,7 +317,7 @@ class Models:
         if most is not None and needed > most:
             raise _too_large(run, needed, most)
         while (free := self._free()) is not None and needed > free:
-            if self._let_leave(run) or self._let_old_leave(run, least=needed - free):
+            if self._evict_idle(run) or self._evict_old(run, least=needed - free):
                 continue
             if not self._in_memory():
                 raise _too_large(run, needed, free)
@@ -386,26 +340,26 @@ class Models:
 
     def _in_memory(self) -> list[Served]:
         with self._lock:
-            return [*(run.served for run in self._runs.values() if run.served is not None), *self._replaced]
+            return [*(run.served for run in list(self._runs.values()) if run.served is not None), *self._replaced]
 
-    def _let_leave(self, wanted: _Run) -> bool:
-        """Let the unused model leave whose last use was longest ago; return whether there was one."""
+    def _evict_idle(self, wanted: _Run) -> bool:
+        """Evict the idle model that was used least recently; return whether there was one."""
         with self._lock:
-            unused = [
+            idle = [
                 run
-                for run in self._runs.values()
+                for run in list(self._runs.values())
                 if run is not wanted and run.served is not None and not run.wanted and not run.served.leases
             ]
-            if not unused:
+            if not idle:
                 return False
-            run = min(unused, key=lambda run: run.used)
+            run = min(idle, key=lambda run: run.used)
             served, run.served = run.served, None
         assert served is not None
         served.close()
         return True
 
-    def _let_old_leave(self, run: _Run, least: int) -> bool:
-        """Let the old parameters of a run leave if no request uses them; return whether they did.
+    def _evict_old(self, run: _Run, least: int) -> bool:
+        """Evict the old parameters of a run if no request uses them; return whether it was done.
 
         Args:
             least: bytes that must become free, or they stay.
@@ -434,27 +388,6 @@ def _too_large(run: _Run, needed: int, most: int) -> RunError:
         needed=bytes_of(needed),
         most=bytes_of(most),
     )
-
-
-def _is_used(run: _Run) -> bool:
-    """Whether a request uses a model, or waits for it."""
-    return bool(run.wanted or (run.served is not None and run.served.leases))
-
-
-def _by_name(folders: Sequence[Path]) -> dict[str, _Run]:
-    """The runs by the names of their folders, in NFC: macOS may separate the letters of a syllable in file names."""
-    runs: dict[str, _Run] = {}
-    for folder in folders:
-        name = nfc(folder.resolve().name)
-        if name in runs:
-            raise ServeError(
-                "{first} and {second} have the same name, and a client chooses a model by its name; rename one of "
-                "them, or leave it out.",
-                first=runs[name].folder,
-                second=folder,
-            )
-        runs[name] = _Run(name, folder)
-    return runs
 
 
 def _require_run(folder: Path) -> None:

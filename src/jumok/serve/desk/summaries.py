@@ -1,0 +1,117 @@
+"""What the files of a run folder say: its state, its settings and its curve."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from jumok.config import count_parameters
+from jumok.errors import JumokError, RunError
+from jumok.interop.huggingface import is_hf
+from jumok.runs.config import model_config_of, parse_config
+from jumok.runs.stopping import is_training
+from jumok.serve.desk.curves import JSON, Curve
+from jumok.serve.run_folders import MOST_RUNS, has_parameters
+
+SPARK = 60  # points of a small curve
+FACTS = (
+    *("kind", "family", "task", "tokenizer", "vocab_size", "parameters", "n_layer", "n_head", "n_embd"),
+    *("context_length", "floor", "sources"),
+)
+
+State = Literal["starting", "running", "finished", "stopped", "model", "damaged"]
+
+
+class Summaries:
+    """Reads run folders, and keeps the curves that it has read."""
+
+    def __init__(self) -> None:
+        self._curves: dict[Path, Curve] = {}
+        self._lock = threading.Lock()
+
+    def summary(self, name: str, folder: Path) -> JSON:
+        """Return what a list shows of a run."""
+        config, curve = _config(folder), self._curve(folder)
+        points = [point[2] for point in curve.points()]
+        return {
+            "name": name,
+            "state": _state(folder, config),
+            **_facts(config, folder),
+            "last": curve.last,
+            "best": min(curve.validations, key=lambda one: one["figures"].get("loss", float("inf")), default=None),
+            "held_out": curve.held_out,
+            "spark": points[:: max(1, len(points) // SPARK)],
+            "usable": has_parameters(folder) and config is not None,
+            "changed": _changed(folder),
+        }
+
+    def details(self, name: str, folder: Path) -> JSON:
+        """Return all that the page of a run shows."""
+        config, curve = _config(folder) or {}, self._curve(folder)
+        return {
+            **self.summary(name, folder),
+            "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine", "stages")},
+            "curve": curve.points(),
+            "validations": curve.validations,
+            "samples": curve.samples,
+            "verdict": curve.verdict,
+        }
+
+    def _curve(self, folder: Path) -> Curve:
+        with self._lock:
+            curve = self._curves.pop(folder, None) or Curve(folder / "metrics.jsonl")
+            self._curves[folder] = curve  # the one that was asked for last is last
+            if len(self._curves) > MOST_RUNS:
+                del self._curves[next(iter(self._curves))]
+            curve.update()
+            return curve
+
+
+def _state(folder: Path, config: JSON | None) -> State:
+    if is_training(folder):
+        return "starting" if config is None else "running"
+    if config is None:
+        return "model" if is_hf(folder) else "damaged"
+    if "train" not in config:
+        return "model"
+    return "finished" if config.get("finished") else "stopped"
+
+
+def _config(folder: Path) -> JSON | None:
+    """Return the content of config.json, or None if there is no valid one yet."""
+    with suppress(RunError):
+        return parse_config(folder / "config.json")
+    return None
+
+
+def _facts(config: JSON | None, folder: Path) -> JSON:
+    """Return the FACTS of a config.json, in which a stranger may have written anything; None where one is unknown."""
+    facts: dict[str, Any] = dict.fromkeys(FACTS)
+    if config is None:
+        return facts
+    with suppress(JumokError, ValueError, TypeError, KeyError, AttributeError):
+        facts["parameters"] = count_parameters(model_config_of(config, folder))
+    known = {"kind": config["model"]["type"], "tokenizer": config["tokenizer"]["kind"]}
+    for source in (*(config.get(name) for name in ("model", "train", "data")), config["tokenizer"], known):
+        if isinstance(source, dict):
+            facts |= {name: value for name, value in source.items() if name in facts and _is_plain(value)}
+    if isinstance(facts["sources"], list):
+        facts["sources"] = [Path(source).name for source in facts["sources"]]
+    return facts
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | None) or (
+        isinstance(value, list) and all(isinstance(one, str) for one in value)
+    )
+
+
+def _changed(folder: Path) -> float | None:
+    """Return when something was written last, in seconds since 1970."""
+    times = []
+    for name in ("metrics.jsonl", "model.safetensors", "config.json"):
+        with suppress(OSError):
+            times.append((folder / name).stat().st_mtime)
+    return max(times, default=None)

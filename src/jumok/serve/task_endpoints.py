@@ -1,0 +1,100 @@
+"""The endpoints beside those of OpenAI: classify, fill-mask, tokenize, attention; and the pages that show a model.
+
+Each function returns the JSON or HTML of a response, for a worker thread. It raises JumokError or APIError.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import chain
+from typing import Any
+
+from jumok.inference.classify import predict_whole
+from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
+from jumok.models.checks import require_tokenizer
+from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.serve.errors import APIError
+from jumok.serve.schemas import AttentionBody, Body, ClassifyBody, FillMaskBody, PageBody, TokenizeBody
+from jumok.serve.served_models import Served
+from jumok.serve.settings import ServeSettings
+from jumok.serve.streaming import to_json
+from jumok.serve.writing import TokenNames, require_short
+from jumok.view import schema
+from jumok.view.model_page import ModelPage
+from jumok.view.page import page_of
+from jumok.view.trace import Trace, trace
+
+MOST_MASKS = 100  # each is a pass of the model
+
+
+def classify(served: Served, body: ClassifyBody, settings: ServeSettings) -> str:
+    """Return the class of each text. label: null where the model's numbers for a text are not finite."""
+    for text in body.input:
+        require_short("input", len(text), settings)
+    found = []
+    for index, prediction in enumerate(predict_whole(served.model, body.input)):
+        if prediction is None:
+            raise APIError(f"input[{index}] is empty, and an empty text has no class.", param="input")
+        found.append(
+            {
+                "index": index,
+                "label": prediction.label,
+                "probabilities": prediction.probabilities,
+                "cut": prediction.cut,
+            }
+        )
+    return to_json({"object": "list", "model": served.name, "data": found})
+
+
+def fill(served: Served, body: FillMaskBody, settings: ServeSettings) -> str:
+    """Return the text with its masks filled, and the candidates for each; `position` counts characters of the input."""
+    require_short("input", len(body.input), settings)
+    masks = body.input.count(mask_token(require_tokenizer(require_masked_model(served.model))))
+    if masks > MOST_MASKS:
+        raise APIError(f"input has {masks:,} masks; this server fills at most {MOST_MASKS}.", param="input")
+    filled = fill_mask(served.model, body.input, body.top)
+    return to_json(
+        {
+            "model": served.name,
+            "text": filled.text,
+            "masks": [
+                {"position": mask.position, "candidates": [one._asdict() for one in mask.candidates]}
+                for mask in filled.masks
+            ],
+        }
+    )
+
+
+def tokenize(served: Served, body: TokenizeBody, settings: ServeSettings) -> str:
+    """Return the ids of a text, and each as text; see `TokenNames`."""
+    require_short("input", len(body.input), settings)
+    tokenizer = require_tokenizer(served.model)
+    ids, names = tokenizer.encode(body.input).tolist(), TokenNames(tokenizer)
+    return to_json({"model": served.name, "ids": ids, "tokens": [names.name(one) for one in ids], "count": len(ids)})
+
+
+def attention(served: Served, body: AttentionBody, settings: ServeSettings) -> str:
+    """Return a trace, as `jumok view` writes it into a page."""
+    found = _trace(served, body.input, body.target, settings, layers=body.layers, heads=body.heads, top=body.top)
+    return to_json(schema.to_json(found))
+
+
+def view_page(served: Served, body: PageBody, settings: ServeSettings, language: str) -> str:
+    """Return the page of the viewer for a text, as `jumok view` writes it."""
+    return page_of(_trace(served, body.text, body.target, settings), language=language).html
+
+
+def share_page(served: Served, body: Body, settings: ServeSettings, language: str) -> str:
+    """Return a page that holds the model, as `jumok share` writes it."""
+    return ModelPage(served.model, served.name, language=language).html
+
+
+def _trace(served: Served, text: str, target: str | None, settings: ServeSettings, **how: Any) -> Trace:
+    require_short("input", len(text), settings)
+    require_short("target", len(target or ""), settings)
+    if target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it
+        raise APIError("target is for an encoder–decoder; this model has none.", param="target")
+    # Hooks are set on modules of its own with the same parameters: a service may run those of `served.model` now.
+    shared = chain(served.model.parameters(), served.model.buffers(), [served.model.tokenizer])
+    model = copy.deepcopy(served.model, {id(one): one for one in shared})
+    return trace(model, text, target=target, name=served.name, **how)
