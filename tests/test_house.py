@@ -90,7 +90,9 @@ def test_imports_go_down(path: Path) -> None:
     upward = [
         f"line {line}: {room} {PLACES[room]} imports {other} {PLACES.get(other)}"
         for other, line in imported_rooms(path)
-        if other != room and (other not in PLACES or PLACES[other] > PLACES[room])
+        if other != room
+        and not (room == "course" and other in PUBLIC)
+        and (other not in PLACES or PLACES[other] > PLACES[room])
     ]
     assert upward == []
 
@@ -155,6 +157,35 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("from a import y\nimport d")
     (tmp_path / "d.py").write_text("")
     assert circles(tmp_path) == [{"a.py", "b.py", "c.py"}]
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of jumok that a module imports from; "jumok" for the names of `import jumok`."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jumok":
+            for alias in node.names:
+                below = SOURCE.parent.joinpath(*(node.module or "").split("."), alias.name)
+                is_module = below.is_dir() or below.with_suffix(".py").is_file()
+                found.add(f"{node.module}.{alias.name}" if is_module else str(node.module))
+    return found
+
+
+def test_the_course_uses_public_names_only() -> None:
+    """The paragraph on `course/` in docs/design.md lists the modules."""
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    paragraph = re.search(r"^- \*\*`course/`\*\* imports.*?(?=^- )", text, re.MULTILINE | re.DOTALL)
+    assert paragraph
+    public = set(re.findall(r"`(jumok[.\w]+)`", paragraph[0]))
+    used = {name for path in modules() if room_of(path) == "course" for name in imported_modules(path)}
+    assert {name for name in used if not name.startswith("jumok.course")} <= {"jumok", *public}
+
+
+def test_only_commands_import_the_course() -> None:
+    users = {
+        room_of(path) for path in modules() if any(name.startswith("jumok.course") for name in imported_modules(path))
+    }
+    assert users <= {"course", "cli", "serve"}
 
 
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from jumok.models.gpt import GPT
+from jumok import GPT
 from jumok.text.hangul import josa
 
 ELDERS: Mapping[str, str] = {  # person -> as a subject; the verb takes the honorific form

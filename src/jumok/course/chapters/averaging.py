@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from jumok.course.chapters.masked_attention import weights_masked_before
-from jumok.nn.attention import MultiHeadAttention, causal_mask
+from jumok.nn import MultiHeadAttention, causal_mask
 
 
 def average_by_loop(x: Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from jumok.config import BlockConfig
 from jumok.course.chapters.heads import attend_by_heads
 from jumok.course.chapters.projections import project
-from jumok.nn.blocks import MLP, Block, SwiGLU
-from jumok.nn.layers import RMSNorm
+from jumok.nn import MLP, Block, RMSNorm, SwiGLU
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

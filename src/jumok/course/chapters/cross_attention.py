@@ -22,8 +22,7 @@ from torch import Tensor
 from jumok.course.chapters.block_parts import run_block
 from jumok.course.chapters.dot_product import attend_by_loop
 from jumok.course.chapters.heads import attend_by_heads, key_head, split
-from jumok.nn.attention import MultiHeadAttention
-from jumok.nn.blocks import Block
+from jumok.nn import Block, MultiHeadAttention
 
 
 def cross_attention_by_loop(attention: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:

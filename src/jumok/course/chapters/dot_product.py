@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from jumok.nn.attention import MultiHeadAttention
+from jumok.nn import MultiHeadAttention
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.course.chapters.masked_attention import masked_weights
-from jumok.nn.attention import MultiHeadAttention, combined_mask
+from jumok.nn import MultiHeadAttention, combined_mask
 
 
 def make_heads(d_in: int, head_dim: int, n_head: int, *, qkv_bias: bool = False) -> list[MultiHeadAttention]:

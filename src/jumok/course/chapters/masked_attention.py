@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from jumok.course.chapters.projections import step_by_step
-from jumok.nn.attention import MultiHeadAttention, causal_mask
+from jumok.nn import MultiHeadAttention, causal_mask
 
 NOISE = 1e-6  # a smaller change of an output is taken as rounding
 

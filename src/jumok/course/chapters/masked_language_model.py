@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok import BERT
 from jumok.config import TrainConfig
 from jumok.course.chapters.block_parts import apply_norm
 from jumok.course.chapters.three_models import NO_TARGET, encode
-from jumok.models.bert import BERT
 from jumok.text.hangul import josa
 from jumok.tokenizers import Tokenizer
 from jumok.training.optim import make_optimizers, set_rate

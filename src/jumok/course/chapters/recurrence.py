@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.nn.attention import attention_weights
+from jumok.nn import attention_weights
 
 RATE = 5e-3  # the learning rate at the start; it decreases to 0
 

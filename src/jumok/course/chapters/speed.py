@@ -21,14 +21,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from jumok import GPT
 from jumok.config import GPTConfig
 from jumok.course.chapters.heads import key_head, split
 from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling
-from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
-from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
-from jumok.nn.positions import rotate
+from jumok.nn import MultiHeadAttention, ScaledDotProductAttention, rotate
 
 # --- attention in tiles -----------------------------------------------------------------------------------------------
 

@@ -19,15 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok import BERT, GPT, EncoderDecoder
 from jumok.config import GPTConfig
 from jumok.course.chapters.block_parts import apply_norm, run_block
 from jumok.course.chapters.cross_attention import decoder_block, encoder_block
 from jumok.course.chapters.positions import attend_with_rotary, embed
-from jumok.models.bert import BERT
-from jumok.models.encoder_decoder import EncoderDecoder, Placement
-from jumok.models.gpt import GPT
-from jumok.nn.attention import causal_mask
-from jumok.nn.blocks import Block
+from jumok.models.encoder_decoder import Placement
+from jumok.nn import Block, causal_mask
 
 NO_TARGET = -100  # PyTorch's default index for targets that are ignored
 

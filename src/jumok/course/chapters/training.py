@@ -19,13 +19,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jumok import GPT, Trainer
 from jumok.config import GPTConfig, TrainConfig
 from jumok.course.chapters.foundations import one_hot
-from jumok.models.gpt import GPT
-from jumok.nn.blocks import Block
+from jumok.nn import Block
 from jumok.runs.events import Step
 from jumok.training.optim import POLYNOMIALS
-from jumok.training.trainer import Trainer
 
 
 def logit_gradient(logits: Tensor, targets: Tensor) -> Tensor:

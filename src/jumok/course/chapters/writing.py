@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.models.encoder_decoder import EncoderDecoder
+from jumok import EncoderDecoder
 from jumok.models.modes import eval_mode
 
 NextLogits = Callable[[Sequence[int]], Tensor]  # the logits (V,) of the token after these ids

@@ -30,7 +30,7 @@ from jumok.course.words import Words, words_in
 from jumok.inference.sampling import Sampling, filtered, keep_top_k, keep_top_p
 from jumok.models.pooling import Pooling
 from jumok.nn import MultiHeadAttention, causal_mask
-from jumok.nn.positions import sinusoidal as sinusoidal_table
+from jumok.nn import sinusoidal as sinusoidal_table
 from jumok.tokenizers import train_tokenizer
 from jumok.training.optim import rate
 

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from jumok import Trainer
 from jumok.config import require_choice
 from jumok.config.features import kind_name
 from jumok.course.ladder import report, results
@@ -33,10 +34,8 @@ from jumok.device import choose_device
 from jumok.errors import RunError, TextError
 from jumok.files import LockHeld, locked
 from jumok.runs.events import Event, Finish
-from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.trainer import Trainer
 
 LOCK_FILE, STOP_FILE = ".lock", ".stop"  # the second ends a ladder that runs, as Ctrl-C does
 LEFTOVER = re.compile(r"\.lock|\.stop|\..+\.tmp")  # files of a process that was killed
@@ -238,7 +237,7 @@ class Ladder:
         """The result of a rung. The trainer has restored the best parameters."""
         config = self.record.config
         tokens_per_step = config.batch_size * config.context_length
-        metrics = RunFolder(trainer.folder.path).logs.metrics()
+        metrics = trainer.folder.logs.metrics()
         evals = [event for event in metrics if event["event"] == "eval"]
         speeds = [event["tokens_per_second"] for event in metrics if event["event"] == "step"]
         share = min(1.0, config.minutes_per_rung or 1.0)

@@ -20,16 +20,15 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
+from jumok import GPT, Trainer
 from jumok.config import GPTConfig, ModelConfig, TrainConfig
 from jumok.course.practice.own_parts import Part, build_with
 from jumok.errors import JumokError, LessonError
 from jumok.models import Model, build
-from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Event, Finish, Step
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.trainer import Trainer
 
 CONTEXT = 128
 EVALUATIONS = 20  # points of a curve, and one after the first step

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jumok import GPT
 from jumok.config import GPTConfig, ModelConfig
 from jumok.course.practice.earlier import load, read
 from jumok.course.practice.known_errors import explained, line_of
 from jumok.errors import LessonError
 from jumok.messages import users_language
-from jumok.models.gpt import GPT
 from jumok.nn import Block
 from jumok.nn.cache import KVCache
 

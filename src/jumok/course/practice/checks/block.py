@@ -27,7 +27,8 @@ from jumok.course.practice.checking import (
     same,
 )
 from jumok.course.practice.parameters import copy_parameters, fill
-from jumok.nn.blocks import ACTIVATION, MLP, Block
+from jumok.nn import MLP, Block
+from jumok.nn.blocks import ACTIVATION
 
 ACTIVATIONS = ("gelu_tanh", "gelu", "relu")  # those that a reader may choose
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok import GPT
 from jumok.config import GPTConfig
 from jumok.course.practice.checking import (
     Code,
@@ -27,8 +28,8 @@ from jumok.course.practice.checking import (
 from jumok.course.practice.checks.block import ACTIVATIONS
 from jumok.course.practice.checks.positions import require_device
 from jumok.course.practice.parameters import copy_parameters, fill
-from jumok.models.gpt import GPT
-from jumok.nn.blocks import ACTIVATION, MLP, Block
+from jumok.nn import MLP, Block
+from jumok.nn.blocks import ACTIVATION
 
 SIZES: dict[str, Any] = {"vocab_size": 11, "context_length": 7, "n_layer": 2, "n_head": 3, "n_embd": 12}
 TRAINED = 30  # steps
