@@ -114,9 +114,7 @@ def test_messages_are_literals() -> None:
             fine = fine and (call.literal is not None or not _has_words(call.first))
         elif call.function == "Notice":
             fine = not any(_has_words(keyword.value) for keyword in call.node.keywords)
-        elif call.function in SPEAKERS and not call.where.startswith(
-            "course/"
-        ):  # whose pages have both languages side by side
+        elif call.function in SPEAKERS and not call.where.startswith("course/"):
             fine = call.first is None or not _has_words(call.first)
         else:
             fine = True
