@@ -49,13 +49,6 @@ def test_a_run_that_is_whole_and_one_that_is_not(run: Path, jumok: Jumok, monkey
     assert "지금 상태로는 모델을 사용할 수 없습니다." in jumok("doctor", run).err
 
 
-def test_what_is_no_run(jumok: Jumok, own_folder: Path) -> None:
-    end = jumok("doctor", own_folder)
-    assert (end.code, "is no run folder" in end.err) == (1, True)
-    end = jumok("doctor", "run", "--repair")
-    assert (end.code, "jumok train --resume --out RUN" in end.err) == (2, True)
-
-
 @pytest.mark.parametrize("verb", READING)
 def test_each_verb_that_reads_a_run_has_no_verify(verb: str) -> None:
     names = [name for one in app.commands[verb].params if isinstance(one, click.Option) for name in one.opts]
@@ -116,16 +109,6 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(found[extra] == "note" for extra in EXTRAS)
 
 
-def test_an_examination_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*given: object) -> Any:
-        raise RuntimeError("unforeseen")
-
-    monkeypatch.setattr(shutil, "disk_usage", fails)
-    (found,) = (one for one in examine_installation() if one.name == "disk")
-    assert found.condition == "note"
-    assert "unforeseen" in found.text
-
-
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert conditions()["C++"] == "note"
@@ -150,15 +133,3 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     tmp_path.chmod(0o500)
     monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
     assert conditions()["cache"] == "problem"
-
-
-def test_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "LITTLE_DISK", 1e30)
-    assert conditions()["folder"] == "note"
-
-
-def test_no_font(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jumok.view import canvas
-
-    monkeypatch.setattr(canvas, "hangul_font", lambda: None)
-    assert conditions()["font"] == "note"
