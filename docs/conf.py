@@ -135,7 +135,7 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
 
 
 def describe_settings(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """List the fields of a configuration with the text that `jumok train --help` shows."""
+    """List the fields of a configuration with the text that `jumok train --help-all` shows."""
     if what == "class" and dataclasses.is_dataclass(obj):
         helps = {field.name: field.metadata.get("help") for field in dataclasses.fields(obj)}
         lines += ["", *(f":param {field}: {rst.escape(text)}" for field, text in helps.items() if text)]

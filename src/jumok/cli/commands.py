@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from jumok.cli.console.help import Help
 from jumok.messages import message, tr
 
 Command = Callable[..., None]
+ALL = "jumok.help_all"  # key of a context whose help shows all options
+BRIEF_PARAGRAPHS, BRIEF_EXAMPLES = 2, 4  # of a command that has --help-all, in --help
 
 
 class _Context(click.Context):
@@ -58,17 +61,47 @@ class Verb(click.Command):
         _refuse_gone(ctx, [word for word in args if word.startswith("--")])
         return super().parse_args(ctx, args)
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: str = "", brief: Sequence[str] = (), **kwargs: Any) -> None:
+        """brief: the parameters that --help shows; the others stand in --help-all. None: it shows all of them."""
         super().__init__(*args, **kwargs)
-        self.examples = examples
+        self.examples, self.brief = examples, brief
+        if brief:
+            self.params.append(
+                _SectionedOption(
+                    ["--help-all"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_show_all_help,
+                    help="show all options, by task",
+                )
+            )
+
+    def is_brief(self, ctx: click.Context) -> bool:
+        """Return whether the help is that of --help, of a command that has --help-all."""
+        return bool(self.brief) and ALL not in ctx.meta
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does; the brief help has the first two paragraphs."""
+        text = inspect.cleandoc(self.help or "")
+        text = tr(text)  # as a whole, and then in parts
+        shown = "\n\n".join(text.split("\n\n")[:BRIEF_PARAGRAPHS]) if self.is_brief(ctx) else text
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(shown)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each option under its heading. Arguments are explained in the text above."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record and isinstance(parameter, click.Option):
-                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        brief = self.is_brief(ctx)
+        if brief:  # in the order of `brief`; --help itself is last
+            known = {one.name: one for one in options}
+            options = [*(known[name] for name in self.brief), options[-1]]
+        for one in options:
+            if record := one.get_help_record(ctx):
+                heading = "Options" if brief else getattr(one, "section", "Options")
+                sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -77,8 +110,16 @@ class Verb(click.Command):
         """Write the examples as they are."""
         if self.examples:
             with formatter.section("Examples"):
-                for line in self.examples.strip().splitlines():
+                lines = self.examples.strip().splitlines()
+                for line in lines[:BRIEF_EXAMPLES] if self.is_brief(ctx) else lines:
                     formatter.write(f"  {line.strip()}\n")
+
+
+def _show_all_help(ctx: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 class _SectionedOption(click.Option):

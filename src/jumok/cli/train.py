@@ -16,7 +16,7 @@ from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
-from jumok.cli.train_options import FROM_THE_TEXT, field_options, read_toml, task_options
+from jumok.cli.train_options import field_options, read_toml, task_options
 from jumok.cli.train_request import TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
 from jumok.errors import ConfigError
@@ -36,8 +36,14 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @click.command(
     cls=Verb,
     short_help="Train a model on texts.",
+    brief=(
+        *("task", "minutes", "steps", "size", "tokenizer", "init", "out", "resume"),
+        *("device", "seed", "as_json", "quiet", "help_all"),
+    ),
     examples="""
     jumok train novel.txt --minutes 5 --out runs/novel
+    jumok train --resume --minutes 3 --out runs/novel
+    jumok train reviews.tsv --task classify --text document --label label
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
     jumok train novel.txt --minutes 5 --stop-at 2.9 --json
     jumok train novel.txt --minutes 5 --explain
@@ -45,7 +51,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     cat *.txt | jumok train - --steps 500 --out runs/piped
     jumok train folder/ --size mini --steps 2000 --processes 2 --out runs/blog
     jumok train --resume --out runs/novel
-    jumok train --resume --minutes 3 --out runs/novel
     jumok train novel.txt --task mlm --out runs/bert
     jumok train reviews.tsv --task classify --text document --label label --init runs/bert
     jumok train chat.tsv --task seq2seq --source question --target answer
@@ -70,10 +75,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
 @option("--encoding", section="Text", help="encoding of the text files [detected]")
 @option("--column", section="Text", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
-@option("--text", section="Text", help="column of the texts (classify) [text]")
-@option("--label", section="Text", help="column of the labels (classify) [label]")
-@option("--source", section="Text", help="column of the sources (seq2seq) [source]")
-@option("--target", section="Text", help="column of the targets (seq2seq) [target]")
 @option("--val", section="Text", help="share to hold out, at the end of the text [0.1], or a file to hold out")
 @option(
     "--tokenizer",
@@ -92,9 +93,9 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="kind of model [by task]"
 )
-@option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; the options below override it")
-@field_options(GPTConfig, "Model", skip=("vocab_size", *FROM_THE_TEXT))
-@field_options(EncoderDecoderConfig, "Model", skip=(*field_types(GPTConfig), *FROM_THE_TEXT))
+@option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; options for single sizes override it")
+@field_options(GPTConfig, "Model")
+@field_options(EncoderDecoderConfig, "Model", skip=tuple(field_types(GPTConfig)))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
 @task_options
 @verification

@@ -12,7 +12,6 @@ import click
 from jumok.cli.commands import Command, option
 from jumok.config import (
     SHARED_DEFAULTS,
-    SPECIAL_IDS,
     TASK_CONFIGS,
     EncoderDecoderConfig,
     GPTConfig,
@@ -25,8 +24,6 @@ from jumok.config import (
 from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
-# Fields that follow from the text and the tokenizer.
-FROM_THE_TEXT = ("labels", "frame", "eos_ids", "generation", *SPECIAL_IDS)
 NOT_IN_TOML = {
     "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device", "verify",
 }  # fmt: skip
@@ -38,7 +35,7 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
     def add(function: Command) -> Command:
         choices = field_choices(config)
         for field in reversed(dataclasses.fields(config)):
-            if field.name in skip:
+            if field.name in skip or not field.metadata["option"]:
                 continue
             flag, kind = "--" + field.name.replace("_", "-"), field_types(config)[field.name]
             help_text = _help(field)
@@ -57,9 +54,13 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
 
 
 def task_options(function: Command) -> Command:
-    """An option for each setting that belongs to one task."""
+    """An option for each column that a task reads, and for each setting that belongs to it."""
     for task in reversed(TASK_CONFIGS.values()):
-        function = field_options(task, "Training")(function)
+        section = f"Task {task.name}"
+        function = field_options(task, section)(function)
+        for name in reversed(task.columns):
+            help_text = f"column of the {name}s ({task.name}) [{name}]"
+            function = option(f"--{name}", section=section, help=help_text)(function)
     return function
 
 

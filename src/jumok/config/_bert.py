@@ -55,12 +55,12 @@ class BERTConfig(ModelConfig):
     )
     attention_dropout: float = setting(0.1, "dropout rate of the attention weights", 0, MOST_DROPOUT)
     norm_eps: float = setting(1e-12, "epsilon of the normalization", 0, LARGEST_EPSILON)
-    head: Head = setting("mlm", "none, pooler, mlm (masked tokens) or classify (whole texts)")
-    labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)")
+    head: Head = setting("mlm", "none, pooler, mlm (masked tokens) or classify (whole texts)", option=False)
+    labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)", option=False)
     pooling: PoolingKind = setting(
         "first", "pooling of a classifier: first ([CLS], as in BERT), last, mean or attention"
     )
-    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
+    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch", option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -53,13 +53,17 @@ class EncoderDecoderConfig(ModelConfig):
     scale_embedding: bool = setting(None, "multiply embeddings by the square root of n_embd [classic no, original yes]")
     dropout: float = setting(0.1, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
     attention_dropout: float = setting(0.0, "dropout rate of the attention weights", 0, MOST_DROPOUT)
-    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
-    bos_id: int | None = setting(None, "id that begins a text")
-    eos_id: int | None = setting(None, "id that ends a text")
-    decoder_start_id: int | None = setting(None, "id of the first input of the decoder")
-    forced_bos_id: int | None = setting(None, "id that the decoder always generates first")
-    forced_eos_id: int | None = setting(None, "id that the decoder always generates at the maximum length")
-    generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
+    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch", option=False)
+    bos_id: int | None = setting(None, "id that begins a text", option=False)
+    eos_id: int | None = setting(None, "id that ends a text", option=False)
+    decoder_start_id: int | None = setting(None, "id of the first input of the decoder", option=False)
+    forced_bos_id: int | None = setting(None, "id that the decoder always generates first", option=False)
+    forced_eos_id: int | None = setting(
+        None, "id that the decoder always generates at the maximum length", option=False
+    )
+    generation: GenerationRules | None = setting(
+        None, "ids that are not generated, from generation_config.json", option=False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,20 +27,21 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     *,
+    option: bool = True,
     may_change: Literal["never", "with a stage", "with a launch"] = "never",
 ) -> Any:
     """Return a dataclass field. The command line, TOML files, the limits and the docs are derived from it.
 
     Args:
         default: None stands for a value that follows from other fields, or for none.
-        help: its text for `jumok train --help`.
+        help: its text for `jumok train --help-all`.
         low, high: the limits of its value; None for high: any finite number.
+        option: whether `jumok train` has an option for it; otherwise it follows from the text and the tokenizer.
         may_change: when a run that goes on may have another value: never, in a stage that trains a finished run
             further, or whenever it is continued, because the value changes where numbers are and not what they are.
     """
-    return dataclasses.field(
-        default=default, metadata={"help": help, "low": low, "high": high, "may_change": may_change}
-    )
+    metadata = {"help": help, "low": low, "high": high, "option": option, "may_change": may_change}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def fields_that_may_change(config: type, when: str) -> frozenset[str]:

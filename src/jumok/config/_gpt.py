@@ -64,12 +64,16 @@ class GPTConfig(ModelConfig):
     tie_embeddings: bool = setting(True, "share the token embedding with the output layer")
     norm_eps: float = setting(None, "epsilon of the normalization [modern 1e-6, classic 1e-5]", 0, LARGEST_EPSILON)
     rope_theta: float = setting(10_000.0, "base of the rotary frequencies (modern)", 1, LARGEST_BASE)
-    labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits; none: no classifier")
+    labels: tuple[str, ...] = setting(
+        (), "names of the classes, in the order of their logits; none: no classifier", option=False
+    )
     pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
-    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch")
-    bos_id: int | None = setting(None, "id that begins a text; none: a newline does")
-    eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on")
-    generation: GenerationRules | None = setting(None, "ids that are not generated, from generation_config.json")
+    pad_id: int | None = setting(None, "id that pads the shorter texts of a batch", option=False)
+    bos_id: int | None = setting(None, "id that begins a text; none: a newline does", option=False)
+    eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on", option=False)
+    generation: GenerationRules | None = setting(
+        None, "ids that are not generated, from generation_config.json", option=False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -97,10 +97,12 @@ class ModelConfig:
     Without vocab_size it is a configuration for `Trainer.start`, which takes the size from the tokenizer.
     """
 
-    vocab_size: int = size_of(None, "number of token ids [that of the tokenizer]")
+    vocab_size: int = setting(None, "number of token ids [that of the tokenizer]", 1, LARGEST_SIZE, option=False)
     context_length: int = size_of(256, "maximum number of tokens that the model sees at once")
     dropout: float = setting(0.0, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
-    frame: Frame | None = setting(None, "ids before and after each text; none: see `jumok.models.special_ids`")
+    frame: Frame | None = setting(
+        None, "ids before and after each text; none: see `jumok.models.special_ids`", option=False
+    )
 
     def __post_init__(self) -> None:
         validate(self)
