@@ -77,13 +77,7 @@ class SharedFault(TrainingError):
 
 
 class ProcessLost(TrainingError):
-    """The connection to another process is broken.
-
-    Attributes:
-        known: another process has said why, or will. whole: the parameters and moments are those before the step.
-    """
-
-    known = whole = False
+    """The connection to another process is broken. The exit code is that of the process that has failed, if known."""
 
 
 class ViewError(JumokError):

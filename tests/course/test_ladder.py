@@ -817,11 +817,11 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     taken: list[int] = []
     take_step = Loop.take_step
 
-    def signalled(self: Loop) -> Step:
+    def signalled(self: Loop, rate: float) -> Step:
         taken.append(1)
         if len(taken) == 5:  # in the third rung
             os.kill(os.getpid(), number)
-        return take_step(self)
+        return take_step(self, rate)
 
     monkeypatch.setattr(Loop, "take_step", signalled)
     end = ladder("tales.txt", "--steps-per-rung", 2, "--out", "my ladder", "--seed", 3, "--lang", "en")

@@ -364,7 +364,7 @@ def test_the_loss_is_that_of_classes_and_of_next_tokens(start_run: Start):
         said = model(ids[row : row + 1, :length])[0]
         by_hand.append(F.cross_entropy(said[:-1], ids[row, 1:length], reduction="none"))
     wanted = F.cross_entropy(logits, truth) + 0.5 * torch.cat(by_hand).mean()
-    torch.testing.assert_close(mean_loss(*trainer.loop.steps.objective(ids, lengths, truth)), wanted)
+    torch.testing.assert_close(mean_loss(*trainer.objective(ids, lengths, truth)), wanted)
     mask = torch.arange(ids.shape[1]) < lengths[:, None]
     torch.testing.assert_close(next_token_losses(model, model.hidden(ids), ids, mask), torch.cat(by_hand))
 
@@ -374,7 +374,7 @@ def test_the_loss_of_a_step_is_what_validations_measure(start_run: Start, tmp_pa
     trainer = start_run(lm_weight=0.5, dropout=0.0, token_dropout=0.0, steps=4)
     ids, lengths, truth = trainer.task.batch(0)
     with torch.no_grad():
-        classes, tokens = trainer.loop.steps.objective(ids, lengths, truth)[0]
+        classes, tokens = trainer.objective(ids, lengths, truth)[0]
     first = next(event for event in trainer.run() if isinstance(event, Step))
     assert first.loss == pytest.approx(float(classes) / len(truth), rel=1e-5)
     assert first.lm_loss == pytest.approx(float(tokens) / 0.5 / int((lengths - 1).sum()), rel=1e-5)
@@ -397,7 +397,7 @@ def test_class_weights_make_classes_equal(start_run: Start):
     ids, lengths, truth = task.batch(0)
     losses = F.cross_entropy(class_logits(model, ids, lengths), truth, reduction="none")
     torch.testing.assert_close(
-        mean_loss(*trainer.loop.steps.objective(ids, lengths, truth)), (losses * task.class_weights[truth]).mean()
+        mean_loss(*trainer.objective(ids, lengths, truth)), (losses * task.class_weights[truth]).mean()
     )
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from jumok.data.batches import Batches, LengthBatches
 from jumok.data.shards import ShardedIds
-from jumok.training.distributed import World
+from jumok.training.parallel import ProcessGroup
 
-worlds = st.integers(1, 5)
+sizes = st.integers(1, 5)
 
 
 def sharded(tokens: int, count: int) -> ShardedIds:
@@ -27,12 +27,12 @@ def sharded(tokens: int, count: int) -> ShardedIds:
 def resumed(draw: st.DrawFn, batches: int) -> list[tuple[int, range]]:
     """Stretches of so many batches, each with a number of processes: the run was stopped and resumed in between."""
     stops = sorted(draw(st.lists(st.integers(0, batches), max_size=3)))
-    return [(draw(worlds), range(*ends)) for ends in pairwise([0, *stops, batches])]
+    return [(draw(sizes), range(*ends)) for ends in pairwise([0, *stops, batches])]
 
 
-def windows_of(world: World, batches: Batches, number: int) -> list[int]:
+def windows_of(group: ProcessGroup, batches: Batches, number: int) -> list[int]:
     """The windows that a rank computes of a batch, by their first tokens."""
-    starts: list[int] = world.share(batches.batch(number))[0][:, 0].tolist()
+    starts: list[int] = group.rows(batches.batch(number))[0][:, 0].tolist()
     return starts
 
 
@@ -47,10 +47,10 @@ def test_every_window_once_in_an_epoch(data: st.DataObject) -> None:
     steps = -(-epochs * whole.windows // (size * accumulate))
     seen: list[int] = []
     for processes, stretch in data.draw(resumed(steps)):
-        ranks = [(World(rank, processes), Batches(ids, context, size, seed=1)) for rank in range(processes)]
+        ranks = [(ProcessGroup(rank, processes), Batches(ids, context, size, seed=1)) for rank in range(processes)]
         for step in stretch:
             for number in range(step * accumulate, (step + 1) * accumulate):
-                seen += [start for world, batches in ranks for start in windows_of(world, batches, number)]
+                seen += [start for group, batches in ranks for start in windows_of(group, batches, number)]
     for epoch in range(epochs):
         part = seen[epoch * whole.windows : (epoch + 1) * whole.windows]
         first = min(part)
@@ -73,23 +73,23 @@ def test_every_row_once_in_an_epoch(data: st.DataObject) -> None:
     count, epochs = batches().count, 3
     seen: list[list[int]] = [[] for _ in range(epochs)]
     for processes, stretch in data.draw(resumed(epochs * count)):
-        ranks = [(World(rank, processes), batches()) for rank in range(processes)]
+        ranks = [(ProcessGroup(rank, processes), batches()) for rank in range(processes)]
         for number in stretch:
-            for world, of_rank in ranks:
+            for group, of_rank in ranks:
                 rows = of_rank.rows(number)
                 for part in of_rank.parts(number):
-                    [mine] = world.share((torch.from_numpy(rows[part]),))
+                    [mine] = group.rows((torch.from_numpy(rows[part]),))
                     seen[number // count] += mine.tolist()
     for epoch in seen:
         assert Counter(epoch) == Counter(range(len(lengths)))
 
 
 @settings(deadline=None)
-@given(st.integers(0, 40), worlds)
+@given(st.integers(0, 40), sizes)
 def test_shares_differ_by_one_row_at_most(rows: int, processes: int) -> None:
     batch = (torch.arange(rows), torch.arange(rows) * 2)
-    shares = [World(rank, processes).share(batch) for rank in range(processes)]
+    shares = [ProcessGroup(rank, processes).rows(batch) for rank in range(processes)]
     assert torch.equal(torch.cat([share[0] for share in shares]), batch[0])
     assert torch.equal(torch.cat([share[1] for share in shares]), batch[1])
-    sizes = [len(share[0]) for share in shares]
-    assert max(sizes) - min(sizes) <= 1
+    counts = [len(share[0]) for share in shares]
+    assert max(counts) - min(counts) <= 1

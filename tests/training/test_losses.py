@@ -95,9 +95,9 @@ def gradients_of_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer], 
             seen.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
             return 0.0
 
-        monkeypatch.setattr("jumok.training.steps.clip_gradients", clip)
+        monkeypatch.setattr("jumok.training.loop.clip_gradients", clip)
         trainer.loop.run.optimizers = []
-        loss = minimised(trainer, trainer.loop.take_step())
+        loss = minimised(trainer, trainer.loop.take_step(trainer.loop.clock.rate()))
         return seen[0], loss
 
     return step
@@ -125,7 +125,7 @@ def test_two_accumulated_batches_are_one_of_their_rows(
     together, loss_together = gradients_of_a_step(trainer)
     assert float((apart - together).norm() / together.norm()) < 1e-9
     assert loss_apart == pytest.approx(loss_together, rel=1e-12)
-    assert loss_together == pytest.approx(mean_loss(*trainer.loop.steps.objective(*whole)).item(), rel=1e-12)
+    assert loss_together == pytest.approx(mean_loss(*trainer.objective(*whole)).item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -133,8 +133,8 @@ def test_a_hook_sees_the_batch_and_the_sums_of_a_step(begin: Callable[..., Train
     """Head and loss were computed outside any module's forward, where no wrapper could reach them."""
     trainer = begin(case)
     seen: list[tuple[Any, Any]] = []
-    trainer.loop.steps.objective.register_forward_hook(lambda _, batch, found: seen.append((batch, found)))
-    step = trainer.loop.take_step()
+    trainer.objective.register_forward_hook(lambda _, batch, found: seen.append((batch, found)))
+    step = trainer.loop.take_step(trainer.loop.clock.rate())
     totals = [trainer.task.counts(batch) for batch, _ in seen]
     assert [counts for _, (_, counts) in seen] == totals
     together = [max(1, sum(each)) for each in zip(*totals, strict=True)]
@@ -172,7 +172,7 @@ def test_texts_of_one_token_have_no_next_one(begin: Callable[..., Trainer]) -> N
     trainer = begin("classify, lm_weight")
     ids, lengths, truth = trainer.task.batch(0)
     alone = (ids[:, :1], torch.ones_like(lengths), truth)
-    loss = mean_loss(*trainer.loop.steps.objective(*alone))
+    loss = mean_loss(*trainer.objective(*alone))
     loss.backward()
     labels_only = F.cross_entropy(trainer.model.classify(trainer.model.hidden(alone[0]), None), truth)  # type: ignore[operator, union-attr]
     torch.testing.assert_close(loss, labels_only)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import distributed as bench
 import pytest
 import torch
+from distributed_runs import SMALL, material
 from safetensors.torch import load_file
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -41,9 +41,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 def losses_of(out: Path, **settings: Any) -> list[float]:
     """The losses of a run of four steps of two batches, with dropout."""
-    given = {**bench.SMALL, "dropout": 0.1, "steps": 4, **settings}
-    text = bench.material(given["task"])
-    with Trainer.start(out, text, **given, device="cpu") as trainer:  # type: ignore[arg-type]
+    given = {**SMALL, "n_layer": 2, "dropout": 0.1, "steps": 4, **settings}
+    text = material(given["task"])
+    with Trainer.start(out, text, **given, device="cpu") as trainer:
         return [event.loss for event in trainer.run() if isinstance(event, Step)]
 
 

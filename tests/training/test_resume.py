@@ -576,7 +576,7 @@ def test_another_text_is_refused(stopped: Path) -> None:
 
 
 def test_the_same_text_is_welcome(stopped: Path, story_text: Text) -> None:
-    assert Trainer.resume(stopped, story_text, **TINY, save_every=0.0, device="cpu").step == 6
+    assert Trainer.resume(stopped, story_text, **{**TINY, "save_every": 0.0}, device="cpu").step == 6
 
 
 def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:

@@ -147,9 +147,7 @@ def test_the_loss_is_that_of_the_stock_class_with_labels(
     counted = targets != IGNORED
     spread = -out.logits.log_softmax(-1)[counted].mean()  # each token alike
     expected = (1 - smoothing) * out.loss + smoothing * spread
-    torch.testing.assert_close(
-        mean_loss(*trainer.loop.steps.objective(sources, targets)), expected, atol=1e-10, rtol=1e-10
-    )
+    torch.testing.assert_close(mean_loss(*trainer.objective(sources, targets)), expected, atol=1e-10, rtol=1e-10)
 
 
 def test_padding_changes_no_loss(begin: Callable[..., Trainer]) -> None:
@@ -462,7 +460,7 @@ def test_a_context_that_is_no_multiple_of_eight_fits_its_longest_rows(begin: Cal
     trainer = begin(pairs=from_rows(("source", "target"), [spelled(12345678901234)] * 20), context_length=11)
     source, target = task_of(trainer).batch(0)
     assert source.shape[1] == target.shape[1] == 11
-    assert math.isfinite(float(mean_loss(*trainer.loop.steps.objective(source, target)).detach()))
+    assert math.isfinite(float(mean_loss(*trainer.objective(source, target)).detach()))
 
 
 @pytest.mark.parametrize("rows", [[("1", ""), ("2", "")], [("", "일")]])

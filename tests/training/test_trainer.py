@@ -404,7 +404,7 @@ def by_a_clock(start: Start, monkeypatch: pytest.MonkeyPatch, seconds: dict[str,
 @pytest.mark.slow
 def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six seconds by a clock that the test moves: they are used, not overrun, and the rate is near zero then."""
-    events = by_a_clock(start, monkeypatch, {"sums": 0.05, "validate": 0.01, "final": 0.1})
+    events = by_a_clock(start, monkeypatch, {"loss_sums": 0.05, "validate": 0.01, "final": 0.1})
     steps = only(events, Step)
     finish = events[-1]
     assert isinstance(finish, Finish)
@@ -426,7 +426,7 @@ def test_each_step_has_a_rate(
 
     Of a run of four steps one did nothing.
     """
-    taken = {"sums": seconds, "validate": 0.01, "final": 0.1}
+    taken = {"loss_sums": seconds, "validate": 0.01, "final": 0.1}
     steps = only(by_a_clock(start, monkeypatch, taken, schedule=schedule, sample_tokens=0), Step)
     assert len(steps) >= 2
     assert all(0 < step.rate <= 1 for step in steps)
@@ -447,7 +447,7 @@ def test_each_step_of_an_early_stop_has_a_rate(start: Start) -> None:
 @pytest.mark.slow
 def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve validations, each with a sample, took a fifth of a run of one minute on a busy machine."""
-    events = by_a_clock(start, monkeypatch, {"sums": 0.05, "validate": 0.02, "sample": 0.02, "final": 0.1})
+    events = by_a_clock(start, monkeypatch, {"loss_sums": 0.05, "validate": 0.02, "sample": 0.02, "final": 0.1})
     found = len(only(events, Eval))
     assert found in (6, 7, 8)  # 4% of six seconds are six times 0.04; the first comes before that is known
     assert len(only(events, Sample)) == found + 1  # one before the first step
@@ -456,7 +456,7 @@ def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_a_run_has_some_validations_however_long_they_take(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = by_a_clock(start, monkeypatch, {"sums": 0.02, "validate": 0.3, "final": 0.1}, sample_tokens=0)
+    events = by_a_clock(start, monkeypatch, {"loss_sums": 0.02, "validate": 0.3, "final": 0.1}, sample_tokens=0)
     assert 4 <= len(only(events, Eval)) <= 6
 
 
@@ -465,13 +465,13 @@ def test_a_run_has_some_validations_however_long_they_take(start: Start, monkeyp
 
 def poison(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, calls: set[int], value: float = math.nan) -> None:
     """Make the loss `value` at these calls, counted from 0."""
-    sums, count = trainer.task.sums, iter(range(10**6))
+    sums, count = trainer.task.loss_sums, iter(range(10**6))
 
     def wrong(*args: Any) -> tuple[Tensor, ...]:
         result: tuple[Tensor, ...] = sums(*args)
         return tuple(each * value for each in result) if next(count) in calls else result
 
-    monkeypatch.setattr(trainer.task, "sums", wrong)
+    monkeypatch.setattr(trainer.task, "loss_sums", wrong)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

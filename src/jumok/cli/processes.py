@@ -21,7 +21,7 @@ from jumok.processors import processors
 from jumok.version import __version__
 
 if TYPE_CHECKING:
-    from jumok.training.distributed import World
+    from jumok.training.parallel import ProcessGroup
 
 MOST_PER_CORE = 8  # processes; a typing error would fill the memory
 SAVING = 600  # seconds for the step and the save after Ctrl-C; torchrun itself waits 30, and then kills
@@ -57,16 +57,15 @@ def rank_of_launch() -> int:
     return int(rank) if rank.isdecimal() else 0
 
 
-def restarts(out: Path | None, world: World | None) -> bool:
-    """Whether torchrun has restarted the processes after a failure, and there is a run to continue.
+def restarts(out: Path | None, group: ProcessGroup) -> bool:
+    """Return whether torchrun has restarted the processes after a failure, and there is a run to continue.
 
     Raises:
         ConfigError: torchrun may restart the processes, and the run has no folder by which it would be found again.
     """
     if out is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
         raise ConfigError("{--out RUN} is needed with --max-restarts: a restarted run is found by its folder.")
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" if world is None else world.attempt > 1
-    return out is not None and again and (out / "config.json").is_file()
+    return group.restarted and out is not None and (out / "config.json").is_file()
 
 
 # --- the launch -------------------------------------------------------------------------------------------------------
@@ -86,12 +85,11 @@ def launch(processes: int) -> int:
     try:
         run(parse_args(["--standalone", f"--nproc-per-node={processes}", "-m", "jumok", *sys.argv[1:]]))
     except ChildFailedError as error:
-        codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        rank, code = min(codes.items(), key=lambda item: (item[1] < 0, item[0]))  # one that has said why, if any
-        if code < 0:
-            name = signal.Signals(-code).name
+        rank, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            name = signal.Signals(-failure.exitcode).name
             raise TrainingError("rank {rank} was ended by the signal {name}.", rank=rank, name=name) from None
-        return code
+        return failure.exitcode
     except SignalException:
         return INTERRUPTED
     return 0
@@ -101,15 +99,18 @@ def launch(processes: int) -> int:
 
 
 @contextmanager
-def world_of(device: str) -> Iterator[tuple[World | None, str]]:
-    """The processes of this launch, None for a process alone, and the device of this one."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        yield None, device
+def group_of(device: str) -> Iterator[tuple[ProcessGroup, str]]:
+    """Connect the processes of this launch, and choose the device of this one."""
+    if "WORLD_SIZE" in os.environ:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or DDP warns that it looks for unused parameters
+    from jumok.training.parallel import ProcessGroup, launched_processes, process_group  # loads torch
+
+    if launched_processes() == 1:
+        yield ProcessGroup(), device
         return
     import torch
 
     from jumok.device import choose_device
-    from jumok.training.joining import joined
 
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(
@@ -127,25 +128,33 @@ def world_of(device: str) -> Iterator[tuple[World | None, str]]:
         message("the command"): " ".join(sys.argv[1:]),
     }
     nccl = device.startswith("cuda") and torch.distributed.is_nccl_available()  # not on Windows
-    with joined("cpu:gloo,cuda:nccl" if nccl else "gloo", facts) as world:
-        yield world, device
+    try:
+        with process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", facts) as group:
+            yield group, device
+    except ProcessLost:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends what is left: this one ends anyway
+        raise
 
 
-def follow_quietly(device: str) -> int:
-    """Do what rank 0 says, and return the exit code. An error is printed if rank 0 does not report it."""
-    from jumok.device import choose_device
-    from jumok.training.follower import follow
+def train_as_another_rank(device: str) -> int:
+    """Train the run that rank 0 starts or resumes, and return the exit code.
 
+    Ctrl-C and the signals of torchrun reach all processes. Rank 0 saves then, and the others end with it. An error is
+    printed if rank 0 does not report it.
+    """
     for number in (signal.SIGTERM, *hangup()):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with world_of(device) as (world, place):
-            assert world is not None
-            for number in (signal.SIGTERM, *hangup()):  # torchrun sends them to all; rank 0 saves, and ends the others
+        with group_of(device) as (group, place):
+            from jumok.training.trainer import Trainer
+
+            for number in (signal.SIGTERM, *hangup()):
                 signal.signal(number, signal.SIG_IGN)
-            return follow(world, choose_device(place))
+            for _ in Trainer.join(group, place).run():
+                pass
+            return 0
     except JumokError as error:
-        if not isinstance(error, SharedFault) and not (isinstance(error, ProcessLost) and error.known):
+        if not isinstance(error, SharedFault | ProcessLost):
             say(tr("jumok: rank {rank}: {message}", rank=rank_of_launch(), message=error))
         return error.exit_code

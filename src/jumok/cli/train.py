@@ -15,7 +15,7 @@ from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
-from jumok.cli.processes import follow_quietly, in_launch, launch, rank_of_launch, restarts, world_of
+from jumok.cli.processes import group_of, in_launch, launch, rank_of_launch, restarts, train_as_another_rank
 from jumok.cli.train_options import field_options, read_toml, task_options
 from jumok.cli.train_request import TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
@@ -133,11 +133,11 @@ def train(
         raise click.exceptions.Exit(launch(processes))
     if rank_of_launch() > 0:
         let_waiting_threads_sleep()
-        raise click.exceptions.Exit(follow_quietly(device))
+        raise click.exceptions.Exit(train_as_another_rank(device))
     busy = sleep_where_busy()
-    with world_of(device) as (world, device):
+    with group_of(device) as (group, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
-        request = TrainRequest(texts, settings, init=init, device=device, began=began, world=world, verify=verify)
+        request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group, verify=verify)
         if explain and resume:
             raise ConfigError(
                 "{--explain} applies to a new run; the settings of an existing run are in its config.json. Leave "
@@ -148,8 +148,8 @@ def train(
             return
         if resume and out is None:
             raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
-        if not resume and restarts(out, world):  # with the settings that the run has
-            resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, world=world)
+        if not resume and restarts(out, group):  # with the settings that the run has
+            resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, group=group)
         _run(request.resume if resume else request.start, out or _free_folder(texts), busy, quiet, as_json)
 
 

@@ -14,7 +14,7 @@ from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.text import Table, Text
-    from jumok.training.distributed import World
+    from jumok.training.parallel import ProcessGroup
     from jumok.training.trainer import Trainer
 
 TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
@@ -33,7 +33,7 @@ class TrainRequest:
         settings: those that were given on the command line or in a run.toml, by the names of the options.
         init: a run folder or a transformers model folder to start from, or None.
         device: as for `jumok.device.choose_device`. began: when the process began, as of `time.monotonic`.
-        world: the processes that train together; None: this one alone. verify: the parameters of `init`.
+        group: the processes that train together; None: this one alone. verify: the parameters of `init`.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class TrainRequest:
         init: Path | None,
         device: str,
         began: float,
-        world: World | None = None,
+        group: ProcessGroup | None = None,
         verify: bool = True,
     ) -> None:
         self.verify = verify
-        self.texts, self.init, self.device, self.began, self.world = texts, init, device, began, world
+        self.texts, self.init, self.device, self.began, self.group = texts, init, device, began, group
         self.reading = {name: settings.get(name) for name in (*READING, *COLUMN_NAMES)}
         self.tokenizer_options = {name: settings[name] for name in TOKENIZER_OPTIONS if settings.get(name) is not None}
         self.size, self.tokenizer, self.model = (settings.get(name) for name in ("size", "tokenizer", "model"))
@@ -86,7 +86,7 @@ class TrainRequest:
             device=self.device,
             began=self.began,
             report=report,
-            world=self.world,
+            group=self.group,
             verify=self.verify,
             **self.settings,
         )
@@ -115,7 +115,7 @@ class TrainRequest:
             device=self.device,
             began=self.began,
             report=report,
-            world=self.world,
+            group=self.group,
             **self.settings,
         )
         if trainer.result is not None:

@@ -43,7 +43,7 @@ class Compilation:
         try:
             keep_code_private()
             self._compile(blocks, one_pass, set())
-            if run.world.rank == 0:
+            if run.group.rank == 0:
                 CompileTimes(run.device).keep(run.model.config, run.config, time.perf_counter() - began)
             self._calls = {block: block._compiled_call_impl for block in blocks}
             return ""

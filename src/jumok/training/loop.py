@@ -7,23 +7,28 @@ parameters and figures, bit for bit, on the same machine.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 
-from jumok.device import own_random
+from torch import Tensor
+
+from jumok.device import autocast, own_random, seed_random
 from jumok.errors import ProcessLost
 from jumok.messages import tr
 from jumok.runs.events import Event, Notice, Step
 from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
-from jumok.training.distributed import Command, Order
+from jumok.training.objective import mean_losses
+from jumok.training.optim import clip_gradients, set_rate
+from jumok.training.parallel import without_sums
 from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.planning.plan import MOST_COMPILING
 from jumok.training.saving import Saving
 from jumok.training.stages import begin_stage
 from jumok.training.state import TrainingRun
-from jumok.training.steps import Steps
 from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, steps_error
 from jumok.training.validation import Validation
 from jumok.training.verdict import TrainingLosses, pronounce
@@ -34,30 +39,44 @@ class Loop:
 
     def __init__(self, run: TrainingRun) -> None:
         self.run, self.state, self.config, self.task = run, run.state, run.config, run.task
-        self.steps = Steps(run)
+        self.group, self.objective = run.group, run.objective
         self.clock = Clock(run)
         self.validation = Validation(run, self.clock)
         self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
         self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
         self.alarms, self.losses = Alarms(run), TrainingLosses(run)
         self.stop = False
+        self._updating = False  # parameters or moments are neither those before a step nor those after it
 
     def events(self) -> Generator[Event, None, None]:
-        """Train."""
-        run, state = self.run, self.state
+        """Train. In several processes all of them do so; what rank 0 alone can decide is broadcast.
+
+        Raises:
+            ProcessLost: another process has failed. Rank 0 has saved the state, if it has all of it.
+        """
+        try:
+            yield from self._events()
+        except ProcessLost:
+            if self.run.shards is None and self.group.rank == 0 and not self._updating:
+                self.saving.save()
+            raise
+
+    def _events(self) -> Generator[Event, None, None]:
+        run, state, group = self.run, self.state, self.group
         alarms = {found.text for found in self.task.alarms}
         for text in (text for text in run.notices if text not in alarms):
             yield Notice(step=state.step, text=text)
         if run.result is not None:
-            yield pronounce(run, run.result.figures, run.result.reason, self.losses)
-            yield run.result
+            if group.rank == 0:
+                yield pronounce(run, run.result.figures, run.result.reason, self.losses)
+                yield run.result
             return
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
-        while not is_over(run) and not self.stop:
+        while (rate := group.broadcast(None if is_over(run) or self.stop else self.clock.rate())) is not None:
             began, before = time.perf_counter(), state.progress
             with self.compilation.in_use(), own_random(run.device):
-                step = self.take_step()
+                step = self.take_step(rate)
             seconds = time.perf_counter() - began
             self.losses.add(step.loss)
             yield step
@@ -66,59 +85,113 @@ class Loop:
                 self.saving.save()
                 yield pronounce(run, {}, "failed", self.losses)
                 raise error
-            if self.validation.due(before):
-                yield from self._validate(with_sample=self.validation.sample_due(before) and not is_over(run))
-            if self.saving.due and not (run.model_is_trained or self.stop):  # the state is saved below then
+            validates, samples = group.broadcast(
+                (self.validation.due(before), self.validation.sample_due(before) and not is_over(run))
+            )
+            if validates:
+                yield from self._validate(with_sample=samples)
+            # After the last step the state is saved below.
+            if group.broadcast(self.saving.due and not (run.model_is_trained or self.stop)):
                 yield self.saving.save()
-        if not is_over(run):
+        if not group.broadcast(is_over(run)):
             yield from self._interrupt()
             return
         # A run that has reached its goal has its best parameters, unless their file was damaged and it was resumed.
-        if state.validated != state.step and (not state.reached or state.best is None):
+        if group.broadcast(state.validated != state.step and (not state.reached or state.best is None)):
             yield from self._validate(with_sample=False)
-        if state.best is None and self.task.has_validation:
+        if group.broadcast(state.best is None and self.task.has_validation):
             run.write_parameters()
             text = tr(
                 "No validation had a finite loss; the parameters are those of the last step, {step:,}.", step=state.step
             )
             yield Notice(step=state.step, text=text)
         yield self.saving.save()
-        yield from self._finish()
+        if group.rank == 0:
+            yield from self._finish()
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
-    def take_step(self) -> Step:
-        """Take one optimizer step, in all processes of the run. An update that is not finite is skipped."""
-        began, state, rate = time.perf_counter(), self.state, self.clock.rate()
-        try:
-            with self.run.world.command(Order(command=Command.STEP, number=state.step, rate=rate)):
-                taken = self.steps.take(state.step, rate)
-        except ProcessLost as lost:
-            if lost.whole:
-                self.saving.rescue()
-            raise
-        loss, *others = taken.losses
-        state.failures = 0 if taken.updated else state.failures + 1
+    def take_step(self, rate: float) -> Step:
+        """Take one optimizer step: forward and backward, clip, update. An update that is not finite is skipped.
+
+        Args:
+            rate: learning rate, as a share of its peak.
+        """
+        began, run, state = time.perf_counter(), self.run, self.state
+        set_rate(run.optimizers, rate)
+        losses, cost = self._gradients()
+        norm = clip_gradients(run.trained, self.config.clip)
+        finite = all(map(math.isfinite, [*losses, norm]))
+        if finite:
+            self._updating = True
+            for optimizer in run.optimizers:
+                optimizer.step()
+            self._updating = False
+        run.trained.zero_grad()
+        state.failures = 0 if finite else state.failures + 1
         state.step += 1
-        self.clock.advance(began, tokens=self.task.tokens_per_batch * taken.cost)
+        self.clock.advance(began, tokens=self.task.tokens_per_batch * cost)
+        loss, *others = losses
         return Step(
             step=state.step,
             loss=loss,
             rate=rate,
-            grad_norm=taken.norm,
-            skipped=not taken.updated,
+            grad_norm=norm,
+            skipped=not finite,
             progress=state.progress,
-            seconds=self.run.seconds,
+            seconds=run.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
             lm_loss=others[0] / self.task.lm_weight if others else None,
         )
+
+    def _gradients(self) -> tuple[list[float], float]:
+        """Compute the gradients of a step, forward and backward over its batches.
+
+        Returns:
+            The losses of the task, whose sum is minimised, and the cost of the passes, in average batches.
+        """
+        run, task, accumulate = self.run, self.task, self.config.accumulate
+        first = self.state.step * accumulate
+        run.trained.train()
+        # All batches of the step are made first, because each loss is divided by what all of them count.
+        parts = [
+            (batch, place, part)
+            for batch in range(first, first + accumulate)
+            for place, part in enumerate(task.parts(batch))
+        ]
+        counts = [sum(each) for each in zip(*(task.counts(part) for _, _, part in parts), strict=True)]
+        totals, cost = [0.0] * len(counts), 0.0
+        with self.group.connected():
+            for number, (batch, place, part) in enumerate(parts, 1):
+                cost += task.cost(part)
+                rows = self.group.rows(part)
+                with without_sums(self.objective) if number < len(parts) else nullcontext():
+                    if len(rows[0]):
+                        losses = self._losses(rows, counts, batch, place)
+                        losses.sum().backward()
+                        totals = [total + loss for total, loss in zip(totals, losses.tolist(), strict=True)]
+                    else:  # all processes take part in a pass that sends messages
+                        (0.0 * self._losses(tuple(each[:1] for each in part), counts, batch, place).sum()).backward()
+            return self.group.sum(totals), cost
+
+    def _losses(self, part: tuple[Tensor, ...], counts: list[int], batch: int, place: int = 0) -> Tensor:
+        """Compute the share of a part of a batch, given by its number, in each loss of its step, (losses,)."""
+        run = self.run
+        # Dropout is the same after a resume, and another one for each part of a batch and for each process.
+        seed = (self.config.seed * 1_000_003 + batch + (place << 40) + (self.group.rank << 52)) % 2**63
+        seed_random(run.device, seed)
+        with autocast(run.device, self.config.precision):
+            sums, _ = self.objective(*part)
+            return mean_losses(sums, counts)
 
     # --- between steps ------------------------------------------------------------------------------------------------
 
     def _validate(self, *, with_sample: bool) -> Iterator[Event]:
         began = time.perf_counter()
         with self.run.whole():  # gathers shards once for all of this
+            if self.group.rank:
+                return
             figures = yield from self.validation.run()
             if figures:
                 yield from self.stopping_at.check(figures)
@@ -131,25 +204,45 @@ class Loop:
     # --- before the first step, and after the last --------------------------------------------------------------------
 
     def _prepare(self) -> Iterator[Event]:
-        if self.state.stage < len(self.run.stages):
-            yield from begin_stage(self.run, self.validation, self.stopping_at, self.saving)
+        state, group = self.state, self.group
         # A run that was stopped before its first step has this sample already.
-        if self.state.step == 0 and not self.run.folder.logs.size("samples.txt"):
-            yield from self.validation.sample()
+        begins, samples = group.broadcast(
+            (
+                state.stage < len(self.run.stages),
+                state.step == 0 and not self.run.folder.logs.size("samples.txt"),
+            )
+        )
+        if begins or samples:
+            with self.run.whole():
+                if begins and group.rank == 0:
+                    yield from begin_stage(self.run, self.validation, self.stopping_at)
+                if samples and group.rank == 0:
+                    yield from self.validation.sample()
+        if begins:
+            yield self.saving.save()
         yield from self._compile()
         yield from self.clock.start()
         self.saving.start()
 
     def _compile(self) -> Iterator[Notice]:
-        if self.config.compile == "on" and not is_over(self.run) and not self.stop:
-            if self._too_short_to_compile():
-                text = tr("What is left of the run is too short to compile.")
-                yield Notice(step=self.state.step, text=text)
-                return
-            with self.run.world.command(Order(command=Command.COMPILE)), own_random(self.run.device):
-                failure = self.compilation.start(self.steps.try_a_pass)
-            if failure:
-                yield Notice(step=self.state.step, text=failure)
+        if self.config.compile != "on" or self.group.broadcast(is_over(self.run) or self.stop):
+            return
+        if self.group.broadcast(self._too_short_to_compile()):
+            yield Notice(step=self.state.step, text=tr("What is left of the run is too short to compile."))
+            return
+        with own_random(self.run.device):
+            failure = self.compilation.start(self._try_a_pass)
+        if failure:
+            yield Notice(step=self.state.step, text=failure)
+
+    def _try_a_pass(self) -> None:
+        """Compute a forward and a backward pass, without an update."""
+        run, part = self.run, self.task.parts(0)[0]
+        run.trained.train()
+        rows = self.group.rows(part)
+        with self.group.connected(), without_sums(self.objective):
+            self._losses(rows if len(rows[0]) else part, list(self.task.counts(part)), batch=0).sum().backward()
+        run.trained.zero_grad()
 
     def _too_short_to_compile(self) -> bool:
         """Return whether a resumed run by minutes would spend too much of the rest on compiling.
@@ -165,9 +258,11 @@ class Loop:
     def _interrupt(self) -> Iterator[Event]:
         run, state = self.run, self.state
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
-        if state.best is None and (self.task.has_validation or not run.stages):
+        if self.group.broadcast(state.best is None and (self.task.has_validation or not run.stages)):
             run.write_parameters()
         yield self.saving.save()
+        if self.group.rank:
+            return
         metrics = {} if state.best is None else run.folder.read_config()["metrics"]
         figures = metrics.get("validation", metrics)  # a confirmed goal and older runs have them by their names
         yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})

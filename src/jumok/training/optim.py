@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
@@ -19,7 +18,6 @@ from torch.optim import Optimizer
 
 from jumok.config import TrainConfig
 from jumok.nn.blocks import Block
-from jumok.training.distributed import World
 
 # Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each has the least maximal distance from 1 on the
 # interval into which the ones before it map [0.005, 1] (https://arxiv.org/abs/2505.16932). In exact arithmetic the four
@@ -37,7 +35,7 @@ MARGIN = 0.97
 STACK = 1 << 22  # numbers in the matrices of one shape that are computed together, at most
 
 
-Together = Callable[[Sequence[Tensor], World, torch.dtype | None], list[Tensor]]
+Orthogonalise = Callable[[Iterable[Tensor], torch.dtype | None], Iterable[Tensor]]
 
 
 class WithoutCompiler(Optimizer):
@@ -160,37 +158,6 @@ def stacked_orthogonal(matrices: Iterable[Tensor], dtype: torch.dtype | None = t
             yield from (x.mT if turn else x for x, turn in zip(found, turned, strict=True))
 
 
-def shared_orthogonal(
-    matrices: Sequence[Tensor], world: World, dtype: torch.dtype | None = torch.bfloat16
-) -> list[Tensor]:
-    """`orthogonal` of each matrix, in all processes of `world`, each of which computes a share of them.
-
-    The shares are sent in the dtype of the computation, so every process has the same bits. In bfloat16 they are those
-    of one process that computes all; in float32 the last bit may depend on how many matrices are computed together.
-    """
-    owners = balanced([min(m.shape) ** 2 * max(m.shape) for m in matrices], world.size)
-    shares = [
-        torch.empty(
-            sum(m.numel() for m, owner in zip(matrices, owners, strict=True) if owner == rank),
-            dtype=dtype or matrices[0].dtype,
-            device=matrices[0].device,
-        )
-        for rank in range(world.size)
-    ]
-    found: list[Tensor] = []
-    mine = [matrix for matrix, owner in zip(matrices, owners, strict=True) if owner == world.rank]
-    directions = stacked_orthogonal(mine, dtype)
-    starts = [0] * world.size
-    for matrix, owner in zip(matrices, owners, strict=True):
-        end = starts[owner] + matrix.numel()
-        found.append(shares[owner][starts[owner] : end].view(matrix.shape))  # filled below, or by the exchange
-        starts[owner] = end
-        if owner == world.rank:
-            found[-1].copy_(next(directions))
-    world.exchange([share.view(torch.uint8) for share in shares])
-    return found
-
-
 def balanced(costs: Sequence[int], parts: int) -> list[int]:
     """The part, from 0, of each of some jobs, so that the parts cost about the same: the dearest job goes first."""
     sums, chosen = [0] * parts, [0] * len(costs)
@@ -210,7 +177,7 @@ def dtype_of_products(config: TrainConfig) -> torch.dtype | None:
 
 
 def make_optimizers(
-    model: nn.Module, config: TrainConfig, world: World | None = None, together: Together = shared_orthogonal
+    model: nn.Module, config: TrainConfig, orthogonalise: Orthogonalise | None = None
 ) -> list[Optimizer]:
     """The optimizers of a run. Each parameter group carries its peak rate as "peak".
 
@@ -218,7 +185,7 @@ def make_optimizers(
     out.
 
     Args:
-        world: the processes that take the same steps. together: `orthogonal` of some matrices in several processes.
+        orthogonalise: `orthogonal` of some matrices; None: this process computes all of them.
     """
     inner: list[nn.Parameter] = []
     outer: list[nn.Parameter] = []
@@ -230,6 +197,7 @@ def make_optimizers(
         group = vectors if parameter.dim() < 2 else inner if id(parameter) in in_blocks else outer
         group.append(parameter)
     optimizers: list[Optimizer] = []
+    dtype = dtype_of_products(config)
     if config.optimizer == "muon" and inner:  # some models of the ladder have no matrix inside blocks
         optimizers.append(
             Muon(
@@ -237,7 +205,7 @@ def make_optimizers(
                 lr=config.matrix_learning_rate,
                 momentum=config.momentum,
                 weight_decay=config.weight_decay,
-                orthogonalise=_orthogonalise(config, world or World(), together),
+                orthogonalise=lambda matrices: (orthogonalise or stacked_orthogonal)(matrices, dtype),
             )
         )
         matrices = outer
@@ -258,15 +226,6 @@ def make_optimizers(
         for settings in optimizer.param_groups:
             settings["peak"] = settings["lr"]
     return optimizers
-
-
-def _orthogonalise(
-    config: TrainConfig, world: World, together: Together
-) -> Callable[[Iterable[Tensor]], Iterable[Tensor]]:
-    dtype = dtype_of_products(config)
-    if world.size == 1:
-        return partial(stacked_orthogonal, dtype=dtype)
-    return lambda matrices: together(list(matrices), world, dtype)
 
 
 def rate(config: TrainConfig, progress: float) -> float:

@@ -18,8 +18,8 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
-from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
+from jumok.training.parallel import ProcessGroup
 from jumok.training.planning.plan import slow_precision
 from jumok.training.run_record import (
     RunRecord,
@@ -43,15 +43,19 @@ def resume(
     device: torch.device,
     began: float,
     report: Callable[[str], None],
-    world: World,
-) -> TrainingRun:
-    """The run in a folder, where it goes on. The arguments are those of `Trainer.resume`."""
+    group: ProcessGroup,
+) -> tuple[TrainingRun, tuple[Path, ...]]:
+    """Open the run in a folder where it goes on. The arguments are those of `Trainer.resume`.
+
+    Returns:
+        The run, and the files of the training state that it has taken over.
+    """
     folder = RunFolder.open(out)
     with ExitStack() as held:
         held.enter_context(folder.lock())  # before anything is read that another process may be about to change
-        world.require_shared(folder.path)
+        group.check_shared_file(folder.path)
         folder.finish_swap()
-        record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": world.size}
+        record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": group.size}
         by_name = {name: value for name, value in settings.items() if value is not None}
         given = named_settings(by_name, size, type(record.shape), type(record.config.task))
         refuse_other_settings(record, given, by_name)
@@ -64,18 +68,18 @@ def resume(
         config = of_this_launch(config, by_name)
         tokenizer = folder.read_tokenizer()
         task = record.task(folder, record.data, tokenizer, record.shape, config)
-        world.require_rows(task.rows_per_batch)
+        group.require_rows(task.rows_per_batch)
         with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report, world)
+            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report, group)
         if config.lora is not None:
-            require_one_process(world.size)
+            require_one_process(group.size)
             adapted = record.content["adapter"]
             adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
         run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
         saved, run.notices = folder.checkpoints.newest()
         if further:
             add_stage(run, record, saved, machine)
-        _place(run, record, saved)
+        goes_back = _place(run, record, saved)
         if run.result is None:
             run.notices += slow_precision(config, device)
         moved = differences(record.machine or machine, machine)
@@ -89,21 +93,23 @@ def resume(
                 )
             )
         run.lock = held.pop_all()
-    return run
+    return run, saved.files if saved is not None and goes_back else ()
 
 
-def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
-    """Put a run where it goes on."""
+def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> bool:
+    """Put a run where it goes on, and return True if that is in a saved state."""
     ended, folder = record.finished, run.folder
     at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_parameters_of(saved)
     if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
         if run.notices:
             run.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
         go_to_stage(run, _mended_parameters(run, record, saved), saved)
-    elif ended is not None and at_end and not _unreadable(run):
+        return False
+    if ended is not None and at_end and not _unreadable(run):
         _go_to_end(run, ended, record.content["metrics"], saved)
-    else:
-        _go_back(run, record, saved)
+        return False
+    _go_back(run, record, saved)
+    return True
 
 
 # --- to the last state ------------------------------------------------------------------------------------------------

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from jumok.errors import ProcessLost
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
 from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
 from jumok.training.clock import Clock
-from jumok.training.distributed import Command, Order
 from jumok.training.state import TrainingRun, TrainingState
 
 if TYPE_CHECKING:
@@ -47,40 +46,35 @@ class Saving:
     def save(self) -> Save:
         """Write the state to the run folder."""
         began = time.perf_counter()
-        try:
-            write_checkpoint(self._run)
-        except ProcessLost:
-            self.rescue()
-            raise
+        write_checkpoint(self._run)
         self._clock.save_seconds = time.perf_counter() - began
         self._saved_at = time.monotonic()
         return Save(step=self._run.state.step, seconds=self._clock.save_seconds)
-
-    def rescue(self) -> None:
-        """Write the state after another process was lost, between two steps, if this one has all of it."""
-        if self._run.shards is None:
-            write_checkpoint(self._run, alone=True)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(run: TrainingRun, *, alone: bool = False) -> None:
+def write_checkpoint(run: TrainingRun) -> None:
     """Add a training state to the run folder: parameters, moments of the optimizers, and numbers.
 
-    Args:
-        alone: without the other processes, which have not opened the run or are gone.
+    Rank 0 writes it. Shards are written by all processes, which call this at the same time.
     """
+    if run.shards is None and run.group.rank:
+        return
     tensors = tensors_of(run)
+    if run.group.rank:
+        with suppress(OSError):  # rank 0 reports it
+            write_part(run, tensors, run.group.broadcast())
+        return
     run.state.seconds = run.seconds
     run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
     state = Checkpoint(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers())
 
     def write_parts(folder: Path) -> Mapping[str, str]:
-        with run.world.command(Order(command=Command.SAVE, content={"folder": str(folder.resolve())})):
-            return write_part(run, tensors, folder)
+        return write_part(run, tensors, run.group.broadcast(folder.resolve()))
 
-    run.folder.write_checkpoint(state, None if alone or run.world.size == 1 else write_parts)
+    run.folder.write_checkpoint(state, None if run.shards is None else write_parts)
 
 
 def write_part(run: TrainingRun, tensors: dict[str, Tensor], folder: Path) -> Mapping[str, str]:
@@ -91,7 +85,7 @@ def write_part(run: TrainingRun, tensors: dict[str, Tensor], folder: Path) -> Ma
     """
     from jumok.runs import stored  # slow to import
 
-    return run.world.together(lambda: stored.write_part(tensors, folder))
+    return run.group.together(lambda: stored.write_part(tensors, folder))
 
 
 def tensors_of(run: TrainingRun) -> dict[str, Tensor]:
@@ -110,25 +104,35 @@ def tensors_of(run: TrainingRun) -> dict[str, Tensor]:
 def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     """Go back to a saved state: the reverse of `write_checkpoint`. The logs are left as they are.
 
-    With several processes the tensors are read by `restore_together`, once all of them have opened the run.
+    Shards are read by `restore_together`, once all processes have opened the run.
 
     Raises:
         RunError: the parameters do not fit the model.
     """
-    if run.world.size > 1:
+    if run.config.shard and run.group.size > 1:
         run.restoring = stored_tensors(saved.files)
         _require_fit(run, run.restoring)
     else:
-        named = {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
-        if run.adapters is None:
-            restore_parameters(run.model, named, where=_the_state_of(run))
-        else:
-            run.adapters.restore(named, where=_the_state_of(run))
+        restore_tensors(run, saved.tensors)
+        if run.adapters is not None:
             run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
-        _put_moments(run, saved.tensors)
     planned = run.state.planned_tokens
     run.state = TrainingState.from_numbers(saved.step, {"planned_tokens": planned, **saved.numbers})
     run.began -= run.state.seconds
+
+
+def restore_tensors(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
+    """Take over the parameters, or the adapters, and the moments of a saved state.
+
+    Raises:
+        RunError: the parameters do not fit the model.
+    """
+    named = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    if run.adapters is None:
+        restore_parameters(run.model, named, where=_the_state_of(run))
+    else:
+        run.adapters.restore(named, where=_the_state_of(run))
+    _put_moments(run, tensors)
 
 
 def restore_together(run: TrainingRun, stored: StoredTensors) -> None:
@@ -139,7 +143,7 @@ def restore_together(run: TrainingRun, stored: StoredTensors) -> None:
     """
     tensors = {f"model.{name}": tensor for name, tensor in parameters_of(run.trained).items()}
     moments = {name: _blank(run, name, stored) for name in stored if name not in tensors}
-    run.world.together(lambda: stored.read_into(tensors | moments))
+    run.group.together(lambda: stored.read_into(tensors | moments))
     _put_moments(run, moments)
     run.restoring = None
 

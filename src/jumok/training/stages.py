@@ -16,7 +16,7 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Event, Stage
 from jumok.training.planning.plan import most_tokens
 from jumok.training.run_record import RunRecord
-from jumok.training.saving import LOGS, Saving, cut_logs
+from jumok.training.saving import LOGS, cut_logs
 from jumok.training.state import TrainingRun
 from jumok.training.stopping import StoppingAt
 from jumok.training.validation import Validation
@@ -80,8 +80,8 @@ def adapters_in(saved: Checkpoint | None, path: Path) -> dict[str, Tensor]:
     return {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
 
 
-def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingAt, saving: Saving) -> Iterator[Event]:
-    """Record the stage, validate the parameters it begins with as it will validate its own, and save."""
+def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingAt) -> Iterator[Event]:
+    """Record the stage, and validate the parameters it begins with as it will validate its own."""
     state, config = run.state, run.config
     state.stage = len(run.stages)
     figures = validation.figures() if run.task.has_validation else {}
@@ -101,4 +101,3 @@ def begin_stage(run: TrainingRun, validation: Validation, stopping_at: StoppingA
             state.lowest, state.lowest_step = state.best, state.step
         yield validation.event(figures, best=config.keep == "best")
         yield from stopping_at.check(figures)  # or the first parameters that reach it would replace better ones
-    yield saving.save()

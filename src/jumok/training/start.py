@@ -32,9 +32,10 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
-from jumok.training.distributed import World
 from jumok.training.memory import memory_errors
+from jumok.training.objective import Objective
 from jumok.training.optim import make_optimizers
+from jumok.training.parallel import ProcessGroup
 from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.recompute import recompute_blocks
 from jumok.training.run_record import require_reachable, size_of
@@ -62,9 +63,9 @@ class Start:
     device: torch.device
     began: float
     report: Callable[[str], None]
-    world: World = field(default_factory=World)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
     verify: bool = True
-    make_model: Callable[[ModelConfig], Model] = build
+    make_model: Callable[[ModelConfig], Model] | None = None
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
@@ -87,7 +88,7 @@ class Start:
         require_possible(training, self.device)
         if training.lora is not None:
             require_peft()
-            require_one_process(self.world.size)
+            require_one_process(self.group.size)
         holds_out = training.val > 0 or self.val_text is not None
         require_reachable(task_type, training, holds_out=holds_out)
         tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
@@ -190,12 +191,12 @@ class Start:
             held.enter_context(folder.lock())
             folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
-                self.world.require_shared(folder.path)
+                self.group.check_shared_file(folder.path)
                 folder.clear_checkpoints()
                 self._report_share(size_of(material.source), 0.0)
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
-                self.world.require_rows(task.rows_per_batch)
+                self.group.require_rows(task.rows_per_batch)
                 if must_measure(training, self.device):
                     self.report(tr("measuring what is fastest on this machine"))
                 tokens = data["train_tokens"]
@@ -206,7 +207,7 @@ class Start:
                     self.device,
                     tokens,
                     choose_dropout=choose_dropout,
-                    processes=self.world.size,
+                    processes=self.group.size,
                 )
                 run = new_run(
                     folder,
@@ -218,7 +219,7 @@ class Start:
                     data,
                     self.began,
                     self.report,
-                    self.world,
+                    self.group,
                     self.make_model,
                 )
                 run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
@@ -228,7 +229,7 @@ class Start:
                     new = adopt_parameters(run.model, init)
                     if training.lora is not None:
                         adapt(run, whole=new, base=write_base(folder, run.model, new))
-                    write_checkpoint(run, alone=True)  # no seed could make these parameters again
+                    write_checkpoint(run)  # no seed could make these parameters again
                 self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
             except BaseException as error:
                 # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
@@ -255,7 +256,7 @@ class Start:
                 **describe_model(plan.shape, tokenizer),
                 **adapter,
                 "train": {**plan.config.to_dict(), "planned_tokens": plan.tokens},
-                "machine": {**describe_machine(self.device), "processes": self.world.size},
+                "machine": {**describe_machine(self.device), "processes": self.group.size},
                 "data": data,
                 "metrics": {},
             }
@@ -272,15 +273,15 @@ def new_run(
     data: Mapping[str, Any],
     began: float,
     report: Callable[[str], None],
-    world: World,
-    make_model: Callable[[ModelConfig], Model] = build,
+    group: ProcessGroup,
+    make_model: Callable[[ModelConfig], Model] | None = None,
 ) -> TrainingRun:
     """A run before its first step, with the first parameters of its model, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
-        model = make_model(shape)
+        model = (make_model or build)(shape)
     model.tokenizer = tokenizer
-    if not config.shard or world.size == 1:  # shards are moved to their devices one by one
+    if not config.shard or group.size == 1:  # shards are moved to their devices one by one
         model = model.to(device)
     # "auto" stands in runs from before there was a choice, which had the first of the two.
     train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
@@ -292,13 +293,14 @@ def new_run(
         config=config,
         device=device,
         model=model,
-        optimizers=make_optimizers(model, config, world),
+        objective=Objective(task, model),
+        optimizers=make_optimizers(model, config, group.orthogonalise),
         state=TrainingState(),
         train_tokens=data["train_tokens"],
         began=began,
         lock=ExitStack(),
         report=report,
-        world=world,
+        group=group,
     )
 
 
@@ -310,4 +312,4 @@ def adapt(run: TrainingRun, *, whole: Collection[str], base: Path) -> None:
     """
     assert run.config.lora is not None
     run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, whole=whole, base=base)
-    run.optimizers = make_optimizers(run.model, run.config, run.world)
+    run.optimizers = make_optimizers(run.model, run.config)

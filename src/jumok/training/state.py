@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from jumok.config import TrainConfig, require_type, validate
@@ -19,14 +20,13 @@ from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
-from jumok.training.distributed import World
+from jumok.training.parallel import ProcessGroup, Shards
 from jumok.training.planning.plan import Plan
 from jumok.training.tasks import Task
 
 if TYPE_CHECKING:
     from jumok.runs.stored import StoredTensors
     from jumok.training.adapters import Adapters
-    from jumok.training.sharding import Shards
 
 # The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token
 # costs a third of what it costs in training. Where they decide whether a goal is reached, they read more.
@@ -109,7 +109,8 @@ class TrainingRun:
     them; the newest one begins with the first event if `state.stage` has not counted it yet. began: `time.monotonic()`
     at which the run's clock stood at zero. notices: messages for the user, to be yielded first. plan: of a run that was
     just started. result: of one that had finished. restoring: the tensors that all processes have yet to read. report:
-    called with what is being done, in a few words. world: the processes that train it.
+    called with what is being done, in a few words. group: the processes that train it.
+    objective: the model with its loss, which sums gradients over the processes.
     adapters: that are trained instead of the parameters of the model.
     """
 
@@ -118,6 +119,7 @@ class TrainingRun:
     config: TrainConfig
     device: torch.device
     model: Model
+    objective: nn.Module
     optimizers: list[Optimizer]
     state: TrainingState
     train_tokens: int
@@ -129,7 +131,7 @@ class TrainingRun:
     plan: Plan | None = None
     result: Finish | None = None
     restoring: StoredTensors | None = None
-    world: World = field(default_factory=World)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
     shards: Shards | None = None
     adapters: Adapters | None = None
 
@@ -201,6 +203,8 @@ class TrainingRun:
         if self.adapters is not None:
             self.adapters.keep_best()
         with self.whole():
+            if self.group.rank:
+                return
             self.folder.write_parameters(self.model)
         self.write_adapters()
 

@@ -13,14 +13,14 @@ from typing import Any, Self
 from jumok.config import ModelConfig, TrainConfig
 from jumok.device import choose_device, keeping_memory
 from jumok.errors import JumokError, RunError
-from jumok.models import Model, build
+from jumok.models import Model
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.distributed import World
-from jumok.training.follower import lead
+from jumok.training.joining import join, share
 from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
+from jumok.training.parallel import ProcessGroup
 from jumok.training.resume import resume
 from jumok.training.start import Source, Start
 from jumok.training.state import TrainingRun
@@ -36,6 +36,7 @@ class Trainer:
 
     Attributes:
         folder, task, model, config, device, optimizers: of the run. state: what changes from step to step.
+        objective: the model with its loss, as a module.
         stages: records of the stages after the first. notices: messages for the user, which `run` yields first.
         plan: of a run that was just started, or None. result: of a run that had finished before, or None.
         subscribers: functions that are called with each event before it is yielded, in this order. They write the logs,
@@ -48,13 +49,15 @@ class Trainer:
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
         self.state, self.optimizers, self.stages, self.notices = run.state, run.optimizers, run.stages, run.notices
-        self.plan, self.result = run.plan, run.result
+        self.plan, self.result, self.objective = run.plan, run.result, run.objective
         self._reports: list[str] = []  # of the subscribers, not yielded yet
-        self.subscribers: list[Callable[[Event], None]] = [
-            EventLog(run.folder),
-            Pictures(run.folder, run.task, run.model, self._reports.append),
-            Ending(run.folder),
-        ]
+        self.subscribers: list[Callable[[Event], None]] = []
+        if run.group.rank == 0:
+            self.subscribers += [
+                EventLog(run.folder),
+                Pictures(run.folder, run.task, run.model, self._reports.append),
+                Ending(run.folder),
+            ]
         self._release = weakref.finalize(self, run.lock.close)  # also when nobody refers to the trainer any more
 
     @classmethod
@@ -73,9 +76,9 @@ class Trainer:
         device: str = "auto",
         began: float | None = None,
         report: Callable[[str], None] | None = None,
-        world: World | None = None,
+        group: ProcessGroup | None = None,
         verify: bool = True,
-        make_model: Callable[[ModelConfig], Model] = build,
+        make_model: Callable[[ModelConfig], Model] | None = None,
         **settings: Any,
     ) -> Trainer:
         """Begin a run in a new folder.
@@ -99,16 +102,20 @@ class Trainer:
             init: a run folder or a stock folder that gives the initial parameters, the shape and the tokenizer.
             device: "auto", "cpu", "cuda" or "mps". began: `time.monotonic()` at which a time budget begins; None: now.
             report: called with what is being done, in a few words, before anything that may take long.
-            world: of `jumok.training.joining.joined`, whose rank 0 this is; None: this process trains alone.
+            group: of `jumok.training.parallel.process_group`, all of whose processes call this; None: this process
+                trains alone. On other ranks than 0 only the group and the device count.
             verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
-            make_model: makes the model of a configuration; with one of your own the run cannot be resumed.
+            make_model: makes the model of a configuration; None: `jumok.models.build`. With one of your own the run
+                cannot be resumed.
             settings: fields of the shape, of `TrainConfig`, and of the task; None: not given.
 
         Raises:
             ConfigError, TextError, TokenizerError, RunError; TrainingError: too little memory. See their messages.
         """
-        world = world or World()
-        begun = Start(
+        group = group or ProcessGroup()
+        if group.rank:
+            return cls.join(group, device)
+        start = Start(
             out=Path(out),
             text=text,
             model=model,
@@ -121,12 +128,12 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            report=world.reporting(report or _silent),
-            world=world,
+            report=report or _silent,
+            group=group,
             verify=verify,
             make_model=make_model,
         )
-        return cls._led(begun.run())
+        return cls._shared(start.run())
 
     @classmethod
     def resume(
@@ -139,7 +146,7 @@ class Trainer:
         device: str = "auto",
         began: float | None = None,
         report: Callable[[str], None] | None = None,
-        world: World | None = None,
+        group: ProcessGroup | None = None,
         **settings: Any,
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
@@ -158,19 +165,30 @@ class Trainer:
             TrainingError: the device has too little memory for the model.
         """
         began = time.monotonic() if began is None else began
-        place, world = choose_device(device), world or World()
-        return cls._led(
-            resume(Path(out), text, settings, size, val_text, place, began, world.reporting(report or _silent), world)
+        group = group or ProcessGroup()
+        if group.rank:
+            return cls.join(group, device)
+        run, files = resume(
+            Path(out), text, settings, size, val_text, choose_device(device), began, report or _silent, group
         )
+        return cls._shared(run, files)
 
     @classmethod
-    def _led(cls, run: TrainingRun) -> Self:
-        if run.result is None:
-            try:
-                lead(run)
-            except BaseException:
-                run.lock.close()
-                raise
+    def join(cls, group: ProcessGroup, device: str = "auto") -> Trainer:
+        """Train the run that rank 0 starts or resumes, in another process of the group.
+
+        Raises:
+            SharedFault: a process cannot open it. ProcessLost: rank 0 cannot start or resume one.
+        """
+        return cls(join(group, choose_device(device)))
+
+    @classmethod
+    def _shared(cls, run: TrainingRun, files: tuple[Path, ...] = ()) -> Self:
+        try:
+            share(run, files)
+        except BaseException:
+            run.lock.close()
+            raise
         return cls(run)
 
     @property
